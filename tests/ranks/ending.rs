@@ -3,11 +3,13 @@
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use toma::classify::{Class, OutOfMemory};
-use toma::ranks::{self, Error, Group, ThreadRank};
+use toma::ranks::{
+    self, Error, Group, Member, MemoryStore, Says, Store, StoreError, Subject, ThreadRank, Vote,
+};
 use toma::{NoCache, execute, report};
 
 use crate::kit::{on_each, on_each_within};
@@ -260,4 +262,66 @@ fn ranks_are_checked() {
     let member = |rank, size| ranks::Member::new(ranks::MemoryStore::default(), rank, size).unwrap_err();
     assert_eq!(member(3, 3).to_string(), "rank 3: must be below size 3");
     assert_eq!(member(0, 0).to_string(), "size 0: must be at least 1");
+}
+
+/// Keeps for how long its rank would wait, and ends each wait at once. One without a `counts` dies before it counts.
+#[derive(Clone, Debug)]
+struct Watched {
+    store: MemoryStore,
+    counts: bool,
+    waits: Arc<Mutex<Vec<Duration>>>,
+}
+
+impl Store for Watched {
+    fn set(&self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        self.store.set(key, bytes)
+    }
+
+    fn add(&self, key: &str, amount: i64) -> Result<i64, StoreError> {
+        self.store.add(key, amount)
+    }
+
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.store.get(key)
+    }
+
+    fn wait(&self, key: &str, timeout: Duration) -> Result<Option<Vec<u8>>, StoreError> {
+        self.waits.lock().unwrap().push(timeout);
+        self.store.get(key)
+    }
+
+    fn set_first(&self, key: &str, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        if self.counts { self.store.set_first(key, bytes) } else { Err(StoreError("killed".to_owned())) }
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.store.delete(key)
+    }
+}
+
+/// Killed between its vote and counting, a rank is missed one exchange later.
+#[test]
+fn a_rank_that_dies_before_it_counts_is_not_waited_for_twice() {
+    const TIMEOUT: Duration = Duration::from_secs(4);
+    let store = MemoryStore::default();
+    let member = |rank, counts| {
+        let store = Watched { store: store.clone(), counts, waits: Arc::default() };
+        Member::new(store, rank, 2).unwrap().timeout(TIMEOUT)
+    };
+    let vote = |attempt| {
+        let subject = Subject { attempt, ..Subject::new("batch", "work".to_owned()) };
+        Vote { subject, says: Says::Ready, next: 4, again: 4 }
+    };
+    let (alive, dies) = (member(0, true), member(1, false));
+    let waits = || alive.store().waits.lock().unwrap().clone();
+    let waiting = alive.cast(vote(0)).unwrap();
+    assert!(dies.cast(vote(0)).is_err());
+    assert_eq!(waiting().unwrap().next, 4, "all votes are there");
+    let missing = alive.cast(vote(1)).unwrap()().unwrap_err();
+    assert!(matches!(&missing, Error::Missing { ranks, .. } if *ranks == [1]), "{missing}");
+    assert_eq!(waits(), [TIMEOUT, TIMEOUT / 4]);
+    // After an exchange that ended otherwise, patience is whole again.
+    drop(alive.cast(vote(2)).unwrap()());
+    assert_eq!(waits()[2], TIMEOUT);
+    std::mem::forget(dies);
 }

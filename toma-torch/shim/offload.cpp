@@ -319,8 +319,11 @@ int32_t& BelowTape::depth() noexcept {
 
 void toma_offload_install(const toma_offloading* offloading) noexcept { toma::told.store(offloading); }
 
+int32_t toma_offload_register(toma_error* error) noexcept {
+  return toma::guarded(error, [] { toma::register_mode_key(); });
+}
+
 void toma_offload_enter(uint64_t least_bytes) noexcept {
-  toma::register_mode_key();
   auto before = toma::least_bytes.load();
   while (least_bytes < before && !toma::least_bytes.compare_exchange_weak(before, least_bytes)) {
   }

@@ -38,6 +38,10 @@ struct Operator {
   uint32_t mean = none, variance = none, trains = none;
 };
 
+// Registers a boxed fallback for the life of the process. Throws NotImplementedError where the key is taken, as by a
+// second copy of this shim: dispatch keys are one for each process.
+void register_fallback(c10::DispatchKey key, c10::KernelFunction kernel, const char* name);
+
 // Once, before a thread includes the key: the tables of operators are read without a lock.
 void register_mode_key();
 

@@ -3,6 +3,8 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <typeinfo>
+
 #include "guard.h"
 #include "replay.h"
 #include "tape.h"
@@ -64,4 +66,10 @@ bool engine_is_ours() { return &torch::autograd::Engine::get_default_engine() ==
 
 }  // namespace toma
 
-void toma_region_install() noexcept { torch::autograd::set_default_engine_stub(&toma::engine); }
+void toma_region_install() noexcept {
+  const auto& engine = torch::autograd::Engine::get_default_engine();
+  // Python's engine releases its lock, and that of another copy of this shim records for it: both keep their place.
+  if (typeid(engine) == typeid(torch::autograd::Engine)) {
+    torch::autograd::set_default_engine_stub(&toma::engine);
+  }
+}

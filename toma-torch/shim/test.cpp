@@ -746,6 +746,8 @@ float first_of_row(const at::Tensor& table, int64_t at) {
 void rows_are_taken_outside() {
   toma_cpu_install();
   toma_offload_install(&bringing);
+  toma_error error;
+  CHECK(toma_offload_register(&error) == TOMA_OK);
   const auto before = allocated();
   {
     const auto table = ones({1000, 8});
@@ -776,6 +778,8 @@ void rows_are_taken_outside() {
 void memory_goes_and_comes_back_for_operators() {
   toma_cpu_install();
   toma_offload_install(&bringing);
+  toma_error error;
+  CHECK(toma_offload_register(&error) == TOMA_OK);
   const auto before = allocated();
   const auto work = [] {
     const auto weight = ones({4, 4}).set_requires_grad(true);

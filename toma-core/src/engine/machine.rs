@@ -267,10 +267,21 @@ impl Machine {
             self.look_ahead(policy, size, took);
         }
         self.move_to(end);
-        if self.fixed || self.is_done() || self.is_searching() {
+        if self.is_done() || self.is_searching() {
             return None;
         }
-        self.advance(policy, size, took)
+        let explored = took.measured.and_then(|measured| measured.explored).map(NonZeroUsize::get);
+        if let Some(fits) = explored.filter(|&fits| fits > self.step) {
+            return self.goes_on_at(fits);
+        }
+        if self.fixed { None } else { self.advance(policy, size, took) }
+    }
+
+    /// The rest in a larger size that is predicted to fit; returns the new step.
+    fn goes_on_at(&mut self, size: usize) -> Option<usize> {
+        let from = self.step;
+        self.starts_at(size);
+        (self.step != from).then_some(self.step)
     }
 
     /// The next piece starts here.

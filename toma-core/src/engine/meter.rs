@@ -30,6 +30,9 @@ pub(crate) struct Measured {
     pub(crate) told: Told,
     /// What a prediction says fits into them, in a call that one has begun.
     pub(crate) foreseen: Option<NonZeroUsize>,
+    /// The same after a first piece that was smaller than predicted to fit, for a policy that measures no memory: the
+    /// step to continue with.
+    pub(crate) explored: Option<NonZeroUsize>,
 }
 
 /// What the body has told of its plans.

@@ -155,6 +155,30 @@ fn a_first_piece_is_a_quarter_where_attempts_take_what_is_not_seen() {
     assert_eq!((report.start, report.out_of_memory), (16, 0));
 }
 
+/// Sizes that ran, as a report gives them: even pieces and costs need not fill a step.
+#[test]
+fn a_first_piece_that_explores_is_reported_with_its_own_size() {
+    let device = FakeDevice::new(640);
+    let predict = || PerItem { is_unproven: true, ..PerItem::of(10) };
+    let body = |start: usize, end: usize| device.alloc(10 * (end - start) as u64).map(drop);
+    let told = || {
+        let tried = report::last().unwrap().tried;
+        tried.iter().map(|tried| (tried.size, tried.succeeded)).collect::<Vec<_>>()
+    };
+    let first = predict();
+    let form = execute::with::<NoCache>().device(&device).predict(&first);
+    form.policy(Bisect::default()).evenly().range(0..76, 76, body).unwrap();
+    assert_eq!(told(), [(16, 1), (60, 1)]);
+    let second = predict();
+    let form = execute::with::<NoCache>().device(&device).predict(&second);
+    form.evenly().range(0..81, 81, body).unwrap();
+    assert_eq!(told(), [(14, 1), (34, 2)]);
+    let third = predict();
+    let form = execute::with::<NoCache>().device(&device).predict(&third);
+    form.by_cost(|_| 3).range(0..40, 120, |start, end| body(3 * start, 3 * end)).unwrap();
+    assert_eq!(told(), [(15, 1), (63, 2)]);
+}
+
 #[test]
 fn a_whole_size_begins_where_nothing_is_hidden_or_half_is_enough_or_the_size_is_a_batch() {
     let device = FakeDevice::new(2100);

@@ -6,11 +6,12 @@ use std::slice;
 use std::sync::{Arc, OnceLock};
 
 use super::swap::{self, Use};
-use super::{DeviceId, RawError};
+use super::{DeviceId, RawError, checked};
 use crate::error::Error;
 
 unsafe extern "C" {
     safe fn toma_offload_install(offloading: &'static Offloading);
+    safe fn toma_offload_register(error: &mut RawError) -> i32;
     safe fn toma_offload_enter(least_bytes: u64);
     safe fn toma_offload_leave() -> bool;
     safe fn toma_offload_is_watched() -> bool;
@@ -184,6 +185,11 @@ fn manages() -> &'static dyn Manages {
 pub(crate) fn install_offloading(manages: &'static dyn Manages) {
     MANAGES.get_or_init(|| manages);
     toma_offload_install(&OFFLOADING);
+}
+
+/// Registers with libtorch's dispatcher, before a thread enters.
+pub(crate) fn register_offloading() -> Result<(), Error> {
+    checked(|error| toma_offload_register(error))
 }
 
 /// This thread's operators are told from here to the end.

@@ -142,12 +142,16 @@ impl Manager {
     /// Guards nest, and end in any order.
     ///
     /// # Errors
-    /// For a budget below what cannot leave, a device that is not there, or one that has another manager.
+    /// For a budget below what cannot leave, a device that is not there, one that has another manager, or a process in
+    /// which another copy of this package has registered with libtorch.
     pub fn enter(&self) -> Result<Entered, Error> {
         self.check()?;
+        let is_active = !toma_core::private::is_disabled();
+        if is_active {
+            ffi::register_offloading()?;
+        }
         registry::add(self.shared())?;
         self.shared().limit_by_default();
-        let is_active = !toma_core::private::is_disabled();
         if is_active {
             ffi::enter_offloading(self.shared().min_bytes.load(Ordering::Relaxed));
         }

@@ -22,6 +22,7 @@ use toma_trace::Trace;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Dry, DryOutcome, Recording};
 use crate::record::trace_of;
+use crate::state::DryCopies;
 use crate::{RngState, cpu};
 
 /// Records what `step` would do, without doing it: operators get and give tensors that have shapes and a
@@ -117,6 +118,7 @@ pub(super) fn run_with<S>(
     // What the step returns is dropped dry: dropping may call operators, too.
     let _in_no_line = toma_trace::counting::pause();
     let outcome = run_dry(|| {
+        let _copies = DryCopies;
         let panic = run_dry(|| step(state, dry.recording())).err();
         let trace = trace_of(dry.recording());
         take_back(state);

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use toma_core::predict::{Foreseen, Piece, Predict, Shown, say};
+use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, say};
 use toma_plan::{Growth, HeadRoom, Judged, Rows, Unlike};
 use toma_trace::{Place, Trace};
 
@@ -193,6 +193,16 @@ impl Prediction {
 impl Predict for Prediction {
     fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
         self.within(items, self.corrected.usable(free_bytes)?)
+    }
+
+    /// The size that fits at once where no size leaves room for the values that all pieces return: `range` holds none of
+    /// them, and a form that does runs out of memory at any size.
+    fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
+        let (items, free_bytes) = (call.items(), call.free_bytes());
+        self.foresee(items, free_bytes).or_else(|| {
+            let size = self.foresee(None, free_bytes)?.size.min(items?);
+            Some(Foreseen { size, needs_bytes: self.needs_bytes(size) })
+        })
     }
 
     fn piece(&self, size: usize) -> Option<Piece> {

@@ -11,4 +11,5 @@ pub use gradients::accumulate_gradients;
 pub use modes::ModeGuard;
 pub(crate) use modes::TorchModes;
 pub use rng::RngState;
+pub(crate) use rollback::DryCopies;
 pub use rollback::Rollback;

@@ -1,8 +1,12 @@
 use std::borrow::Borrow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use tch::nn::VarStore;
 use tch::{TchError, Tensor};
+use toma_core::predict::is_dry;
 
 use crate::error::{Error, ErrorKind};
 use crate::{RngState, ffi};
@@ -107,6 +111,21 @@ struct Copied {
     copy: Tensor,
 }
 
+thread_local! {
+    /// Copies of gradients that a refresh in this thread's dry run would make, by the address of the `Gradient`.
+    static DRY_COPIES: RefCell<HashMap<usize, Tensor>> = RefCell::default();
+}
+
+/// Ends with a dry run, and drops what refreshes in it have held.
+#[derive(Debug)]
+pub(crate) struct DryCopies;
+
+impl Drop for DryCopies {
+    fn drop(&mut self) {
+        drop(DRY_COPIES.take());
+    }
+}
+
 impl Rollback {
     /// Of nothing yet.
     pub fn new() -> Self {
@@ -179,13 +198,17 @@ impl Rollback {
 
     /// Takes the state of now in place of the one from before.
     ///
-    /// Memory is needed only for gradients that were undefined the last time.
+    /// Memory is needed only for gradients that were undefined the last time. In a [dry run](crate::dry_run), which puts
+    /// everything back by itself, only that memory is counted, from the first piece on.
     ///
     /// # Errors
     /// When memory runs out or a gradient has become sparse. Nothing is put back then until a refresh
     /// succeeds: a body that ends with this error has not changed anything yet.
     pub fn refresh(&self) -> Result<(), Error> {
         self.change(|parts| {
+            if is_dry() {
+                return parts.refresh_dry();
+            }
             parts.torn = true;
             parts.refresh()?;
             parts.torn = false;
@@ -199,7 +222,7 @@ impl Rollback {
     /// When a device is gone or refuses: the retry would compute something else.
     pub fn restore(&self) {
         self.change(|parts| {
-            if parts.torn {
+            if parts.torn || is_dry() {
                 return;
             }
             if let Err(error) = parts.restore() {
@@ -224,6 +247,11 @@ impl Parts {
         Ok(())
     }
 
+    /// Holds what copies of gradients will take until the dry run ends: real ones would be of tensors without memory.
+    fn refresh_dry(&self) -> Result<(), Error> {
+        self.gradients.iter().try_for_each(Gradient::refresh_dry)
+    }
+
     fn restore(&mut self) -> Result<(), Error> {
         self.gradients.iter_mut().try_for_each(Gradient::restore)?;
         self.buffers.iter_mut().try_for_each(Copied::restore)?;
@@ -244,10 +272,7 @@ impl Gradient {
             self.kept = None;
             return Ok(());
         }
-        if now.is_sparse() {
-            let text = "sparse gradient: cannot be put back without memory".to_owned();
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
+        refuse_sparse(&now)?;
         match &mut self.kept {
             // The same tensor, or one that has taken its place.
             Some(kept) if kept.copy.size() == now.size() && kept.copy.kind() == now.kind() => {
@@ -259,6 +284,16 @@ impl Gradient {
         Ok(())
     }
 
+    fn refresh_dry(&self) -> Result<(), Error> {
+        refuse_sparse(&self.variable.f_grad()?)?;
+        let key = ptr::from_ref(self).addr();
+        if self.kept.is_none() && !DRY_COPIES.with_borrow(|copies| copies.contains_key(&key)) {
+            let copy = self.variable.f_empty_like()?;
+            DRY_COPIES.with_borrow_mut(|copies| copies.insert(key, copy));
+        }
+        Ok(())
+    }
+
     fn restore(&mut self) -> Result<(), TchError> {
         if let Some(kept) = &mut self.kept {
             kept.restore()?;
@@ -266,6 +301,14 @@ impl Gradient {
         // Whatever took its place since.
         ffi::set_gradient(&self.variable, self.kept.as_ref().map(|kept| &kept.tensor))
     }
+}
+
+fn refuse_sparse(gradient: &Tensor) -> Result<(), Error> {
+    if !gradient.defined() || !gradient.is_sparse() {
+        return Ok(());
+    }
+    let text = "sparse gradient: cannot be put back without memory".to_owned();
+    Err(Error::new(ErrorKind::Unsupported, text))
 }
 
 impl Copied {

@@ -34,4 +34,8 @@ mod stage;
 mod strange;
 mod stress;
 mod sweeps;
+mod two_copies;
+#[path = "../../build/version.rs"]
+mod version;
+mod versions;
 mod vision;

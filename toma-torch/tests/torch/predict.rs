@@ -1,6 +1,8 @@
 //! What is predicted from small dry runs is what a step takes.
 
 use tch::{Device, Kind, Tensor};
+use toma_core::report;
+use toma_core::{NoCache, execute};
 use toma_plan::HeadRoom;
 use toma_torch::cpu::{self, Budget};
 use toma_torch::{Prediction, predict};
@@ -218,6 +220,24 @@ fn strange_steps_have_stated_answers() {
     assert!(failing.to_string().starts_with("dry run of 8 items: "), "{failing}");
     let panicking = panic_of(|| drop(predict(&cpu, |size| assert!(size < 8, "the stress test"))));
     assert_eq!(panicking, "the stress test");
+}
+
+/// `range` holds nothing, so a body that returned its rows to `predict` needs less room there than in `map`.
+#[test]
+fn a_body_that_returned_a_tensor_is_predicted_in_a_loop_that_holds_none() {
+    let _alone = alone();
+    let device = toma_torch::Device::new(Device::Cpu);
+    let data = Tensor::ones([4096, 256], (Kind::Float, Device::Cpu));
+    let rows = |from: usize, to: usize| data.narrow(0, size(from), size(to - from)).tanh().square();
+    let prediction = predict(&device, |size| rows(0, size)).unwrap();
+    // All rows of the result are 4 MiB.
+    let budget = Budget::new(cpu::allocated_bytes() + (3 << 20));
+    let form = execute::with::<NoCache>().device(&device).predict(&prediction);
+    form.range(0..4096, 4096, |from, to| drop(rows(from, to)));
+    let report = report::last().unwrap();
+    assert_eq!((report.out_of_memory, report.attempts), (0, 3), "{report}");
+    assert_eq!(report.foreseen.map(|said| said.size), prediction.fits(3 << 20), "{report}");
+    drop(budget);
 }
 
 #[test]

@@ -3,14 +3,54 @@
 use std::ops::Range;
 
 use tch::nn;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
+use toma_core::report::{self, Report};
 use toma_torch::cpu::{self, Budget, FailingAllocation};
-use toma_torch::{ErrorKind, RngState, Rollback};
+use toma_torch::{DryRun, ErrorKind, RngState, Rollback};
 
 use crate::nets::{self, Net, Road};
-use crate::stage::{FLOATS, ROW, alone, copies, panic_of, rows};
+use crate::stage::{FLOATS, ROW, alone, copies, panic_of, rows, size};
+
+/// One step of a linear layer, wide enough that its gradient counts, in pieces that begin with a refresh.
+fn predicted_step(weight: &Tensor, data: &Tensor, rollback: &Rollback) -> Report {
+    let rows = data.size()[0];
+    let device = toma_torch::Device::new(Device::Cpu);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+    let form = form.before_retry(|_failed| rollback.restore());
+    let result = form.range(0..usize::try_from(rows).unwrap(), 64, |from, to| -> Result<(), TchError> {
+        rollback.refresh()?;
+        let (from, to) = (size(from), size(to));
+        let loss = data.f_narrow(0, from, to - from)?.f_matmul(weight)?.f_square()?.f_mean(Kind::Float)?;
+        (loss * ((to - from) as f64 / rows as f64)).f_backward()
+    });
+    result.unwrap();
+    report::last().unwrap()
+}
+
+/// Each step begins without gradients, as the first one does and each after `zero_grad`.
+#[test]
+fn a_refresh_in_a_dry_run_keeps_nothing_and_is_counted() {
+    let _alone = alone();
+    let mut weight = (Tensor::ones([128, 4096], FLOATS) / 64.0).set_requires_grad(true);
+    let data = Tensor::arange(64 * 128, FLOATS).reshape([64, 128]) / 8192.0;
+    data.matmul(&weight).square().mean(Kind::Float).backward();
+    let plain = weight.grad().copy();
+    for _step in 0..2 {
+        weight = weight.detach().set_requires_grad(true);
+        let random = RngState::of(Device::Cpu).unwrap();
+        let rollback = Rollback::new().rng(Device::Cpu).unwrap().gradients(&[&weight]).unwrap();
+        // Twice the weight for its gradient and a copy, and less than all rows need beside them.
+        let budget = Budget::new(cpu::allocated_bytes() + 8 * 128 * 4096 + (3 << 20));
+        let report = predicted_step(&weight, &data, &rollback);
+        drop(budget);
+        assert!(report.foreseen.is_some() && report.attempts > 1, "{report}");
+        assert_eq!(report.out_of_memory, 0, "{report}");
+        assert!((weight.grad() - &plain).abs().max().double_value(&[]) < 1e-6);
+        assert_eq!(RngState::of(Device::Cpu).unwrap(), random);
+    }
+}
 
 /// A step whose training moves gradients, running averages and random numbers.
 fn step(net: &Net, rows: Range<usize>) {

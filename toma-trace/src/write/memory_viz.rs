@@ -4,6 +4,7 @@
 //!
 //! Every block has a segment of its own. A trace knows no addresses, and the page plays segments backwards.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -153,11 +154,22 @@ impl Row<'_> {
     }
 }
 
+/// Parts of function names for which the page hides a frame: those of the C runtime and of its own unwinder.
+const HIDDEN: [&str; 2] = ["_start", "unwind::unwind"];
+
+/// The name with a space of no width in what the page would hide it for, as in `warm_start`.
+fn never_hidden(name: &str) -> Cow<'_, str> {
+    HIDDEN.iter().fold(Cow::Borrowed(name), |name, part| {
+        let (first, rest) = part.split_at(1);
+        if name.contains(part) { name.replace(part, &format!("{first}\u{200b}{rest}")).into() } else { name }
+    })
+}
+
 fn write_frame<W: Write>(pickler: &mut Pickler<W>, frame: &Frame<'_>) -> io::Result<()> {
     pickler.dict(|pickler| {
         pickler.entry_text("filename", frame.file)?;
         pickler.entry_int("line", frame.line.into())?;
-        pickler.entry_text("name", frame.name)
+        pickler.entry_text("name", &never_hidden(frame.name))
     })
 }
 

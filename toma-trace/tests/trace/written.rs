@@ -102,6 +102,25 @@ fn a_step_as_a_snapshot_of_pytorch() {
     assert_eq!(alive, [100, 100]);
 }
 
+/// The page leaves out frames whose function name has one of these parts anywhere.
+#[test]
+fn no_frame_of_a_program_has_a_name_that_the_page_hides() {
+    let mut recorder = Recorder::new();
+    for name in ["warm_start", "unwind::unwind_all", "_start_start"] {
+        recorder.begin_scope(MAIN, Label::new(ScopeKind::Function, name).at("src/net.rs", 1));
+    }
+    let born = recorder.birth(MAIN, &Place::HOST, 100).unwrap();
+    let trace = recorder.finish();
+    let mut names = Names::new();
+    names.name(born, Category::Parameter, "x_start");
+    let snapshot = snapshot(&trace, &names);
+    let frames: Vec<_> = snapshot.segments[0].frames.iter().map(|frame| &*frame.name).collect();
+    let shown: Vec<_> = frames.iter().map(|name| name.replace('\u{200b}', "")).collect();
+    assert_eq!(shown, ["x_start", "_start_start", "unwind::unwind_all", "warm_start"]);
+    let hidden = ["_start", "unwind::unwind"].map(|part| frames.iter().any(|name| name.contains(part)));
+    assert_eq!(hidden, [false; 2], "{frames:?}");
+}
+
 /// Of lines within lines of one function the innermost is the frame's.
 #[test]
 fn a_frame_has_the_innermost_line() {

@@ -93,20 +93,15 @@ impl<'a> Call<'a> {
         let shown =
             Shown::Took { size: self.machine.size(), is_first: self.machine.position == 0, peak_bytes };
         let fits = forecast.took(shown, self.machine.left_behind(), available_bytes);
-        if let Some(measured) = took.measured.as_mut().filter(|_| self.needs.memory) {
-            measured.foreseen = fits.and_then(NonZeroUsize::new);
-        } else if explored {
-            (extras.measures, extras.meters) = (self.needs.anything(), None);
-            self.has_explored(fits);
+        let fits = fits.and_then(NonZeroUsize::new);
+        match &mut took.measured {
+            Some(measured) if self.needs.memory => measured.foreseen = fits,
+            Some(measured) if explored => {
+                measured.explored = fits;
+                (extras.measures, extras.meters) = (self.needs.anything(), None);
+            }
+            _ => {}
         }
-    }
-
-    /// The rest in the size that fits, as far as is known now.
-    fn has_explored(&mut self, fits: Option<usize>) {
-        let from = self.machine.step;
-        let Some(fits) = fits.filter(|&fits| fits > from) else { return };
-        self.machine.starts_at(fits);
-        self.step_changes(from, self.machine.step);
     }
 
     /// An attempt failed: what is said of its size is wrong, if the size and not something else is to blame.

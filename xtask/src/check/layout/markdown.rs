@@ -58,18 +58,6 @@ fn mark(text: &str) -> Option<&'static str> {
     ["```", "~~~"].into_iter().find(|mark| text.trim_start().starts_with(mark))
 }
 
-/// Parts of a document that begin with a heading, of whatever level. What stands before the first heading is one, too.
-pub(super) fn sections(text: &str) -> Vec<Vec<Line<'_>>> {
-    let mut sections = vec![Vec::new()];
-    for line in lines(text) {
-        if line.is_heading() {
-            sections.push(Vec::new());
-        }
-        sections.last_mut().expect("one was made").push(line);
-    }
-    sections
-}
-
 /// The names by which links reach the headings of a document.
 pub(super) fn anchors(text: &str) -> Vec<String> {
     lines(text).iter().filter(|line| line.is_heading()).map(|line| anchor(line.text)).collect()
@@ -99,14 +87,6 @@ mod tests {
         assert_eq!(parts[7..9], [Prose; 2]);
         assert_eq!(parts[9..12], other);
         assert_eq!(parts[12], Prose);
-    }
-
-    #[test]
-    fn a_section_begins_with_a_heading() {
-        let begins: Vec<_> =
-            sections(TEXT).iter().map(|section| (section[0].number, section.len())).collect();
-        assert_eq!(begins, [(1, 2), (3, 6), (9, 5)]);
-        assert_eq!(sections("# x")[1][0].text, "# x");
     }
 
     #[test]

@@ -36,6 +36,21 @@ pub(super) fn untested(files: &[TextFile]) -> Vec<String> {
         .collect()
 }
 
+/// Blocks of code in an unknown language, in documents whose examples are tested: they would be skipped silently.
+pub(super) fn unknown_languages(file: &TextFile) -> Vec<String> {
+    let is_tested = ["README.md", "toma-torch/README.md"].contains(&&*file.path) || is_page(&file.path);
+    let unknown = lines(&file.text).into_iter().filter(|_| is_tested).filter_map(|line| match line.part {
+        Part::Opening(language) if !LANGUAGES.contains(&language) => {
+            Some(format!(":{}: code in `{language}`, not in one of {LANGUAGES:?}", line.number))
+        }
+        _ => None,
+    });
+    unknown.collect()
+}
+
+/// Languages of code blocks. Rust is compiled and run; the others are never mistaken for it.
+const LANGUAGES: &[&str] = &["rust", "sh", "text", "toml"];
+
 const INDEX: &str = "docs/README.md";
 
 const GUIDE: &str = "src/guide.rs";
@@ -125,5 +140,20 @@ mod tests {
         let sources = [file("src/guide.rs", guide), file("toma-torch/src/lib.rs", torch)];
         let files: Vec<_> = files.into_iter().chain(sources).collect();
         assert_eq!(untested(&files), ["docs/b.md: no documentation test includes it"]);
+    }
+
+    #[test]
+    fn code_is_run_or_says_that_it_is_none() {
+        let of = |path: &str, text: &str| unknown_languages(&file(path, text));
+        assert_eq!(of("docs/a.md", "```rust\n```\n```text\n```\n~~~ sh\n~~~\n```toml\n```\n"), [""; 0]);
+        for language in ["", "rust,ignore", "rust,no_run", "rs"] {
+            assert_eq!(
+                of("docs/a.md", &format!("```rust\n```\n```{language}\n```\n")).len(),
+                1,
+                "{language}"
+            );
+        }
+        assert_eq!(of("README.md", "```rust,ignore\n```\n").len(), 1);
+        assert_eq!(of("benches/RESULTS.md", "```\n```\n"), [""; 0]);
     }
 }

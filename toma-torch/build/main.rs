@@ -1,5 +1,7 @@
 //! Compiles the shim against the libtorch that torch-sys found.
 
+mod version;
+
 use std::path::{Path, PathBuf};
 
 fn main() {
@@ -11,6 +13,10 @@ fn main() {
     // has failed before with a message of its own.
     let lib = std::env::var("DEP_TCH_LIBTORCH_LIB").expect("torch-sys tells where libtorch is");
     let include = include_folder(Path::new(&lib));
+    if variable("LIBTORCH_BYPASS_VERSION_CHECK").is_none() {
+        version::check(&include).unwrap_or_else(|refused| panic!("{refused}"));
+    }
+    println!("cargo:rerun-if-changed=build");
     println!("cargo:rerun-if-changed=shim");
     let abi = variable("LIBTORCH_CXX11_ABI").unwrap_or_else(|| "1".to_owned());
     cc::Build::new()
