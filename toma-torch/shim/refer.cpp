@@ -222,7 +222,7 @@ bool Tape::reads(const Op& op, const c10::StorageImpl* storage) const {
 
 // An operator may have let what it wrote to want a gradient, and all that shares its memory.
 void Tape::written(const Op& op) {
-  if (op.operation->writes && op.handle.operator_name().name == "aten::detach_") {
+  if (op.operation->named.detaches) {
     detached(op);
   }
   for (const auto& ref : op.refs) {
