@@ -94,9 +94,14 @@ void Tape::refer(Op& op) {
       ref.outside = outside_for(tensor);
     }
     const auto is_statistic = argument == operation.mean || argument == operation.variance;
-    ref.is_updated = is_statistic && (operation.trains == none || is_true(op.arguments, operation.trains));
+    const auto may_update = is_statistic && !operation.named.reads_statistics;
+    ref.is_updated = may_update && (operation.trains == none || is_true(op.arguments, operation.trains));
+    const auto is_written = ref.is_updated || operation.is_written[argument];
+    if (!is_written && (is_statistic || may_change_unseen(ref, tensor))) {
+      ref.copy = copy_of(tensor);
+    }
     op.refs.push_back(ref);
-    if (ref.is_updated || operation.is_written[argument]) {
+    if (is_written) {
       write(op, ref, tensor);
     }
   });
@@ -113,6 +118,18 @@ void Tape::refer(Op& op) {
       op.arguments[ref.argument].toList().set(ref.element, at::Tensor());
     }
   }
+}
+
+// Whether a tensor from outside, or a view of one, may be running statistics that the program reads by itself. They
+// are vectors that are not trained, of one number for each channel.
+bool Tape::may_change_unseen(const Ref& ref, const at::Tensor& tensor) const {
+  constexpr int64_t most_channels = 1 << 13;
+  const auto is_small = tensor.is_floating_point() && !tensor.requires_grad() && bytes_of(tensor) > 0 && tensor.numel() <= most_channels;
+  if (!is_small || ref.outside != none) {
+    return is_small && tensor.dim() == 1;
+  }
+  const auto made = storages.find(storage_of(tensor));
+  return made != storages.end() && made->second.stage == none;
 }
 
 uint32_t Tape::outside_for(const at::Tensor& tensor) {

@@ -110,7 +110,9 @@ torch::jit::Stack Replay::arguments_of(const Op& op) const {
   for (const auto& ref : op.refs) {
     const auto& tensor = argument(op, ref);
     if (ref.element != none) {
-      stack[ref.argument].toList().set(ref.element, tensor);
+      stack[ref.argument].toList().set(ref.element, ref.copy.defined() ? ref.copy : tensor);
+    } else if (ref.copy.defined()) {
+      stack[ref.argument] = ref.copy;
     } else if (ref.is_updated && ref.outside != none) {
       // Updated once, by the first run.
       const Exempt exempt;

@@ -61,7 +61,7 @@ struct toma_modes {
 // Properties of an operator by its name: the columns of `toma_trace::operators` that are asked for here.
 struct toma_named {
   bool gathers, hands_back, detaches, writes_workspace, resizes, calls_others, calls_others_on_cpu, calls_none, copies_operands;
-  bool takes_scratch, takes_no_scratch, runs_on_meta;
+  bool takes_scratch, takes_no_scratch, runs_on_meta, reads_statistics;
   // A toma_shape_rule.
   uint8_t shape_rule;
 };

@@ -78,6 +78,8 @@ struct Ref {
   uint32_t version;
   // A running statistic that the operator writes.
   bool is_updated = false;
+  // What the operator read, where later code may write to it without a new version: running statistics.
+  at::Tensor copy = {};
 };
 
 struct Op {
@@ -257,6 +259,7 @@ class Tape final {
   uint32_t known_value(const at::Tensor& tensor);
   bool is_as_made(const Value& value, const at::Tensor& tensor) const;
   void refer(Op& op);
+  bool may_change_unseen(const Ref& ref, const at::Tensor& tensor) const;
   uint32_t outside_for(const at::Tensor& tensor);
   void use(Value& value, const at::Tensor& tensor);
   void hold(Value& value, const at::Tensor& tensor);

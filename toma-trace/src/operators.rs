@@ -56,6 +56,9 @@ pub const TAKES_SCRATCH: u32 = 1 << 19;
 pub const TAKES_NO_SCRATCH: u32 = 1 << 20;
 /// Runs on tensors without data, although it has no Meta kernel of its own.
 pub const RUNS_ON_META: u32 = 1 << 21;
+/// Reads the running statistics that it is given, and never updates them: also in training, or it knows no training.
+/// Any other operator with running statistics updates them in training, without saying so, and does not read them then.
+pub const READS_STATISTICS: u32 = 1 << 22;
 
 /// Rule for the shapes of an operator's results, where no Meta kernel tells them or it costs too much to ask one.
 #[repr(u8)]
@@ -141,7 +144,9 @@ const WINDOWS: [&str; 4] = ["pool", "upsample", "reflection_pad", "replication_p
 /// Name, flags and shape rule of each operator, sorted by name.
 #[rustfmt::skip]
 const TABLE: &[(&str, u32, Option<ShapeRule>)] = &[
+    ("_batch_norm_no_update", READS_STATISTICS, None),
     ("_batch_norm_with_update", BATCH_NORM, None),
+    ("_batch_norm_with_update_functional", READS_STATISTICS, None),
     ("_conv_depthwise2d", CONVOLUTION, None),
     ("_convolution", CONVOLUTION, Some(ShapeRule::Convolution)),
     ("_cummax_helper", ALONG_DIM, None),
@@ -150,6 +155,8 @@ const TABLE: &[(&str, u32, Option<ShapeRule>)] = &[
     ("_index_put_impl", PICKS_ROWS, None),
     ("_log_softmax", ALONG_DIM, None),
     ("_native_batch_norm_legit", BATCH_NORM, None),
+    ("_native_batch_norm_legit_functional", READS_STATISTICS, None),
+    ("_native_batch_norm_legit_no_training", READS_STATISTICS, None),
     ("_reshape_alias", LINEAR, None),
     ("_safe_softmax", ALONG_DIM, None),
     ("_scaled_dot_product_flash_attention_for_cpu", 0, Some(ShapeRule::Attention)),

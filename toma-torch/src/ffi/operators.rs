@@ -19,6 +19,7 @@ struct RawNamed {
     takes_scratch: bool,
     takes_no_scratch: bool,
     runs_on_meta: bool,
+    reads_statistics: bool,
     /// 0 for none.
     shape_rule: u8,
 }
@@ -42,6 +43,7 @@ extern "C" fn toma_operator_named(name: *const c_char) -> RawNamed {
         takes_scratch: properties.has(operators::TAKES_SCRATCH),
         takes_no_scratch: properties.has(operators::TAKES_NO_SCRATCH),
         runs_on_meta: properties.has(operators::RUNS_ON_META),
+        reads_statistics: properties.has(operators::READS_STATISTICS),
         shape_rule: properties.shape_rule().map_or(0, |rule: ShapeRule| rule as u8),
     }
 }

@@ -16,3 +16,4 @@ mod retry;
 #[path = "../../../tests/common/rounds.rs"]
 mod rounds;
 mod sequences;
+mod statistics;
