@@ -74,6 +74,10 @@ void toma_region_end(toma_region* region) noexcept {
   }
 }
 
+bool toma_region_is_inside(const toma_region* region, const void* tensor) noexcept {
+  return region->tape->is_inside(*static_cast<const at::Tensor*>(tensor));
+}
+
 void toma_region_cut(int32_t layers) noexcept {
   if (toma::records()) {
     toma::recording()->cut(layers);

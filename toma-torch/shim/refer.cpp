@@ -47,7 +47,9 @@ bool is_true(const torch::jit::Stack& arguments, uint32_t at) {
 at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient) {
   auto alias = alias_of(tensor);
   if (wants_gradient) {
-    torch::autograd::impl::set_gradient_edge(alias, {std::make_shared<Root>(), 0});
+    auto root = std::make_shared<Root>();
+    const auto input = root->add_input_metadata(tensor);
+    torch::autograd::impl::set_gradient_edge(alias, {std::move(root), input});
   }
   return alias;
 }
@@ -151,6 +153,34 @@ uint32_t Tape::outside_for(const at::Tensor& tensor) {
     made.is_outside = true;
   }
   return number;
+}
+
+// Of a region that leaves no trace: its backward would add to gradients and use up a graph that others need. So operators
+// get tensors from outside without theirs.
+void Tape::leave_graph(torch::jit::Stack& stack) {
+  const auto first = stack.size() - ops.back().arguments.size();
+  for (const auto& ref : ops.back().refs) {
+    if (ref.outside == none || !outsides[ref.outside].wants_gradient || outsides[ref.outside].is_variable) {
+      continue;
+    }
+    const auto& alias = outsides[ref.outside].alias;
+    outside_of[alias.unsafeGetTensorImpl()] = ref.outside;
+    auto& argument = stack[first + ref.argument];
+    if (ref.element == none) {
+      argument = alias;
+    } else {
+      argument = argument.toList().copy();
+      argument.toList().set(ref.element, alias);
+    }
+  }
+}
+
+bool Tape::is_inside(const at::Tensor& tensor) {
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  const auto known = outside_of.find(tensor.unsafeGetTensorImpl());
+  const auto is_alias = known != outside_of.end() && outsides[known->second].alias.is_same(tensor);
+  const auto is_variable = known != outside_of.end() && tensor.is_leaf();
+  return !tensor.requires_grad() || is_alias || is_variable || known_value(tensor) != none;
 }
 
 // A value of an earlier stage is held from its first use on, where a later run of this stage begins with it: at the

@@ -374,6 +374,8 @@ struct toma_region_options {
 int32_t toma_region_begin(
     toma_choose choose, void* context, toma_region_options options, toma_region** out, toma_error* error) noexcept;
 void toma_region_end(toma_region* region) noexcept;
+// Whether the graph of a tensor ends at this region's variables and inputs. Before the end, of a region that undoes.
+bool toma_region_is_inside(const toma_region* region, const void* tensor) noexcept;
 // The next operator of this thread begins a stage, where it records; `layers` is added to how deep it is in what has
 // stages of its own.
 void toma_region_cut(int32_t layers) noexcept;

@@ -76,6 +76,9 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
     return handle.callBoxed(stack);
   }
   const auto first_slot = record(handle, operation, stack);
+  if (notes->undo != nullptr) {
+    leave_graph(stack);
+  }
   try {
     operation.is_random ? draw(stack) : handle.callBoxed(stack);
   } catch (...) {

@@ -203,6 +203,8 @@ class Tape final {
   // The next one begins a stage; `deeper` is added to how deep the program is in what has stages of its own.
   void cut(int32_t deeper);
   void end();
+  // Whether a tensor leads into no graph from outside.
+  bool is_inside(const at::Tensor& tensor);
 
   // The slot for what the operator in progress saves.
   uint32_t pack(const at::Tensor& tensor);
@@ -261,6 +263,7 @@ class Tape final {
   void refer(Op& op);
   bool may_change_unseen(const Ref& ref, const at::Tensor& tensor) const;
   uint32_t outside_for(const at::Tensor& tensor);
+  void leave_graph(torch::jit::Stack& stack);
   void use(Value& value, const at::Tensor& tensor);
   void hold(Value& value, const at::Tensor& tensor);
   void hold_needed();

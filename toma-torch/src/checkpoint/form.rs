@@ -121,11 +121,11 @@ impl<'a> With<'a> {
     }
 
     /// What the stages of a closure take: it runs once with its backward, and leaves no trace. Gradients, random
-    /// numbers and what it writes to are put back. A `backward` within the closure leaves its gradients, and shapes that
+    /// numbers and what it writes to are put back, and its backward ends at tensors that were computed before it. A `backward` within the closure leaves its gradients, and shapes that
     /// are changed in place stay changed.
     ///
     /// # Errors
-    /// Those of the closure and of its backward.
+    /// Those of the closure and of its backward; and for a closure that returns a tensor it did not make.
     #[track_caller]
     pub fn measure(&self, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
         region::measure(self, &self.place(Location::caller()), body)
