@@ -88,12 +88,10 @@ at::Tensor twin_on(c10::DeviceType kind, const at::Tensor& like) {
 Stack twins_on(c10::DeviceType kind, const Call& call) {
   static const auto& random = *new at::Generator(at::detail::createCPUGenerator());
   auto stack = mapped(call.arguments, [kind](const at::Tensor& like) { return twin_on(kind, like); });
-  const std::pair<const char*, c10::IValue> others[] = {{"generator", random}, {"device", c10::Device(kind)}};
-  for (const auto& [name, other] : others) {
-    if (const auto at = call.op.schema().argumentIndexWithName(name)) {
-      stack[static_cast<size_t>(*at)] = other;
-    }
+  if (const auto at = call.op.schema().argumentIndexWithName("device")) {
+    stack[static_cast<size_t>(*at)] = c10::Device(kind);
   }
+  give_generator(call.op, operator_of(call.op), stack, random);
   return stack;
 }
 
@@ -354,6 +352,8 @@ void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {
     toma::put_back(before);
   }
   dry.held.clear();
+  // Kernels drew from elsewhere, but a body may seed.
+  dry.random.undo_seed();
   const std::lock_guard<std::mutex> held(dry.lock);
   *out = {dry.living.size(), 0, {}, {}, {}};
   for (const auto* block : dry.living) {

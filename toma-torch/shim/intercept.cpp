@@ -24,8 +24,16 @@ void intercept_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
     const auto tape = recording();
     return tape->call(op, *stack);
   }
+  const auto* generator = Drawing::current();
+  if (generator != nullptr) {
+    give_generator(op, operator_of(op), *stack, *generator);
+  }
   if (is_offloading()) {
     return run_offloaded(op, keys, stack);
+  }
+  if (generator != nullptr) {
+    // What it calls comes here as well.
+    return op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, mode_key), stack);
   }
   const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
   op.callBoxed(stack);

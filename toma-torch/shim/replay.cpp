@@ -70,10 +70,11 @@ void Replay::draw(const Op& op, torch::jit::Stack& stack) {
   struct Before {
     Random random;
     ~Before() { random.set(); }
-  } before{Random(op.device)};
+  } before{Random(op.random->generator())};
   op.random->set();
+  const Drawing drawing(op.random->generator());
   op.handle.callBoxed(&stack);
-  if (!(Random(op.device) == *op.random_after)) {
+  if (!(Random(op.random->generator()) == *op.random_after)) {
     fail(op.name(), " drew random numbers while another thread drew from the same, so it cannot be repeated");
   }
 }

@@ -45,6 +45,8 @@ struct Undo {
   std::vector<Written> written;
   std::vector<Gradient> gradients;
   std::vector<Random> states;
+  // What operators of the CPU draw from.
+  const at::Generator generator = own_generator();
 };
 
 // Numbers of one region, which outlive its tensors.

@@ -24,6 +24,7 @@ mod original;
 mod peak;
 mod peaks;
 mod predict;
+mod random;
 mod readme;
 mod rehearsed;
 mod rollback;
