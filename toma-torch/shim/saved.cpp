@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "guard.h"
+#include "offload.h"
 #include "replay.h"
 #include "tape.h"
 
@@ -42,8 +43,9 @@ struct Engine final : torch::autograd::Engine {
     if (Replay::running() != nullptr) {
       return std::make_unique<Caught>();
     }
-    // What a backward inside a region saves is its own.
-    if (records() && is_recorded()) {
+    // What a backward inside a region saves is its own. What code saves between two operators, as TorchScript does for a
+    // part of a graph that it has compiled, no repetition of operators saves again: libtorch holds it.
+    if (records() && is_recorded() && BelowTape::depth() > 0) {
       return std::make_unique<Hook>(recording());
     }
     return nullptr;
