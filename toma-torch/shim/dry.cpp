@@ -18,9 +18,9 @@
 #include <ATen/native/IndexingUtils.h>
 
 #include <algorithm>
-#include <set>
 #include <sstream>
 
+#include "operators.h"
 #include "rules.h"
 
 namespace toma {
@@ -36,6 +36,7 @@ struct Call {
   c10::DispatchKeySet keys;
   Stack& stack;
   Stack arguments;
+  const toma_named& named = operator_of(op).named;
   // Where it makes its results: on the accelerator, if it is told so or one of its tensors is there.
   c10::Device device = c10::kCPU;
   // Products copy operands that libraries cannot take as they are.
@@ -87,12 +88,10 @@ at::Tensor twin_on(c10::DeviceType kind, const at::Tensor& like) {
 Stack twins_on(c10::DeviceType kind, const Call& call) {
   static const auto& random = *new at::Generator(at::detail::createCPUGenerator());
   auto stack = mapped(call.arguments, [kind](const at::Tensor& like) { return twin_on(kind, like); });
-  const std::pair<const char*, c10::IValue> others[] = {{"generator", random}, {"device", c10::Device(kind)}};
-  for (const auto& [name, other] : others) {
-    if (const auto at = call.op.schema().argumentIndexWithName(name)) {
-      stack[static_cast<size_t>(*at)] = other;
-    }
+  if (const auto at = call.op.schema().argumentIndexWithName("device")) {
+    stack[static_cast<size_t>(*at)] = c10::Device(kind);
   }
+  give_generator(call.op, operator_of(call.op), stack, random);
   return stack;
 }
 
@@ -180,7 +179,7 @@ Stack by_kernel(Call& call) {
 
 // Where a Meta kernel is registered, it says the shapes. Some are registered and only throw.
 Stack by_meta(Call& call) {
-  if (call.name() == "aten::index") {
+  if (call.named.shape_rule == TOMA_SHAPE_INDEX) {
     // Masks become the indices that they hold, at most.
     const auto indices = at::native::expandTensors(call.arguments[0].toTensor(), call.arguments[1].toOptionalTensorList());
     call.arguments[1] = at::native::toListOfOptionalTensors(indices);
@@ -204,11 +203,11 @@ Stack unknown(const Call& call) {
     const auto is_float = c10::isFloatingType(input.scalar_type());
     return {kind == c10::TypeKind::BoolType ? c10::Scalar(true) : is_float ? c10::Scalar(1.0) : c10::Scalar(1)};
   }
-  if (call.name() == "aten::masked_select") {
+  if (call.named.shape_rule == TOMA_SHAPE_MASKED_SELECT) {
     const auto most = at::infer_size(input.sizes(), call.arguments[1].toTensor().sizes());
     return {rules::made({c10::multiply_integers(most)}, input.scalar_type())};
   }
-  if (call.name() != "aten::nonzero") {
+  if (call.named.shape_rule != TOMA_SHAPE_NON_ZERO) {
     call.refuse("the shape of its result depends on data");
   }
   // As the kernel: its result is the transpose of what it fills.
@@ -250,31 +249,27 @@ void finish(Call& call, Stack results) {
   call.stack.insert(call.stack.end(), results.begin(), results.end());
 }
 
-// Calls others, and makes nothing itself. Some are not registered as such. `zeros` is, but only on other devices, and
-// `repeat`, whose code permutes duplicate dims where it runs on dry tensors.
+// Calls others, and makes nothing itself. `zeros` is registered as such on other devices alone; the code of `repeat`
+// permutes duplicate dims where it runs on dry tensors.
 bool is_composite(const Call& call) {
   const auto backend = c10::computeDispatchKey(c10::kFloat, c10::kStrided, call.device);
-  const auto& name = call.name();
-  return name == "aten::relu" || (name == "aten::native_dropout" && call.device.is_cpu()) ||
+  const auto& named = call.named;
+  return named.calls_others || (named.calls_others_on_cpu && call.device.is_cpu()) ||
       (!call.op.hasKernelForDispatchKey(backend) && call.op.hasComputedKernelForDispatchKey(backend) &&
-       rules::of(name) == nullptr && name != "aten::zeros" && name != "aten::repeat");
+       rules::of(named.shape_rule) == nullptr && !named.calls_none);
 }
 
 // Of operators that make tensors, from what knows the most of them.
 Stack made(Call& call) {
   const auto asks = call.device.is_cpu() && !call.run->by_shapes;
-  const auto& name = call.name();
+  const auto& named = call.named;
   // The kernel that takes rows of a table takes nothing besides, and zeros in place of the table are many.
-  if (const auto rule = rules::of(name); rule != nullptr && (!asks || name == "aten::index_select")) {
+  if (const auto rule = rules::of(named.shape_rule); rule != nullptr && (!asks || named.takes_no_scratch)) {
     const Undisturbed undisturbed;
     return rule(twins_on(c10::kMeta, call));
   }
-  // Kernels that take a good part of their results besides: products copy operands that libraries cannot take as they are.
-  static const std::set<std::string> products{"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"};
-  static const std::set<std::string> losses{"aten::mse_loss", "aten::smooth_l1_loss", "aten::binary_cross_entropy"};
-  const auto copies = call.has_copies && products.count(name) > 0;
-  const auto has_meta = call.op.hasKernelForDispatchKey(c10::DispatchKey::Meta) || name == "aten::zeros";
-  const auto is_asked = asks && (copies || losses.count(name) > 0 || name.rfind("aten::upsample_", 0) == 0);
+  const auto has_meta = call.op.hasKernelForDispatchKey(c10::DispatchKey::Meta) || named.runs_on_meta;
+  const auto is_asked = asks && ((call.has_copies && named.copies_operands) || named.takes_scratch);
   return has_meta && !is_asked ? by_meta(call) : by_kernel(call);
 }
 
@@ -286,10 +281,10 @@ void run(Call& call) {
     const auto& type = *result.type();
     return result.alias_info() == nullptr && (type.isSubtypeOf(*c10::TensorType::get()) || type.isSubtypeOf(*c10::ListType::ofTensors()));
   };
-  if (call.op.hasTag(at::Tag::data_dependent_output) || (call.op.hasTag(at::Tag::dynamic_output_shape) && call.name() != "aten::index")) {
+  if (call.op.hasTag(at::Tag::data_dependent_output) || (call.op.hasTag(at::Tag::dynamic_output_shape) && call.named.shape_rule != TOMA_SHAPE_INDEX)) {
     return finish(call, unknown(call));
   }
-  if (call.op.hasTag(at::Tag::inplace_view) || call.name() == "aten::set_" || call.name() == "aten::resize_") {
+  if (call.op.hasTag(at::Tag::inplace_view) || call.named.resizes) {
     if (block_of(call.arguments[0].toTensor()) == nullptr) {
       call.refuse("would change the shape of a tensor from outside of the body");
     }
@@ -366,6 +361,8 @@ void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {
     toma::put_back(before);
   }
   dry.held.clear();
+  // Kernels drew from elsewhere, but a body may seed.
+  dry.random.undo_seed();
   const std::lock_guard<std::mutex> held(dry.lock);
   *out = {dry.living.size(), 0, {}, {}, {}};
   for (const auto* block : dry.living) {

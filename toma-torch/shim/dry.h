@@ -15,6 +15,7 @@
 
 #include "meter.h"
 #include "observe.h"
+#include "random.h"
 
 namespace toma {
 
@@ -38,6 +39,8 @@ struct Dry final : std::enable_shared_from_this<Dry> {
   }
 
   bool by_shapes = false;
+  // Before it.
+  const Random random{c10::kCPU};
   std::atomic<size_t> operators = 0;
   // Guards the rest: blocks may die on any thread.
   std::mutex lock;

@@ -101,7 +101,7 @@ void read_rows(const at::Tensor& table, const at::Tensor& rows, const toma_offlo
 }  // namespace
 
 std::optional<Gather> Gather::of(const Operator& operation, const Stack& stack) {
-  if (!operation.gathers) {
+  if (!operation.named.gathers) {
     return std::nullopt;
   }
   const auto count = operation.is_written.size();

@@ -24,8 +24,16 @@ void intercept_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
     const auto tape = recording();
     return tape->call(op, *stack);
   }
+  const auto* generator = Drawing::current();
+  if (generator != nullptr) {
+    give_generator(op, operator_of(op), *stack, *generator);
+  }
   if (is_offloading()) {
     return run_offloaded(op, keys, stack);
+  }
+  if (generator != nullptr) {
+    // What it calls comes here as well.
+    return op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, mode_key), stack);
   }
   const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
   op.callBoxed(stack);
@@ -87,6 +95,10 @@ void toma_region_end(toma_region* region) noexcept {
   if (const auto tape = std::move(region->tape)) {
     tape->end();
   }
+}
+
+bool toma_region_is_inside(const toma_region* region, const void* tensor) noexcept {
+  return region->tape->is_inside(*static_cast<const at::Tensor*>(tensor));
 }
 
 void toma_region_cut(int32_t layers) noexcept {

@@ -74,7 +74,7 @@ bool is_written(const Operator& operation, const c10::OperatorHandle& op, size_t
     return true;
   }
   // Its last one, a workspace.
-  return op.schema().name() == "aten::mkldnn_rnn_layer_backward" && argument + 1 == operation.is_written.size();
+  return operation.named.writes_workspace && argument + 1 == operation.is_written.size();
 }
 
 Uses uses_of(const c10::OperatorHandle& op, const Operator& operation, const torch::jit::Stack& stack) {
@@ -146,7 +146,7 @@ class Running {
   void ends(const torch::jit::Stack& stack) {
     auto made = made_by(op, stack, uses);
     const auto is_factory = !operation.takes_tensors && operation.makes_tensors;
-    end({nullptr, nullptr, 0, made.all.data(), made.all.size(), 0, operation.hands_back, is_factory, false});
+    end({nullptr, nullptr, 0, made.all.data(), made.all.size(), 0, operation.named.hands_back, is_factory, false});
   }
 
   ~Running() {
@@ -265,10 +265,10 @@ void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
   const auto& operation = operator_of(op);
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, mode_key);
   // A dry run looks at no memory.
-  if ((keys.has(c10::DispatchKey::Fake) && !foresees()) || (operation.is_composite && !operation.hands_back)) {
+  if ((keys.has(c10::DispatchKey::Fake) && !foresees()) || (operation.is_composite && !operation.named.hands_back)) {
     return op.redispatchBoxed(below, stack);
   }
-  if (operation.is_view || operation.detaches) {
+  if (operation.is_view || operation.named.detaches) {
     const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
     return op.redispatchBoxed(below, stack);
   }

@@ -44,13 +44,11 @@ Operator described(const c10::OperatorHandle& handle) {
   operation.makes_tensors = std::any_of(results.begin(), results.end(), makes_tensor);
   // Those of others may read data.
   const auto is_of_aten = schema.name().rfind("aten::", 0) == 0;
+  operation.named = is_of_aten ? toma_operator_named(schema.name().c_str()) : toma_named{};
+  // Overloads with names for dims or with a place for the result have other arguments.
+  operation.named.gathers &= schema.overload_name().empty() || schema.overload_name() == "Tensor";
   operation.is_composite = is_of_aten && handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   operation.is_view = is_pure_view(handle);
-  operation.hands_back = schema.name() == "aten::to" || schema.name() == "aten::contiguous";
-  const auto name = c10::toString(schema.operator_name());
-  // Each `zero_grad` does it to all gradients.
-  operation.detaches = name == "aten::detach_";
-  operation.gathers = name == "aten::embedding" || name == "aten::index_select" || name == "aten::index.Tensor";
   for (const auto& argument : schema.arguments()) {
     operation.takes_tensors |= takes_tensor(argument);
     operation.is_written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());

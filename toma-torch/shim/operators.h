@@ -7,6 +7,8 @@
 
 #include <vector>
 
+#include "shim.h"
+
 namespace toma {
 
 // Where the operators of a region come in: above autograd and autocast, once for each call of the program.
@@ -15,6 +17,8 @@ constexpr uint32_t none = UINT32_MAX;
 
 // What is always true of an operator.
 struct Operator {
+  // By its name; nothing of those of other libraries.
+  toma_named named = {};
   // Of its own.
   uint64_t number = 0;
   bool is_random = false;
@@ -25,12 +29,6 @@ struct Operator {
   bool is_composite = false;
   // Makes views alone, and looks at no memory.
   bool is_view = false;
-  // May return its argument, whose memory the program then reads.
-  bool hands_back = false;
-  // Changes what a tensor leads to in a graph, and looks at no memory.
-  bool detaches = false;
-  // Takes rows of its first argument, and nothing else of it.
-  bool gathers = false;
   // One for each argument.
   std::vector<bool> is_written;
   // The arguments that hold running statistics, which it writes without saying so, and the one that says whether it

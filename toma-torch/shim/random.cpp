@@ -1,65 +1,129 @@
-// The state of the random numbers of a device.
+// The state of generators of random numbers, and which of them operators draw from.
 
 #include "random.h"
 
 #include <ATen/Context.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <mutex>
+
+#include "operators.h"
 
 namespace toma {
 namespace {
 
-template <class F>
-void with_generator(c10::Device device, const F& body) {
-  auto* generator = at::globalContext().defaultGenerator(device).unsafeGetGeneratorImpl();
-  const std::lock_guard<std::mutex> lock(generator->mutex_);
-  body(*generator);
+const at::Generator& default_generator(c10::Device device) {
+  return at::globalContext().defaultGenerator(device.is_cpu() ? c10::Device(c10::kCPU) : device);
 }
 
-at::CPUGeneratorImpl& of_cpu(c10::GeneratorImpl& generator) { return static_cast<at::CPUGeneratorImpl&>(generator); }
+at::CPUGeneratorImpl& of_cpu(const at::Generator& generator) { return *generator.get<at::CPUGeneratorImpl>(); }
+
+bool is_same(const at::mt19937& one, const at::mt19937& other) {
+  const auto ours = one.data(), theirs = other.data();
+  return ours.left_ == theirs.left_ && ours.next_ == theirs.next_ && ours.state_ == theirs.state_;
+}
+
+// Nothing was drawn since it was seeded.
+bool is_fresh(const at::mt19937& engine) { return is_same(engine, at::mt19937(engine.seed())); }
+
+// Fused attention of the CPU, which refuses any other probability.
+bool drops_nothing(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
+  const auto at = schema.argumentIndexWithName("dropout_p");
+  return at && torch::jit::peek(stack, static_cast<size_t>(*at), schema.arguments().size()).toDouble() == 0;
+}
 
 }  // namespace
 
-Random::Random(c10::Device device) : on(device.is_cpu() ? c10::Device(c10::kCPU) : device) {
-  with_generator(on, [&](c10::GeneratorImpl& generator) {
-    if (on.is_cpu()) {
-      engine = of_cpu(generator).engine();
-      next_float = of_cpu(generator).next_float_normal_sample();
-      next_double = of_cpu(generator).next_double_normal_sample();
-    } else {
-      seed = generator.current_seed();
-      offset = generator.get_offset();
-    }
-  });
+Random::Random(c10::Device device) : Random(default_generator(device)) {}
+
+Random::Random(at::Generator generator) : of(std::move(generator)) {
+  const std::lock_guard<std::mutex> lock(of.mutex());
+  if (of.device().is_cpu()) {
+    engine = of_cpu(of).engine();
+    next_float = of_cpu(of).next_float_normal_sample();
+    next_double = of_cpu(of).next_double_normal_sample();
+  } else {
+    seed = of.current_seed();
+    offset = of.get_offset();
+  }
+}
+
+void Random::put() const {
+  if (of.device().is_cpu()) {
+    of_cpu(of).set_engine(*engine);
+    of_cpu(of).set_next_float_normal_sample(next_float);
+    of_cpu(of).set_next_double_normal_sample(next_double);
+  } else {
+    of.set_current_seed(seed);
+    of.set_offset(offset);
+  }
 }
 
 void Random::set() const {
-  with_generator(on, [&](c10::GeneratorImpl& generator) {
-    if (on.is_cpu()) {
-      of_cpu(generator).set_engine(*engine);
-      of_cpu(generator).set_next_float_normal_sample(next_float);
-      of_cpu(generator).set_next_double_normal_sample(next_double);
-    } else {
-      generator.set_current_seed(seed);
-      generator.set_offset(offset);
-    }
-  });
+  const std::lock_guard<std::mutex> lock(of.mutex());
+  put();
+}
+
+// Draws move on from a state; only a seed leads to a fresh one, or changes what was the seed.
+void Random::undo_seed() const {
+  const std::lock_guard<std::mutex> lock(of.mutex());
+  const auto now = of_cpu(of).engine();
+  if (now.seed() != engine->seed() || (is_fresh(now) && !is_fresh(*engine))) {
+    put();
+  }
 }
 
 bool Random::operator==(const Random& other) const {
   if (seed != other.seed || offset != other.offset || next_float != other.next_float || next_double != other.next_double) {
     return false;
   }
-  if (!engine) {
-    return true;
-  }
-  const auto ours = engine->data(), theirs = other.engine->data();
-  return ours.left_ == theirs.left_ && ours.next_ == theirs.next_ && ours.state_ == theirs.state_;
+  return !engine || is_same(*engine, *other.engine);
 }
 
 std::mutex& Random::lock() {
   static std::mutex lock;
   return lock;
+}
+
+at::Generator own_generator() {
+  auto process = default_generator(c10::kCPU);
+  const std::lock_guard<std::mutex> lock(process.mutex());
+  return process.clone();
+}
+
+const at::Generator*& Drawing::current() noexcept {
+  static thread_local const at::Generator* generator = nullptr;
+  return generator;
+}
+
+Drawing::Drawing(const at::Generator& generator)
+    : outer(current()),
+      included(c10::impl::tls_is_dispatch_key_included(mode_key)),
+      excluded(c10::impl::tls_is_dispatch_key_excluded(mode_key)) {
+  if (generator == default_generator(generator.device())) {
+    current() = nullptr;
+    return;
+  }
+  current() = &generator;
+  c10::impl::tls_set_dispatch_key_included(mode_key, true);
+  c10::impl::tls_set_dispatch_key_excluded(mode_key, false);
+}
+
+Drawing::~Drawing() {
+  current() = outer;
+  c10::impl::tls_set_dispatch_key_included(mode_key, included);
+  c10::impl::tls_set_dispatch_key_excluded(mode_key, excluded);
+}
+
+void give_generator(const c10::OperatorHandle& op, const Operator& operation, torch::jit::Stack& stack, const at::Generator& generator) {
+  const auto& schema = op.schema();
+  const auto count = schema.arguments().size();
+  if (const auto at = schema.argumentIndexWithName("generator")) {
+    torch::jit::peek(stack, static_cast<size_t>(*at), count) = generator;
+  } else if (operation.is_random && !operation.named.calls_others_on_cpu && op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !drops_nothing(schema, stack)) {
+    throw c10::NotImplementedError(
+        c10::str(op.operator_name(), " draws from the random numbers of the whole process: it takes no generator"), nullptr);
+  }
 }
 
 }  // namespace toma

@@ -47,7 +47,9 @@ bool is_true(const torch::jit::Stack& arguments, uint32_t at) {
 at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient) {
   auto alias = alias_of(tensor);
   if (wants_gradient) {
-    torch::autograd::impl::set_gradient_edge(alias, {std::make_shared<Root>(), 0});
+    auto root = std::make_shared<Root>();
+    const auto input = root->add_input_metadata(tensor);
+    torch::autograd::impl::set_gradient_edge(alias, {std::move(root), input});
   }
   return alias;
 }
@@ -94,9 +96,14 @@ void Tape::refer(Op& op) {
       ref.outside = outside_for(tensor);
     }
     const auto is_statistic = argument == operation.mean || argument == operation.variance;
-    ref.is_updated = is_statistic && (operation.trains == none || is_true(op.arguments, operation.trains));
+    const auto may_update = is_statistic && !operation.named.reads_statistics;
+    ref.is_updated = may_update && (operation.trains == none || is_true(op.arguments, operation.trains));
+    const auto is_written = ref.is_updated || operation.is_written[argument];
+    if (!is_written && (is_statistic || may_change_unseen(ref, tensor))) {
+      ref.copy = copy_of(tensor);
+    }
     op.refs.push_back(ref);
-    if (ref.is_updated || operation.is_written[argument]) {
+    if (is_written) {
       write(op, ref, tensor);
     }
   });
@@ -113,6 +120,18 @@ void Tape::refer(Op& op) {
       op.arguments[ref.argument].toList().set(ref.element, at::Tensor());
     }
   }
+}
+
+// Whether a tensor from outside, or a view of one, may be running statistics that the program reads by itself. They
+// are vectors that are not trained, of one number for each channel.
+bool Tape::may_change_unseen(const Ref& ref, const at::Tensor& tensor) const {
+  constexpr int64_t most_channels = 1 << 13;
+  const auto is_small = tensor.is_floating_point() && !tensor.requires_grad() && bytes_of(tensor) > 0 && tensor.numel() <= most_channels;
+  if (!is_small || ref.outside != none) {
+    return is_small && tensor.dim() == 1;
+  }
+  const auto made = storages.find(storage_of(tensor));
+  return made != storages.end() && made->second.stage == none;
 }
 
 uint32_t Tape::outside_for(const at::Tensor& tensor) {
@@ -134,6 +153,34 @@ uint32_t Tape::outside_for(const at::Tensor& tensor) {
     made.is_outside = true;
   }
   return number;
+}
+
+// Of a region that leaves no trace: its backward would add to gradients and use up a graph that others need. So operators
+// get tensors from outside without theirs.
+void Tape::leave_graph(torch::jit::Stack& stack) {
+  const auto first = stack.size() - ops.back().arguments.size();
+  for (const auto& ref : ops.back().refs) {
+    if (ref.outside == none || !outsides[ref.outside].wants_gradient || outsides[ref.outside].is_variable) {
+      continue;
+    }
+    const auto& alias = outsides[ref.outside].alias;
+    outside_of[alias.unsafeGetTensorImpl()] = ref.outside;
+    auto& argument = stack[first + ref.argument];
+    if (ref.element == none) {
+      argument = alias;
+    } else {
+      argument = argument.toList().copy();
+      argument.toList().set(ref.element, alias);
+    }
+  }
+}
+
+bool Tape::is_inside(const at::Tensor& tensor) {
+  const std::lock_guard<std::recursive_mutex> held(lock);
+  const auto known = outside_of.find(tensor.unsafeGetTensorImpl());
+  const auto is_alias = known != outside_of.end() && outsides[known->second].alias.is_same(tensor);
+  const auto is_variable = known != outside_of.end() && tensor.is_leaf();
+  return !tensor.requires_grad() || is_alias || is_variable || known_value(tensor) != none;
 }
 
 // A value of an earlier stage is held from its first use on, where a later run of this stage begins with it: at the
@@ -222,7 +269,7 @@ bool Tape::reads(const Op& op, const c10::StorageImpl* storage) const {
 
 // An operator may have let what it wrote to want a gradient, and all that shares its memory.
 void Tape::written(const Op& op) {
-  if (op.operation->writes && op.handle.operator_name().name == "aten::detach_") {
+  if (op.operation->named.detaches) {
     detached(op);
   }
   for (const auto& ref : op.refs) {

@@ -70,10 +70,11 @@ void Replay::draw(const Op& op, torch::jit::Stack& stack) {
   struct Before {
     Random random;
     ~Before() { random.set(); }
-  } before{Random(op.device)};
+  } before{Random(op.random->generator())};
   op.random->set();
+  const Drawing drawing(op.random->generator());
   op.handle.callBoxed(&stack);
-  if (!(Random(op.device) == *op.random_after)) {
+  if (!(Random(op.random->generator()) == *op.random_after)) {
     fail(op.name(), " drew random numbers while another thread drew from the same, so it cannot be repeated");
   }
 }
@@ -110,7 +111,9 @@ torch::jit::Stack Replay::arguments_of(const Op& op) const {
   for (const auto& ref : op.refs) {
     const auto& tensor = argument(op, ref);
     if (ref.element != none) {
-      stack[ref.argument].toList().set(ref.element, tensor);
+      stack[ref.argument].toList().set(ref.element, ref.copy.defined() ? ref.copy : tensor);
+    } else if (ref.copy.defined()) {
+      stack[ref.argument] = ref.copy;
     } else if (ref.is_updated && ref.outside != none) {
       // Updated once, by the first run.
       const Exempt exempt;

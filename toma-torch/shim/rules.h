@@ -10,7 +10,7 @@
 #include <ATen/core/stack.h>
 #include <ATen/native/ConvUtils.h>
 
-#include <unordered_map>
+#include "shim.h"
 
 namespace toma::rules {
 
@@ -104,23 +104,22 @@ inline Stack dropout(const Stack& arguments) { return {like(arguments[0]), like(
 // Arguments and results are on Meta.
 using Rule = Stack (*)(const Stack& arguments);
 
-inline Rule of(const std::string& name) {
-  static const auto& table = *new std::unordered_map<std::string, Rule>{
-      {"aten::native_dropout", dropout},
-      {"aten::index_select", index_select},
-      {"aten::embedding_dense_backward", embedding_backward},
-      {"aten::convolution", convolution},
-      {"aten::_convolution", convolution},
-      {"aten::convolution_backward", gradients<1, 2, 3>},
-      {"aten::native_batch_norm", batch_norm},
-      {"aten::native_batch_norm_backward", gradients<1, 2, 2>},
-      {"aten::native_layer_norm", layer_norm},
-      {"aten::native_layer_norm_backward", gradients<1, 5, 6>},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
-  };
-  const auto found = table.find(name);
-  return found == table.end() ? nullptr : found->second;
+// Null where `made` has none.
+inline Rule of(uint8_t rule) {
+  switch (rule) {
+    case TOMA_SHAPE_DROPOUT: return dropout;
+    case TOMA_SHAPE_INDEX_SELECT: return index_select;
+    case TOMA_SHAPE_EMBEDDING_BACKWARD: return embedding_backward;
+    case TOMA_SHAPE_CONVOLUTION: return convolution;
+    case TOMA_SHAPE_CONVOLUTION_BACKWARD: return gradients<1, 2, 3>;
+    case TOMA_SHAPE_BATCH_NORM: return batch_norm;
+    case TOMA_SHAPE_BATCH_NORM_BACKWARD: return gradients<1, 2, 2>;
+    case TOMA_SHAPE_LAYER_NORM: return layer_norm;
+    case TOMA_SHAPE_LAYER_NORM_BACKWARD: return gradients<1, 5, 6>;
+    case TOMA_SHAPE_ATTENTION: return attention;
+    case TOMA_SHAPE_ATTENTION_BACKWARD: return attention_backward;
+    default: return nullptr;
+  }
 }
 
 }  // namespace toma::rules

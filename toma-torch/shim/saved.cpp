@@ -6,6 +6,7 @@
 #include <typeinfo>
 
 #include "guard.h"
+#include "offload.h"
 #include "replay.h"
 #include "tape.h"
 
@@ -44,8 +45,9 @@ struct Engine final : torch::autograd::Engine {
     if (Replay::running() != nullptr) {
       return std::make_unique<Caught>();
     }
-    // What a backward inside a region saves is its own.
-    if (records() && is_recorded()) {
+    // What a backward inside a region saves is its own. What code saves between two operators, as TorchScript does for a
+    // part of a graph that it has compiled, no repetition of operators saves again: libtorch holds it.
+    if (records() && is_recorded() && BelowTape::depth() > 0) {
       return std::make_unique<Hook>(recording());
     }
     return nullptr;

@@ -58,6 +58,36 @@ struct toma_modes {
   uint64_t autocast_dtypes;
 };
 
+// Properties of an operator by its name: the columns of `toma_trace::operators` that are asked for here.
+struct toma_named {
+  bool gathers, hands_back, detaches, writes_workspace, resizes, calls_others, calls_others_on_cpu, calls_none, copies_operands;
+  bool takes_scratch, takes_no_scratch, runs_on_meta, reads_statistics;
+  // A toma_shape_rule.
+  uint8_t shape_rule;
+};
+
+// `ShapeRule` of `toma_trace::operators`, in its order.
+enum toma_shape_rule : uint8_t {
+  TOMA_SHAPE_UNKNOWN,
+  TOMA_SHAPE_DROPOUT,
+  TOMA_SHAPE_INDEX_SELECT,
+  TOMA_SHAPE_EMBEDDING_BACKWARD,
+  TOMA_SHAPE_CONVOLUTION,
+  TOMA_SHAPE_CONVOLUTION_BACKWARD,
+  TOMA_SHAPE_BATCH_NORM,
+  TOMA_SHAPE_BATCH_NORM_BACKWARD,
+  TOMA_SHAPE_LAYER_NORM,
+  TOMA_SHAPE_LAYER_NORM_BACKWARD,
+  TOMA_SHAPE_ATTENTION,
+  TOMA_SHAPE_ATTENTION_BACKWARD,
+  TOMA_SHAPE_INDEX,
+  TOMA_SHAPE_MASKED_SELECT,
+  TOMA_SHAPE_NON_ZERO,
+};
+
+// Defined in Rust. `name` is that of a schema of libtorch's own, without its overload.
+toma_named toma_operator_named(const char* name) noexcept;
+
 int32_t toma_device_stats(toma_device device, toma_stats* out, toma_error* error) noexcept;
 // Free and total bytes.
 int32_t toma_device_memory(toma_device device, uint64_t* out, toma_error* error) noexcept;
@@ -346,6 +376,8 @@ struct toma_region_options {
 int32_t toma_region_begin(
     toma_choose choose, void* context, toma_region_options options, toma_region** out, toma_error* error) noexcept;
 void toma_region_end(toma_region* region) noexcept;
+// Whether the graph of a tensor ends at this region's variables and inputs. Before the end, of a region that undoes.
+bool toma_region_is_inside(const toma_region* region, const void* tensor) noexcept;
 // The next operator of this thread begins a stage, where it records; `layers` is added to how deep it is in what has
 // stages of its own.
 void toma_region_cut(int32_t layers) noexcept;

@@ -76,6 +76,9 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
     return handle.callBoxed(stack);
   }
   const auto first_slot = record(handle, operation, stack);
+  if (notes->undo != nullptr) {
+    leave_graph(stack);
+  }
   try {
     operation.is_random ? draw(stack) : handle.callBoxed(stack);
   } catch (...) {
@@ -91,15 +94,18 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
 void Tape::draw(torch::jit::Stack& stack) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   const std::lock_guard<std::mutex> alone(Random::lock());
-  auto random = std::make_shared<const Random>(ops.back().device);
-  if (notes->undo != nullptr) {
+  const auto device = ops.back().device;
+  const auto is_own = notes->undo != nullptr && device.is_cpu();
+  auto random = is_own ? std::make_shared<const Random>(notes->undo->generator) : std::make_shared<const Random>(device);
+  if (notes->undo != nullptr && !is_own) {
     notes->undo->random(*random);
   }
   // Of the one that runs: what it saves may not move it.
   const auto number = ops.size() - 1;
-  ops[number].random = std::move(random);
+  ops[number].random = random;
+  const Drawing drawing(random->generator());
   ops[number].handle.callBoxed(&stack);
-  ops[number].random_after = std::make_shared<const Random>(ops[number].device);
+  ops[number].random_after = std::make_shared<const Random>(random->generator());
 }
 
 // Before the operator runs: afterwards its arguments may be others. Returns its first slot.

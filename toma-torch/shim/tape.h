@@ -45,6 +45,8 @@ struct Undo {
   std::vector<Written> written;
   std::vector<Gradient> gradients;
   std::vector<Random> states;
+  // What operators of the CPU draw from.
+  const at::Generator generator = own_generator();
 };
 
 // Numbers of one region, which outlive its tensors.
@@ -78,6 +80,8 @@ struct Ref {
   uint32_t version;
   // A running statistic that the operator writes.
   bool is_updated = false;
+  // What the operator read, where later code may write to it without a new version: running statistics.
+  at::Tensor copy = {};
 };
 
 struct Op {
@@ -201,6 +205,8 @@ class Tape final {
   // The next one begins a stage; `deeper` is added to how deep the program is in what has stages of its own.
   void cut(int32_t deeper);
   void end();
+  // Whether a tensor leads into no graph from outside.
+  bool is_inside(const at::Tensor& tensor);
 
   // The slot for what the operator in progress saves.
   uint32_t pack(const at::Tensor& tensor);
@@ -257,7 +263,9 @@ class Tape final {
   uint32_t known_value(const at::Tensor& tensor);
   bool is_as_made(const Value& value, const at::Tensor& tensor) const;
   void refer(Op& op);
+  bool may_change_unseen(const Ref& ref, const at::Tensor& tensor) const;
   uint32_t outside_for(const at::Tensor& tensor);
+  void leave_graph(torch::jit::Stack& stack);
   void use(Value& value, const at::Tensor& tensor);
   void hold(Value& value, const at::Tensor& tensor);
   void hold_needed();

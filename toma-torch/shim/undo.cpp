@@ -30,7 +30,7 @@ void Undo::write(const at::Tensor& tensor) {
 }
 
 void Undo::random(const Random& state) {
-  const auto is_of = [&](const Random& other) { return other.device() == state.device(); };
+  const auto is_of = [&](const Random& other) { return other.generator() == state.generator(); };
   if (std::none_of(states.begin(), states.end(), is_of)) {
     states.push_back(state);
   }
@@ -49,7 +49,8 @@ void Undo::all() {
     variable.mutable_grad() = gradient;
   }
   for (const auto& state : states) {
-    state.set();
+    // The region drew from a generator of its own on the CPU.
+    state.generator().device().is_cpu() ? state.undo_seed() : state.set();
   }
 }
 

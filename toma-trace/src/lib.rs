@@ -44,6 +44,7 @@ pub mod lines;
 mod live;
 pub mod marks;
 mod notebook;
+pub mod operators;
 mod place;
 mod record;
 mod scribe;

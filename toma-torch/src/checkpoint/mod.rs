@@ -46,6 +46,10 @@
 //!   libtorch;
 //! - tensors made by other threads, or past libtorch's operators.
 //!
+//! Batch norm in training writes to running statistics without a new version, so a region copies the statistics that its
+//! operators read: those given to a norm in eval mode, and any other vector of up to 8,192 numbers from outside the region
+//! that needs no gradient.
+//!
 //! A parameter or an input that is changed in place before backward is an error, as without a region; here also where
 //! the plain backward would not have read it. So is a random operator beside which another thread drew from the same
 //! generator. A repetition sets the generator back for the moment in which it draws: a thread that draws in this moment

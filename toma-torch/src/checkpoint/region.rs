@@ -79,8 +79,9 @@ pub(super) fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Ten
     let options = RegionOptions { verify: form.verify, undoes: true, hears: Arc::new(Running::default()) };
     let recording = RecordingRegion::begin(|_| Ok(Chosen::default()), options)?;
     let output = catch_unwind(AssertUnwindSafe(body));
+    let is_inside = output.as_ref().is_ok_and(|output| recording.is_inside(output));
     let region = recording.end().expect("it has not ended").into();
-    let result = output.map(|output| backward(&region, output));
+    let result = output.map(|output| if is_inside { backward(&region, output) } else { Err(foreign(place)) });
     region.undo()?;
     result.unwrap_or_else(|payload| resume_unwind(payload))?;
     let costs = measured::costs_of(&region);
@@ -90,6 +91,14 @@ pub(super) fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Ten
         costs.map_err(|invalid| Error::new(ErrorKind::Other, format!("checkpoint {place}: {invalid}")))?;
     knowledge::learn(place, region);
     Ok(costs)
+}
+
+fn foreign(place: &Place) -> Error {
+    let text = format!(
+        "checkpoint {place}: the measured closure returned a tensor that it did not make, whose backward would run \
+         through a graph from outside; return what the closure computes"
+    );
+    Error::new(ErrorKind::Unsupported, text)
 }
 
 /// As if the output were a part of a loss: its gradient is made by the engine.

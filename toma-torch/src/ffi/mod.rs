@@ -16,6 +16,7 @@ mod gradient;
 mod modes;
 mod observe;
 mod offload;
+mod operators;
 mod profile;
 mod region;
 mod rng;

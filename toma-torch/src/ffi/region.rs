@@ -5,6 +5,9 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use tch::Tensor;
+use torch_sys::C_tensor;
+
 use super::{DeviceId, RawError, checked};
 use crate::error::{Error, ErrorKind};
 
@@ -142,6 +145,7 @@ unsafe extern "C" {
     ) -> i32;
     // These take what the first has given.
     fn toma_region_end(region: *mut c_void);
+    fn toma_region_is_inside(region: *const c_void, tensor: *const C_tensor) -> bool;
     fn toma_region_set_gradients_aside(region: *mut c_void);
     fn toma_region_undo(region: *mut c_void, error: &mut RawError) -> i32;
     fn toma_region_drop(region: *mut c_void);
@@ -245,6 +249,14 @@ impl<'a> RecordingRegion<'a> {
         began?;
         let region = NonNull::new(region).map(Region);
         Ok(Self { region, choosing })
+    }
+
+    /// Returns whether the graph of `tensor` ends at this region's variables and inputs. Of a region that undoes.
+    pub(crate) fn is_inside(&self, tensor: &Tensor) -> bool {
+        // SAFETY: the region has not ended, and both live through the call.
+        self.region
+            .as_ref()
+            .is_some_and(|region| unsafe { toma_region_is_inside(region.0.as_ptr(), tensor.as_ptr()) })
     }
 
     /// What it has noted.

@@ -19,11 +19,11 @@ use toma_core::predict::{is_dry, run_dry};
 use toma_core::thread_state::Saved;
 use toma_trace::Trace;
 
+use crate::cpu;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Dry, DryOutcome, Recording};
 use crate::record::trace_of;
 use crate::state::DryCopies;
-use crate::{RngState, cpu};
 
 /// Records what `step` would do, without doing it: operators get and give tensors that have shapes and a
 /// device, and no memory.
@@ -113,7 +113,6 @@ pub(super) fn run_with<S>(
     }
     cpu::count();
     let modes = Modes::now();
-    let random = RngState::of(tch::Device::Cpu)?;
     let dry = Dry::begin(by_shapes)?;
     // What the step returns is dropped dry: dropping may call operators, too.
     let _in_no_line = toma_trace::counting::pause();
@@ -126,8 +125,6 @@ pub(super) fn run_with<S>(
     });
     drop(modes);
     let ended = dry.end();
-    // A body may seed.
-    random.restore()?;
     if !ended.refused.is_empty() {
         return Err(Error::new(ErrorKind::Unsupported, format!("dry run: {}", ended.refused)));
     }

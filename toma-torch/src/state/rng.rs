@@ -1,3 +1,5 @@
+use toma_core::predict::is_dry;
+
 use crate::error::Error;
 use crate::ffi::{self, DeviceId};
 
@@ -37,11 +39,12 @@ impl RngState {
         Ok(())
     }
 
-    /// Makes it the state of its device again. Needs no memory under a budget.
+    /// Makes it the state of its device again. Needs no memory under a budget. In a [dry run](crate::dry_run()), which
+    /// draws no numbers, it does nothing.
     ///
     /// # Errors
     /// When the device is gone, or libtorch refuses the state.
     pub fn restore(&self) -> Result<(), Error> {
-        ffi::set_rng_state(DeviceId::of(self.device), &self.bytes)
+        if is_dry() { Ok(()) } else { ffi::set_rng_state(DeviceId::of(self.device), &self.bytes) }
     }
 }

@@ -163,3 +163,45 @@ fn measuring_a_closure_that_nothing_is_trained_by_says_so() {
     }));
     assert_eq!(*panicked.unwrap_err().downcast::<&str>().unwrap(), "in the closure");
 }
+
+#[test]
+fn measuring_does_not_reach_what_lies_before_the_closure() {
+    let _alone = alone();
+    let w = ["a", "b"].map(|_| Tensor::randn([8, 8], (Kind::Float, Device::Cpu)).set_requires_grad(true));
+    let [a, b] = &w;
+    let (x, left) = (Tensor::ones([4, 8], (Kind::Float, Device::Cpu)), a * 2.0);
+    let h = x.matmul(a).tanh();
+    let net = |h: &Tensor| {
+        let g = Tensor::cat(&[h, &left.narrow(0, 0, 4)], 0).matmul(b).tanh();
+        checkpoint::cut();
+        h.contiguous().view([8, 4]).matmul(&g.narrow(0, 0, 4)).sigmoid()
+    };
+    let expected = {
+        let loss = net(&h).sum(Kind::Float);
+        Tensor::run_backward(&[loss], &w, true, false)
+    };
+    let costs = checkpoint::with().measure(|| net(&h)).unwrap();
+    assert!(costs.least_bytes() > 0);
+    let written = checkpoint::with().measure(|| net(&h.shallow_clone().g_mul_scalar_(3.0)));
+    written.unwrap();
+    for variable in &w {
+        assert!(!variable.grad().defined());
+    }
+    net(&h).sum(Kind::Float).backward();
+    for (variable, expected) in w.iter().zip(expected) {
+        assert_eq!(variable.grad(), expected);
+    }
+}
+
+#[test]
+fn measuring_what_the_closure_did_not_make_is_refused() {
+    let _alone = alone();
+    let w = variable(8);
+    let h = w.tanh();
+    for returned in [&h, &w] {
+        let error = checkpoint::with().measure(|| returned.shallow_clone()).unwrap_err().to_string();
+        assert!(error.contains("returned a tensor that it did not make"), "{error}");
+    }
+    assert!(!w.grad().defined());
+    h.sum(Kind::Float).backward();
+}

@@ -15,4 +15,6 @@ mod random_plans;
 mod retry;
 #[path = "../../../tests/common/rounds.rs"]
 mod rounds;
+mod script;
 mod sequences;
+mod statistics;

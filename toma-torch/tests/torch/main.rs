@@ -25,6 +25,7 @@ mod original;
 mod peak;
 mod peaks;
 mod predict;
+mod random;
 mod readme;
 mod rehearsed;
 mod rollback;

@@ -1,0 +1,132 @@
+//! A thread that draws beside dry runs and measurements gets each of its numbers once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use tch::nn::{self, RNN as _};
+use tch::{Device, Kind, Tensor};
+use toma_torch::{RngState, checkpoint, dry_run};
+
+use crate::stage::{FLOATS, alone};
+
+const NONE: Option<&Tensor> = None;
+
+/// Numbers of the process's generator, for as long as `beside` takes on another thread.
+fn drawn_beside(beside: impl FnOnce()) -> Vec<i64> {
+    let is_over = AtomicBool::new(false);
+    tch::manual_seed(17);
+    thread::scope(|scope| {
+        let draws = scope.spawn(|| {
+            let mut drawn = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                drawn.push(Tensor::randint(1 << 30, [1], (Kind::Int64, Device::Cpu)).int64_value(&[0]));
+            }
+            drawn
+        });
+        let outcome = catch_unwind(AssertUnwindSafe(beside));
+        is_over.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| resume_unwind(panic));
+        draws.join().unwrap()
+    })
+}
+
+fn assert_drawn_once(drawn: &[i64]) {
+    tch::manual_seed(17);
+    let alone =
+        drawn.iter().map(|_| Tensor::randint(1 << 30, [1], (Kind::Int64, Device::Cpu)).int64_value(&[0]));
+    let differs = alone.zip(drawn).position(|(alone, drawn)| alone != *drawn);
+    assert_eq!(differs, None, "of {}", drawn.len());
+}
+
+type Draws = fn(&Tensor) -> Tensor;
+
+/// Operators that draw, with generators of their own or of those that they call.
+const DRAW: [(&str, Draws); 20] = [
+    ("dropout", |x| x.dropout(0.5, true)),
+    ("native_dropout", |x| x.native_dropout(0.5, true).0),
+    ("feature_dropout", |x| x.feature_dropout(0.5, true)),
+    ("alpha_dropout", |x| x.alpha_dropout(0.5, true)),
+    ("attention", |x| {
+        let x = x.reshape([1, 1, 8, 8]);
+        Tensor::scaled_dot_product_attention(&x, &x, &x, NONE, 0.5, false, None, false).reshape([8, 8])
+    }),
+    ("attention that drops nothing", |x| {
+        let x = x.reshape([1, 1, 8, 8]);
+        Tensor::scaled_dot_product_attention(&x, &x, &x, NONE, 0.0, false, None, false).reshape([8, 8])
+    }),
+    ("lstm", |x| {
+        let vs = nn::VarStore::new(Device::Cpu);
+        let config = nn::RNNConfig { num_layers: 2, dropout: 0.5, train: true, ..Default::default() };
+        let states = nn::lstm(vs.root(), 8, 8, config).seq(&x.reshape([2, 4, 8])).0;
+        states.reshape([8, 8])
+    }),
+    ("rand", |x| x * Tensor::rand([8, 8], FLOATS)),
+    ("randn", |x| x * Tensor::randn([8, 8], FLOATS)),
+    ("rand_like", |x| x * x.rand_like()),
+    ("randn_like", |x| x * x.randn_like()),
+    ("randint", |x| x * Tensor::randint(9, [8, 8], FLOATS)),
+    ("randint_like", |x| x * x.randint_like(9)),
+    ("randperm", |x| x.index_select(0, &Tensor::randperm(8, (Kind::Int64, Device::Cpu)))),
+    ("normal_", |x| x * x.zeros_like().normal_(0.0, 1.0)),
+    ("uniform_", |x| x * x.zeros_like().uniform_(0.0, 1.0)),
+    ("exponential_", |x| x * x.zeros_like().exponential_(1.0)),
+    ("random_", |x| x * x.zeros_like().random_()),
+    ("bernoulli", |x| x * x.detach().sigmoid().bernoulli()),
+    ("poisson", |x| x * x.detach().exp().poisson()),
+];
+
+#[test]
+fn a_dry_run_takes_no_numbers_of_another_thread() {
+    let _alone = alone();
+    let x = Tensor::ones([8, 8], FLOATS).set_requires_grad(true);
+    let drawn = drawn_beside(|| {
+        for _ in 0..20 {
+            for (_, draws) in DRAW {
+                dry_run(|| draws(&x).sum(Kind::Float).backward()).unwrap();
+            }
+        }
+    });
+    assert_drawn_once(&drawn);
+}
+
+#[test]
+fn measuring_takes_no_numbers_of_another_thread() {
+    let _alone = alone();
+    let x = Tensor::ones([8, 8], FLOATS).set_requires_grad(true);
+    let drawn = drawn_beside(|| {
+        for _ in 0..20 {
+            for (name, draws) in DRAW {
+                let body = || {
+                    let h = draws(&(&x * 0.5).tanh());
+                    checkpoint::cut();
+                    draws(&h.tanh()).sigmoid()
+                };
+                checkpoint::with()
+                    .verify(true)
+                    .measure(body)
+                    .unwrap_or_else(|error| panic!("{name}: {error}"));
+            }
+        }
+    });
+    assert_drawn_once(&drawn);
+}
+
+#[test]
+fn a_seed_within_a_dry_run_or_a_measurement_is_put_back() {
+    let _alone = alone();
+    let x = Tensor::ones([8, 8], FLOATS).set_requires_grad(true);
+    for (seed, drawn) in [(3, 0), (3, 5), (4, 5)] {
+        tch::manual_seed(3);
+        let _ = Tensor::rand([1 + drawn], FLOATS);
+        let before = RngState::of(Device::Cpu).unwrap();
+        let body = || {
+            tch::manual_seed(seed);
+            x.dropout(0.5, true).tanh()
+        };
+        dry_run(|| body().sum(Kind::Float).backward()).unwrap();
+        assert_eq!(RngState::of(Device::Cpu).unwrap(), before, "dry: {seed} after {drawn}");
+        checkpoint::with().measure(body).unwrap();
+        assert_eq!(RngState::of(Device::Cpu).unwrap(), before, "measured: {seed} after {drawn}");
+    }
+}
