@@ -11,6 +11,7 @@ mod handles;
 mod hard;
 mod kit;
 mod listed;
+mod modes;
 #[path = "../steps/nets.rs"]
 mod nets;
 mod noticed;
@@ -21,3 +22,4 @@ mod rare;
 #[path = "../../../tests/common/rounds.rs"]
 mod rounds;
 mod sizes;
+mod variables;
