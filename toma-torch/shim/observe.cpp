@@ -16,6 +16,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "swap.h"
+
 namespace toma {
 namespace {
 
@@ -41,8 +43,8 @@ void write_use(Recorder& recorder, toma_event_kind kind, const at::Tensor& tenso
     std::vector<int64_t> values{tensor.requires_grad()};
     values.insert(values.end(), tensor.sizes().begin(), tensor.sizes().end());
     auto& storage = *tensor.storage().unsafeGetStorageImpl();
-    const auto& data = storage._mutable_data_ptr_no_checks();
-    recorder.write(of_memory(kind, data.get(), storage.nbytes(), tensor.device()), nullptr, values);
+    auto* data = is_away(storage) ? nullptr : storage._mutable_data_ptr_no_checks().get();
+    recorder.write(of_memory(kind, data, storage.nbytes(), tensor.device()), nullptr, values);
   }
 }
 

@@ -28,19 +28,19 @@ std::atomic<int32_t> threads{0};
 struct Uses {
   c10::SmallVector<toma_use, 8> all;
 
-  void add(const c10::Storage& storage, bool writes) {
+  void add(const c10::Storage& storage, c10::Device device, bool writes) {
     auto* impl = storage.unsafeGetStorageImpl();
     const auto known = std::find_if(all.begin(), all.end(), [&](const toma_use& use) { return use.storage == impl; });
     if (known != all.end()) {
       known->writes |= writes;
-    } else if (const auto use = use_of(*impl, writes); use.bytes > 0 && use.bytes >= least_bytes.load(std::memory_order_relaxed)) {
+    } else if (const auto use = use_of(*impl, device, writes); use.bytes > 0 && use.bytes >= least_bytes.load(std::memory_order_relaxed)) {
       all.push_back(use);
     }
   }
 
   void add(const at::Tensor& tensor, bool writes) {
     if (tensor.has_storage()) {
-      add(tensor.storage(), writes);
+      add(tensor.storage(), tensor.device(), writes);
     } else {
       each_part_of(tensor, [&](const at::Tensor& part) { add(part, writes); });
     }
@@ -59,7 +59,8 @@ struct Uses {
         add(value.toTensor(), writes);
       }
     } else if (value.isStorage()) {
-      add(value.toStorage(), writes);
+      const auto storage = value.toStorage();
+      add(storage, storage.device(), writes);
     } else if (value.isList()) {
       for (const c10::IValue& element : value.toListRef()) {
         add(element, writes);
@@ -102,11 +103,8 @@ Uses made_by(const c10::OperatorHandle& op, const torch::jit::Stack& stack, cons
 // As they are afterwards: an operator may resize.
 void refresh(Uses& uses) {
   for (auto& use : uses.all) {
-    const auto before = use;
-    use = use_of(*static_cast<c10::StorageImpl*>(const_cast<void*>(use.storage)), use.writes);
-    use.is_pinned = before.is_pinned;
-    use.is_gathered = before.is_gathered;
-    use.outside = before.outside;
+    const auto& storage = *static_cast<const c10::StorageImpl*>(use.storage);
+    use.bytes = storage.sym_nbytes().is_heap_allocated() ? 0 : storage.nbytes();
   }
 }
 
@@ -184,6 +182,11 @@ class Running {
   bool has_ended = false;
 };
 
+// The operators of a composite come by themselves. One that hands its argument back lets the program look at it.
+bool looks_at_memory(const Operator& operation) {
+  return operation.hands_back || !(operation.is_composite || operation.is_view || operation.detaches);
+}
+
 // Operators of threads that have not entered.
 struct Held final : at::ObserverContext {
   Uses uses;
@@ -193,11 +196,14 @@ std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& func
   if (entered() > 0 || moves_storages() || is_offloading()) {
     return nullptr;
   }
-  auto held = std::make_unique<Held>();
   // What is not known is taken for written.
   const auto name = function.operator_name();
   const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
   const auto* operation = op ? &operator_of(*op) : nullptr;
+  if (operation != nullptr && !looks_at_memory(*operation)) {
+    return nullptr;
+  }
+  auto held = std::make_unique<Held>();
   const auto inputs = function.inputs();
   for (size_t at = 0; at < inputs.size(); ++at) {
     const auto is_known = operation != nullptr && at < operation->is_written.size();
@@ -213,19 +219,10 @@ void others_end(const at::RecordFunction&, at::ObserverContext* context) {
   }
 }
 
-// Returns how many threads are inside.
-int32_t observe_others(bool observes) {
-  static std::mutex lock;
-  static at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
-  const std::lock_guard<std::mutex> held(lock);
-  threads += observes ? 1 : -1;
-  if (observes && threads == 1) {
-    auto callback = at::RecordFunctionCallback(&others_begin, &others_end).needsInputs(true).scopes({at::RecordScope::FUNCTION});
-    handle = at::addGlobalCallback(callback);
-  } else if (threads == 0) {
-    at::removeCallback(handle);
-  }
-  return threads;
+// From the first manager on, so that what another thread uses is known before anything leaves.
+void observe_others() {
+  auto callback = at::RecordFunctionCallback(&others_begin, &others_end).needsInputs(true);
+  at::addGlobalCallback(callback.scopes({at::RecordScope::FUNCTION}));
 }
 
 }  // namespace
@@ -317,7 +314,11 @@ int32_t& BelowTape::depth() noexcept {
 
 }  // namespace toma
 
-void toma_offload_install(const toma_offloading* offloading) noexcept { toma::told.store(offloading); }
+void toma_offload_install(const toma_offloading* offloading) noexcept {
+  toma::told.store(offloading);
+  static std::once_flag once;
+  std::call_once(once, toma::observe_others);
+}
 
 void toma_offload_enter(uint64_t least_bytes) noexcept {
   toma::register_mode_key();
@@ -325,7 +326,7 @@ void toma_offload_enter(uint64_t least_bytes) noexcept {
   while (least_bytes < before && !toma::least_bytes.compare_exchange_weak(before, least_bytes)) {
   }
   if (toma::entered()++ == 0) {
-    toma::observe_others(true);
+    ++toma::threads;
     c10::impl::tls_set_dispatch_key_included(toma::mode_key, true);
   }
 }
@@ -335,7 +336,7 @@ bool toma_offload_leave() noexcept {
     return false;
   }
   c10::impl::tls_set_dispatch_key_included(toma::mode_key, toma::records());
-  return toma::observe_others(false) == 0;
+  return --toma::threads == 0;
 }
 
 bool toma_offload_is_watched() noexcept { return toma::threads.load() > 0; }

@@ -9,7 +9,10 @@
 
 namespace toma {
 
-toma_use use_of(c10::StorageImpl& storage, bool writes);
+// Reads nothing that a thread changes which moves the storage.
+toma_use use_of(c10::StorageImpl& storage, c10::Device device, bool writes);
+
+bool is_away(const c10::StorageImpl& storage) noexcept;
 
 // Told by the storage that dies.
 uint64_t told_of_drop(void* away) noexcept;

@@ -54,6 +54,7 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         registry::remove(&self.shared);
+        self.shared.forget_copies();
         self.shared.end_limit();
     }
 }
@@ -150,6 +151,7 @@ impl Manager {
         let is_active = !toma_core::private::is_disabled();
         if is_active {
             ffi::enter_offloading(self.shared().min_bytes.load(Ordering::Relaxed));
+            registry::all_books().iter().for_each(|books| books.refuse(false));
         }
         Ok(Entered { manager: self.clone(), is_active, of_thread: PhantomData })
     }
@@ -304,6 +306,7 @@ impl Drop for Entered {
         }
         operators::take_back();
         if ffi::leave_offloading() {
+            registry::all_books().iter().for_each(|books| books.refuse(true));
             self.manager.shared().forget_copies();
             self.manager.warn_of_away();
         }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::away::away_words;
 use super::counts::add;
 use super::foreseen;
 use super::registry;
@@ -228,16 +229,23 @@ impl Shared {
     }
 
     fn pin_found(&self, uses: &mut [Use<'_>]) {
-        let mut stale = Vec::new();
+        let (mut stale, mut stale_kept) = (Vec::new(), Vec::new());
         let mut table = self.table();
         for storage in self.own(uses) {
             stale.extend(table.visits(storage));
             while storage.is_pinned && table.is_moving(storage.id()) {
                 table = self.wait(table);
             }
+            if let Some(entry) = table.known(storage).filter(|entry| entry.place == Place::Away) {
+                let refused = entry.storage.keep();
+                if let Some(kept) = &refused {
+                    kept.refuse(Some(&away_words(&entry.words(), &self.device)));
+                }
+                stale_kept.extend(refused);
+            }
         }
         drop(table);
-        drop(stale);
+        drop((stale, stale_kept));
     }
 
     /// Ends the pins of these.

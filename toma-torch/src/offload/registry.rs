@@ -1,16 +1,35 @@
-//! The managers of this process, one for each device.
+//! The managers of this process, one at a time for each device, and the books of each device, which outlive them.
 
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
 use toma_core::memory::MemorySource as _;
 
 use super::shared::Shared;
+use super::table::Books;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::DeviceId;
+use crate::memory::Device;
 
 type Managers = Arc<[Arc<Shared>]>;
 
 static MANAGERS: LazyLock<RwLock<Managers>> = LazyLock::new(|| RwLock::new(Arc::new([])));
+
+/// Those of all devices that have ever had a manager.
+static BOOKS: Mutex<Vec<Arc<Books>>> = Mutex::new(Vec::new());
+
+pub(crate) fn books(device: &Device) -> Arc<Books> {
+    let mut books = BOOKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_of = |one: &&Arc<Books>| one.device.device() == device.device();
+    if let Some(known) = books.iter().find(is_of) {
+        return Arc::clone(known);
+    }
+    books.push(Arc::new(Books::new(device)));
+    Arc::clone(books.last().expect("it was pushed"))
+}
+
+pub(crate) fn all_books() -> Vec<Arc<Books>> {
+    BOOKS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
 
 pub(crate) fn all() -> Managers {
     Arc::clone(&MANAGERS.read().unwrap_or_else(PoisonError::into_inner))
@@ -31,6 +50,7 @@ pub(crate) fn add(shared: &Arc<Shared>) -> Result<(), Error> {
             Err(Error::new(ErrorKind::Unsupported, message))
         }
         None => {
+            shared.takes_over();
             *managers = managers.iter().chain([shared]).cloned().collect();
             Ok(())
         }

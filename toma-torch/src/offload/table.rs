@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use toma_plan::residency::{Candidate, Next};
 
-use super::away::{self, Source};
+use super::away::{self, Source, away_words};
 use super::following::Following;
 use super::steps::{Found, Steps, print_of};
 use crate::ffi::{Remembered, Rows, Use};
+use crate::memory::Device;
 use crate::notes::Story;
 
 /// Where a storage is.
@@ -52,17 +53,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn new(storage: &Use<'_>, serial: u64, now: u64) -> Self {
-        Self::of(Remembered::new(storage), storage.bytes, serial, now)
-    }
-
-    fn of(storage: Remembered, bytes: u64, serial: u64, now: u64) -> Self {
-        // An earlier manager may have left it outside.
-        let is_away = storage.keep().is_some_and(|kept| kept.away().is_some());
+    fn new(storage: Remembered, bytes: u64, serial: u64, now: u64) -> Self {
         Self {
             storage,
             bytes,
-            place: if is_away { Place::Away } else { Place::Resident },
+            place: Place::Resident,
             pins: 0,
             is_guest: false,
             is_kept: false,
@@ -114,6 +109,50 @@ impl Hasher for Spread {
 /// Numbers of storages that no known step has.
 const UNKNOWN: u64 = 1 << 40;
 
+/// The storages of a device, for the life of the process. Managers come and go; what one has evicted, pinned or parked
+/// is known to the next, and threads of both wait for the same moves.
+#[derive(Debug)]
+pub(crate) struct Books {
+    pub(crate) device: Device,
+    table: Mutex<Table>,
+    pub(crate) changed: Condvar,
+    pub(crate) places: Arc<Places>,
+}
+
+impl Books {
+    pub(crate) fn new(device: &Device) -> Self {
+        Self {
+            device: device.clone(),
+            table: Mutex::default(),
+            changed: Condvar::new(),
+            places: Arc::default(),
+        }
+    }
+
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn wait<'a>(&self, table: MutexGuard<'a, Table>) -> MutexGuard<'a, Table> {
+        self.changed.wait(table).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets whether access by address to an evicted storage is an error, where its memory is there nevertheless. A thread
+    /// that has entered may read it: `VarStore::save` asks no operator first.
+    pub(crate) fn refuse(&self, refuses: bool) {
+        let table = self.table();
+        let away = table.entries.values().filter(|entry| entry.place == Place::Away);
+        let refuse = |entry: &Entry| {
+            let kept = entry.storage.keep()?;
+            kept.refuse(refuses.then(|| away_words(&entry.words(), &self.device)).as_deref());
+            Some(kept)
+        };
+        let kept: Vec<_> = away.filter_map(refuse).collect();
+        drop(table);
+        drop(kept);
+    }
+}
+
 /// Every storage that was used or adopted, by its number.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
@@ -131,14 +170,14 @@ impl Table {
     /// The entry of a storage; none for one that never moves.
     pub(crate) fn entry(&mut self, storage: &Use<'_>) -> Option<&mut Entry> {
         let moves = self.entries.get(&storage.id()).is_some_and(|entry| entry.place != Place::Resident);
-        if !storage.may_move && !moves {
+        if !moves && !storage.may_move() {
             // It was given other memory, such as a file's.
             return None;
         }
         let (now, serials) = (self.now, &mut self.serials);
         let entry = self.entries.entry(storage.id()).or_insert_with(|| {
             *serials += 1;
-            Entry::new(storage, *serials, now)
+            Entry::new(Remembered::new(storage), storage.bytes, *serials, now)
         });
         entry.bytes = storage.bytes;
         Some(entry)
@@ -149,7 +188,7 @@ impl Table {
         let (now, serials) = (self.now, &mut self.serials);
         self.entries.entry(id).or_insert_with(|| {
             *serials += 1;
-            Entry::of(storage, bytes, *serials, now)
+            Entry::new(storage, bytes, *serials, now)
         });
     }
 
@@ -194,7 +233,7 @@ impl Table {
         entry.pins -= 1;
         entry.bytes = storage.bytes;
         let copy = if storage.writes { entry.copy.take() } else { None };
-        if !storage.may_move && entry.pins == 0 {
+        if entry.pins == 0 && !storage.may_move() {
             self.entries.remove(&storage.id());
         }
         copy

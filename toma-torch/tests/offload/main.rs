@@ -2,6 +2,7 @@
 
 #[path = "../common/alone.rs"]
 mod alone;
+mod child;
 mod exact;
 mod failures;
 mod files;
@@ -22,4 +23,5 @@ mod rare;
 #[path = "../../../tests/common/rounds.rs"]
 mod rounds;
 mod sizes;
+mod threads;
 mod variables;
