@@ -187,15 +187,43 @@ bool looks_at_memory(const Operator& operation) {
   return operation.hands_back || !(operation.is_composite || operation.is_view || operation.detaches);
 }
 
-// Operators of threads that have not entered.
+// What the operators of a thread that has not entered use, as places in `in_use`: those of the innermost come last, and
+// behind them their number.
+// Null when the thread is ending, and its own variables may be gone.
+std::vector<uint32_t>* others_use() noexcept {
+  static thread_local bool is_over = false;
+  struct Places {
+    std::vector<uint32_t> all;
+    ~Places() { is_over = true; }
+  };
+  static thread_local Places places;
+  return is_over ? nullptr : &places.all;
+}
+
+// Of those, what a manager knows.
 struct Held final : at::ObserverContext {
   Uses uses;
 };
 
-std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& function) {
-  if (entered() > 0 || moves_storages() || is_offloading()) {
-    return nullptr;
+template <class F>
+void each_storage_in(const c10::IValue& value, const F& body) {
+  if (value.isTensor()) {
+    const auto& tensor = value.toTensor();
+    if (tensor.defined() && tensor.has_storage()) {
+      body(*tensor.storage().unsafeGetStorageImpl());
+    } else if (tensor.defined()) {
+      each_part_of(tensor, [&](const at::Tensor& part) { body(*part.storage().unsafeGetStorageImpl()); });
+    }
+  } else if (value.isStorage()) {
+    body(*value.toStorage().unsafeGetStorageImpl());
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      each_storage_in(element, body);
+    }
   }
+}
+
+std::unique_ptr<Held> held_by(const at::RecordFunction& function) {
   // What is not known is taken for written.
   const auto name = function.operator_name();
   const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
@@ -213,9 +241,41 @@ std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& func
   return held;
 }
 
+// A storage that no manager knows costs a counter and no lock. One that becomes known meanwhile is found in use: its
+// use is counted before it is looked up here, and it is known before its use is looked up there.
+std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& function) {
+  auto* use = others_use();
+  if (use == nullptr) {
+    return nullptr;
+  }
+  auto& places = *use;
+  const auto before = places.size();
+  bool is_known = false;
+  if (entered() == 0 && !moves_storages() && !is_offloading()) {
+    for (const auto& input : function.inputs()) {
+      each_storage_in(input, [&](const c10::StorageImpl& storage) {
+        places.push_back(Counters::place_of(&storage));
+        ++in_use.at[places.back()];
+        is_known |= known.at[places.back()] != 0;
+      });
+    }
+  }
+  places.push_back(static_cast<uint32_t>(places.size() - before));
+  return is_known ? held_by(function) : nullptr;
+}
+
 void others_end(const at::RecordFunction&, at::ObserverContext* context) {
   if (auto* held = static_cast<Held*>(context)) {
     told.load()->held(held->uses.all.data(), held->uses.all.size(), false);
+  }
+  auto* use = others_use();
+  if (use == nullptr) {
+    return;
+  }
+  auto& places = *use;
+  auto count = places.back();
+  for (places.pop_back(); count > 0; --count, places.pop_back()) {
+    --in_use.at[places.back()];
   }
 }
 

@@ -429,6 +429,8 @@ void toma_offload_foresee(bool foresees) noexcept;
 void* toma_storage_remember(const void* storage) noexcept;
 void toma_storage_forget(void* remembered) noexcept;
 bool toma_storage_is_gone(const void* remembered) noexcept;
+// Whether an operator of a thread that has not entered may be using it.
+bool toma_storage_is_in_use(const void* remembered) noexcept;
 // Keeps it alive until it is let go, which may end it; null where it is gone.
 void* toma_storage_keep(void* remembered) noexcept;
 void toma_storage_let_go(void* kept) noexcept;

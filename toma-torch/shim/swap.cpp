@@ -94,10 +94,18 @@ bool toma_storage_may_move(const void* storage) noexcept {
 }
 
 void* toma_storage_remember(const void* storage) noexcept {
+  ++toma::known.at[toma::Counters::place_of(storage)];
   return Weak(Strong::reclaim_copy(&storage_at(storage))).release();
 }
 
-void toma_storage_forget(void* remembered) noexcept { Weak::reclaim(&storage_at(remembered)); }
+void toma_storage_forget(void* remembered) noexcept {
+  --toma::known.at[toma::Counters::place_of(remembered)];
+  Weak::reclaim(&storage_at(remembered));
+}
+
+bool toma_storage_is_in_use(const void* remembered) noexcept {
+  return toma::in_use.at[toma::Counters::place_of(remembered)] != 0;
+}
 
 bool toma_storage_is_gone(const void* remembered) noexcept {
   return c10::raw::weak_intrusive_ptr::use_count(&storage_at(remembered)) == 0;

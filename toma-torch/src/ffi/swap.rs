@@ -35,6 +35,7 @@ unsafe extern "C" {
     // These take what `remember` has given.
     fn toma_storage_forget(remembered: *mut c_void);
     fn toma_storage_is_gone(remembered: *const c_void) -> bool;
+    fn toma_storage_is_in_use(remembered: *const c_void) -> bool;
     fn toma_storage_keep(remembered: *mut c_void) -> *mut c_void;
     // These take what `keep` has given.
     fn toma_storage_let_go(kept: *mut c_void);
@@ -105,6 +106,12 @@ impl Remembered {
     pub(crate) fn is_gone(&self) -> bool {
         // SAFETY: it is not forgotten yet.
         unsafe { toma_storage_is_gone(self.0.as_ptr()) }
+    }
+
+    /// Whether an operator of a thread that has not entered may be using it.
+    pub(crate) fn is_in_use(&self) -> bool {
+        // SAFETY: the same.
+        unsafe { toma_storage_is_in_use(self.0.as_ptr()) }
     }
 
     /// The storage, where it lives.

@@ -49,7 +49,7 @@ impl Shared {
         let moves = |entry: &Entry| matches!(entry.place, Place::Leaving | Place::Coming { .. });
         let mut table = self.table();
         loop {
-            let used = table.entries.values().filter(|entry| entry.pins > 0 && self.is_large(entry));
+            let used = table.entries.values().filter(|entry| entry.is_used() && self.is_large(entry));
             let used: Vec<_> = used.map(Entry::words).collect();
             if !used.is_empty() {
                 return Err(self.in_use(&used));

@@ -37,8 +37,6 @@ pub(crate) struct Entry {
     pub(crate) place: Place,
     /// Operators and guards that need it where it is.
     pub(crate) pins: u32,
-    /// Of a thread that has not entered, which could not bring it back.
-    pub(crate) is_guest: bool,
     /// Of an eviction's `keep`.
     pub(crate) is_kept: bool,
     /// The bytes as they are outside, where it is resident and has not been written since.
@@ -59,7 +57,6 @@ impl Entry {
             bytes,
             place: Place::Resident,
             pins: 0,
-            is_guest: false,
             is_kept: false,
             copy: None,
             serial,
@@ -72,11 +69,15 @@ impl Entry {
 
     pub(crate) fn may_leave(&self) -> bool {
         self.place == Place::Resident
-            && self.pins == 0
+            && !self.is_used()
             && self.bytes > 0
             && !self.is_kept
-            && !self.is_guest
             && !self.storage.is_gone()
+    }
+
+    /// Whether operators or guards need it where it is.
+    pub(crate) fn is_used(&self) -> bool {
+        self.pins > 0 || self.storage.is_in_use()
     }
 
     /// For messages.
@@ -204,7 +205,6 @@ impl Table {
         entry.pins += 1;
         entry.uses += 1;
         entry.last_use = now;
-        entry.is_guest = false;
         let place = entry.place;
         storage.is_pinned = true;
         Some((Found { id: storage.id(), bytes: storage.bytes, writes: storage.writes }, place))
@@ -222,7 +222,6 @@ impl Table {
         storage.stay(Arc::clone(away::source_of(away)) as Arc<dyn Rows>);
         entry.uses += 1;
         entry.last_use = now;
-        entry.is_guest = false;
         true
     }
 
@@ -244,15 +243,12 @@ impl Table {
         let now = self.now;
         let entry = self.entry(storage)?;
         entry.last_use = now;
-        entry.is_guest = false;
         Some(Found { id: storage.id(), bytes: storage.bytes, writes: true })
     }
 
     /// An operator of a thread that has not entered begins to use a storage. Returns the copy that is not valid any more.
     pub(crate) fn visits(&mut self, storage: &mut Use<'_>) -> Option<Arc<Source>> {
-        let is_new = !self.entries.contains_key(&storage.id());
-        let entry = self.entry(storage)?;
-        entry.is_guest |= is_new;
+        let entry = self.entries.get_mut(&storage.id())?;
         entry.pins += 1;
         storage.is_pinned = true;
         if storage.writes { entry.copy.take() } else { None }

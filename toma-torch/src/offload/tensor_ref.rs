@@ -45,7 +45,6 @@ impl TensorRef {
             let Some(entry) = table.entry(&storage) else { continue };
             entry.name = name.map(Arc::from).or_else(|| entry.name.take());
             entry.is_kept |= entry.bytes < shared.min_bytes.load(Ordering::Relaxed);
-            entry.is_guest = false;
         }
         Self { tensor: tensor.shallow_clone(), shared }
     }

@@ -188,6 +188,7 @@ fn managers_follow_each_other_while_handles_of_the_earlier_ones_live() {
             handles.extend((0..3).map(|_| manager.adopt(&weights)));
             handles.drain(..handles.len().saturating_sub(8));
         }
+        handles[0].fetch().unwrap();
         assert_eq!(elements(&weights).unwrap(), expected);
     });
 }
