@@ -6,6 +6,10 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 
+#ifndef _WIN32
+#include <pthread.h>
+#endif
+
 #include <atomic>
 #include <mutex>
 
@@ -24,6 +28,8 @@ std::atomic<const toma_offloading*> told{nullptr};
 // The least that any thread has entered with.
 std::atomic<uint64_t> least_bytes{UINT64_MAX};
 std::atomic<int32_t> threads{0};
+// This process is a fork of the one that made a manager.
+std::atomic<bool> is_forked{false};
 
 struct Uses {
   c10::SmallVector<toma_use, 8> all;
@@ -280,7 +286,10 @@ void others_end(const at::RecordFunction&, at::ObserverContext* context) {
 }
 
 // From the first manager on, so that what another thread uses is known before anything leaves.
-void observe_others() {
+void observe() {
+#ifndef _WIN32
+  pthread_atfork(nullptr, nullptr, [] { is_forked = true; });
+#endif
   auto callback = at::RecordFunctionCallback(&others_begin, &others_end).needsInputs(true);
   at::addGlobalCallback(callback.scopes({at::RecordScope::FUNCTION}));
 }
@@ -377,7 +386,7 @@ int32_t& BelowTape::depth() noexcept {
 void toma_offload_install(const toma_offloading* offloading) noexcept {
   toma::told.store(offloading);
   static std::once_flag once;
-  std::call_once(once, toma::observe_others);
+  std::call_once(once, toma::observe);
 }
 
 void toma_offload_enter(uint64_t least_bytes) noexcept {
@@ -398,6 +407,8 @@ bool toma_offload_leave() noexcept {
   c10::impl::tls_set_dispatch_key_included(toma::mode_key, toma::records());
   return --toma::threads == 0;
 }
+
+bool toma_offload_is_forked() noexcept { return toma::is_forked.load(std::memory_order_relaxed); }
 
 bool toma_offload_is_watched() noexcept { return toma::threads.load() > 0; }
 

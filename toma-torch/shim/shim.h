@@ -418,7 +418,9 @@ void toma_offload_install(const toma_offloading* offloading) noexcept;
 void toma_offload_enter(uint64_t least_bytes) noexcept;
 // Whether no thread is inside any more.
 bool toma_offload_leave() noexcept;
-// Whether any thread is inside, so that all operators are told of.
+// Whether this process is a fork of the one that installed it: threads that move storages are missing here.
+bool toma_offload_is_forked() noexcept;
+// Whether any thread is inside.
 bool toma_offload_is_watched() noexcept;
 // Within, this thread is told nothing, and what it allocates is not the program's. Returns what was said before.
 bool toma_offload_aside(bool aside) noexcept;

@@ -53,6 +53,9 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if ffi::is_forked() {
+            return;
+        }
         registry::remove(&self.shared);
         self.shared.forget_copies();
         self.shared.end_limit();
@@ -158,6 +161,7 @@ impl Manager {
 
     fn check(&self) -> Result<(), Error> {
         let shared = self.shared();
+        registry::check_process()?;
         Device::existing(shared.device.device())?;
         if shared.limit_bytes() == 0 {
             let message = format!("offload: budget 0 of {}: must be at least 1 byte", shared.device.name());
@@ -171,6 +175,7 @@ impl Manager {
     /// # Errors
     /// Out of memory where what cannot leave exceeds it. The budget before holds on.
     pub fn set_budget(&self, bytes: u64) -> Result<(), Error> {
+        registry::check_process()?;
         let shared = self.shared();
         operators::take_back();
         shared.room_below(bytes);
@@ -219,6 +224,7 @@ impl Manager {
     /// # Errors
     /// Names what does not fit. What fits is back.
     pub fn fetch_all(&self) -> Result<(), Error> {
+        registry::check_process()?;
         let shared = self.shared();
         operators::take_back();
         while shared.outwards.has_waited() {}
@@ -301,7 +307,7 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if !self.is_active {
+        if !self.is_active || ffi::is_forked() {
             return;
         }
         operators::take_back();

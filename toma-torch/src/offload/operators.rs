@@ -14,7 +14,7 @@ use super::steps::{Ensuing, Found};
 use super::stopwatch::Stopwatch;
 use super::table::{Place, Table};
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{DeviceId, Ended, Manages, Use};
+use crate::ffi::{self, DeviceId, Ended, Manages, Use};
 
 /// Storages whose memory the program may look at until the next operator of this thread.
 #[derive(Default)]
@@ -40,6 +40,9 @@ thread_local! {
 
 /// Lets what the program may have looked at leave again.
 pub(crate) fn take_back() {
+    if ffi::is_forked() {
+        return;
+    }
     let _thread_ends = LENT.try_with(|lent| lent.borrow_mut().take_back());
 }
 
@@ -65,6 +68,7 @@ pub(crate) struct Operators;
 
 impl Manages for Operators {
     fn begin(&self, name: &str, uses: &mut [Use<'_>]) -> Result<(), Error> {
+        registry::check_process()?;
         if foreseen::begins(name, uses) {
             return Ok(());
         }
@@ -83,7 +87,7 @@ impl Manages for Operators {
     }
 
     fn end(&self, ended: &mut Ended<'_>) {
-        if foreseen::ends(ended) {
+        if ffi::is_forked() || foreseen::ends(ended) {
             return;
         }
         for shared in registry::all().iter() {
@@ -93,6 +97,9 @@ impl Manages for Operators {
     }
 
     fn hold(&self, uses: &mut [Use<'_>], begins: bool) {
+        if ffi::is_forked() {
+            return;
+        }
         for shared in registry::all().iter() {
             if begins {
                 shared.pin_found(uses);
@@ -103,8 +110,9 @@ impl Manages for Operators {
     }
 
     fn make_room(&self, device: DeviceId, bytes: u64) -> bool {
-        registry::of(device)
-            .is_some_and(|shared| !shared.is_patient.load(Ordering::Relaxed) && shared.room_for(bytes))
+        !ffi::is_forked()
+            && registry::of(device)
+                .is_some_and(|shared| !shared.is_patient.load(Ordering::Relaxed) && shared.room_for(bytes))
     }
 }
 

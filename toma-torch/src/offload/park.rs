@@ -10,7 +10,7 @@ use super::manager::Manager;
 use super::shared::Shared;
 use super::{operators, registry};
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{Aside, DeviceId};
+use crate::ffi::{self, Aside, DeviceId};
 use crate::memory::Device;
 
 impl Manager {
@@ -107,6 +107,7 @@ impl fmt::Display for Stays {
 
 impl Parked {
     fn new(shared: &Arc<Shared>) -> Result<Self, Error> {
+        registry::check_process()?;
         operators::take_back();
         let _aside = Aside::begin();
         let marked = shared.mark_all()?;
@@ -145,6 +146,9 @@ impl Parked {
 
 impl Drop for Parked {
     fn drop(&mut self) {
+        if ffi::is_forked() {
+            return;
+        }
         let _aside = Aside::begin();
         let marked = self.shared.mark_parked(&self.storages);
         self.shared.say_away(marked);

@@ -10,6 +10,7 @@ use super::away::{self, Source, away_words};
 use super::counts::add;
 use super::operators;
 use super::park::{Known, Stays};
+use super::registry;
 use super::seen::Event;
 use super::shared::Shared;
 use super::table::{Entry, Place};
@@ -196,6 +197,7 @@ impl Shared {
 
     /// All or nothing.
     pub(crate) fn return_all(&self, storages: &[Known]) -> Result<(), Error> {
+        registry::check_process()?;
         operators::take_back();
         let _aside = Aside::begin();
         let (away, coming): (Vec<_>, Vec<_>) =

@@ -7,7 +7,7 @@ use toma_core::memory::MemorySource as _;
 use super::shared::Shared;
 use super::table::Books;
 use crate::error::{Error, ErrorKind};
-use crate::ffi::DeviceId;
+use crate::ffi::{self, DeviceId};
 use crate::memory::Device;
 
 type Managers = Arc<[Arc<Shared>]>;
@@ -37,6 +37,17 @@ pub(crate) fn all() -> Managers {
 
 pub(crate) fn of(device: DeviceId) -> Option<Arc<Shared>> {
     all().iter().find(|shared| shared.id == device).cloned()
+}
+
+/// Refuses a process that was forked from one with a manager. Threads that move storages are missing there, and may
+/// have held locks.
+pub(crate) fn check_process() -> Result<(), Error> {
+    if !ffi::is_forked() {
+        return Ok(());
+    }
+    let message = "offload: this process was forked from one that has a manager, whose threads are missing here: fork \
+                   before the first manager is made, or start another program";
+    Err(Error::new(ErrorKind::Unsupported, message.to_owned()))
 }
 
 /// Makes it the manager of its device.

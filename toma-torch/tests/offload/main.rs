@@ -7,6 +7,7 @@ mod exact;
 mod failures;
 mod files;
 mod foreseen;
+mod fork;
 mod governor;
 mod handles;
 mod hard;
