@@ -10,7 +10,7 @@ use toma_plan::residency::{Candidate, Next};
 use super::away::{self, Source, away_words};
 use super::following::Following;
 use super::steps::{Found, Steps, print_of};
-use crate::ffi::{Remembered, Rows, Use};
+use crate::ffi::{DeviceId, Remembered, Rows, Use};
 use crate::memory::Device;
 use crate::notes::Story;
 
@@ -115,6 +115,7 @@ const UNKNOWN: u64 = 1 << 40;
 #[derive(Debug)]
 pub(crate) struct Books {
     pub(crate) device: Device,
+    pub(crate) id: DeviceId,
     table: Mutex<Table>,
     pub(crate) changed: Condvar,
     pub(crate) places: Arc<Places>,
@@ -124,6 +125,7 @@ impl Books {
     pub(crate) fn new(device: &Device) -> Self {
         Self {
             device: device.clone(),
+            id: DeviceId::of(device.device()),
             table: Mutex::default(),
             changed: Condvar::new(),
             places: Arc::default(),

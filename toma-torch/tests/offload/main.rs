@@ -24,5 +24,6 @@ mod rare;
 #[path = "../../../tests/common/rounds.rs"]
 mod rounds;
 mod sizes;
+mod storm;
 mod threads;
 mod variables;
