@@ -154,7 +154,7 @@ impl Manager {
         let is_active = !toma_core::private::is_disabled();
         if is_active {
             ffi::enter_offloading(self.shared().min_bytes.load(Ordering::Relaxed));
-            registry::all_books().iter().for_each(|books| books.refuse(false));
+            registry::all().books.iter().for_each(|books| books.refuse(false));
         }
         Ok(Entered { manager: self.clone(), is_active, of_thread: PhantomData })
     }
@@ -312,7 +312,7 @@ impl Drop for Entered {
         }
         operators::take_back();
         if ffi::leave_offloading() {
-            registry::all_books().iter().for_each(|books| books.refuse(true));
+            registry::all().books.iter().for_each(|books| books.refuse(true));
             self.manager.shared().forget_copies();
             self.manager.warn_of_away();
         }

@@ -66,7 +66,7 @@ fn let_go(uses: &mut [Use<'_>]) {
 /// Ends all pins of an operator, also those of a manager that is gone since.
 fn release(uses: &mut [Use<'_>]) {
     if uses.iter().any(|storage| storage.is_pinned) {
-        registry::all_books().iter().for_each(|books| books.release(uses));
+        registry::all().books.iter().for_each(|books| books.release(uses));
     }
 }
 
@@ -115,17 +115,15 @@ impl Manages for Operators {
             return Ok(());
         }
         take_back();
-        let managers = registry::all();
-        for shared in managers.iter() {
+        let registered = registry::all();
+        for shared in &registered.managers {
             if let Err(failed) = shared.begin(name, uses) {
                 release(uses);
                 let_go(uses);
                 return Err(failed);
             }
         }
-        // Handles of managers that no thread has entered move storages, too.
-        let is_managed = |books: &&Arc<Books>| managers.iter().any(|shared| shared.id == books.id);
-        registry::all_books().iter().filter(|books| !is_managed(books)).for_each(|books| books.hold(uses));
+        registered.unmanaged.iter().for_each(|books| books.hold(uses));
         Ok(())
     }
 
@@ -133,7 +131,7 @@ impl Manages for Operators {
         if ffi::is_forked() || foreseen::ends(ended) {
             return;
         }
-        for shared in registry::all().iter() {
+        for shared in &registry::all().managers {
             shared.end(ended);
         }
         release(ended.uses);
@@ -144,7 +142,7 @@ impl Manages for Operators {
         if ffi::is_forked() {
             return;
         }
-        for books in registry::all_books() {
+        for books in &registry::all().books {
             if begins {
                 books.hold(uses);
             } else {

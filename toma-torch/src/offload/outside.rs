@@ -9,8 +9,8 @@ use crate::ffi::{Remembered, Use};
 ///
 /// It may ask no operator and allocate nothing on a device.
 pub(crate) fn unmoved<T>(look: impl FnOnce() -> T) -> T {
-    let books = registry::all_books();
-    let tables: Vec<_> = books.iter().map(|books| books.table()).collect();
+    let registered = registry::all();
+    let tables: Vec<_> = registered.books.iter().map(|books| books.table()).collect();
     let seen = look();
     drop(tables);
     seen
