@@ -40,6 +40,9 @@ class Lock {
   std::atomic<bool> held{false};
 };
 
+// A block of more is a mistake. Its bytes and two bits make a number.
+constexpr uint64_t most_bytes = (uint64_t{1} << 62) - 1;
+
 // A living block.
 struct Block {
   uint64_t bytes : 62;

@@ -171,7 +171,7 @@ struct CountingAllocator final : c10::Allocator {
     if (bytes == 0) {
       return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     }
-    if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max())) {
+    if (bytes > toma::most_bytes) {
       // A mistake, not a size: it gets the answer that it had before.
       return found->allocate(bytes);
     }

@@ -33,13 +33,15 @@ std::atomic<bool> is_forked{false};
 
 struct Uses {
   c10::SmallVector<toma_use, 8> all;
+  // Smaller ones are left out.
+  uint64_t least = least_bytes.load(std::memory_order_relaxed);
 
   void add(const c10::Storage& storage, c10::Device device, bool writes) {
     auto* impl = storage.unsafeGetStorageImpl();
     const auto known = std::find_if(all.begin(), all.end(), [&](const toma_use& use) { return use.storage == impl; });
     if (known != all.end()) {
       known->writes |= writes;
-    } else if (const auto use = use_of(*impl, device, writes); use.bytes > 0 && use.bytes >= least_bytes.load(std::memory_order_relaxed)) {
+    } else if (const auto use = use_of(*impl, device, writes); use.bytes > 0 && use.bytes >= least) {
       all.push_back(use);
     }
   }
@@ -238,6 +240,8 @@ std::unique_ptr<Held> held_by(const at::RecordFunction& function) {
     return nullptr;
   }
   auto held = std::make_unique<Held>();
+  // A handle may move what is left out for threads that have entered, if any has.
+  held->uses.least = 0;
   const auto inputs = function.inputs();
   for (size_t at = 0; at < inputs.size(); ++at) {
     const auto is_known = operation != nullptr && at < operation->is_written.size();

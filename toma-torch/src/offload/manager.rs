@@ -23,7 +23,11 @@ use crate::memory::{Device, cpu};
 /// Keeps what a device's tensors hold within a budget: storages leave while nothing uses them.
 ///
 /// A handle: clones are of one manager. A device has one at a time, from its first use until the last handle is
-/// dropped.
+/// dropped. The next one finds what it has evicted.
+///
+/// On a CPU the budget bounds what operators use, and not the memory of the process: the block of an evicted storage
+/// stays in memory until the storage ends, because other threads may be reading it by its address. Only storages whose
+/// bytes are in a [weights file](Self::read_safetensors) give their block back.
 ///
 /// ```
 /// use tch::{Kind, Tensor};

@@ -17,6 +17,8 @@ impl Manager {
     /// Takes everything off the device, variables, gradients, optimizer state and saved activations, and gives the
     /// memory back to the system.
     ///
+    /// On a CPU the blocks stay in memory, as those of evicted storages do: see [`Manager`].
+    ///
     /// Storages keep their tensors, sizes and device. Until they are resumed, to use one is an error that names it.
     /// What [`keep`](Self::keep) was told leaves, too. Where this fails, all is as before.
     ///

@@ -271,10 +271,12 @@ impl Shared {
     pub(crate) fn say_away(&self, marked: Vec<Marked>) {
         let mut table = self.table();
         for one in &marked {
-            if let Some(entry) = table.entries.get_mut(&one.known.id) {
+            let entry = table.entries.get_mut(&one.known.id);
+            let is_free = ffi::is_watched() && entry.as_ref().is_some_and(|entry| !entry.is_used());
+            one.kept.refuse((!is_free).then_some(&one.words));
+            if let Some(entry) = entry {
                 entry.place = Place::Away;
             }
-            one.kept.refuse(Some(&one.words).filter(|_| !ffi::is_watched()).map(CString::as_c_str));
         }
         self.books.changed.notify_all();
         drop(table);

@@ -144,7 +144,9 @@ impl Books {
     /// that has entered may read it: `VarStore::save` asks no operator first.
     pub(crate) fn refuse(&self, refuses: bool) {
         let table = self.table();
-        let away = table.entries.values().filter(|entry| entry.place == Place::Away);
+        // An operator that was to fail must not find the bytes after all, and write to them.
+        let is_meant = |entry: &&Entry| entry.place == Place::Away && (refuses || !entry.is_used());
+        let away = table.entries.values().filter(is_meant);
         let refuse = |entry: &Entry| {
             let kept = entry.storage.keep()?;
             kept.refuse(refuses.then(|| away_words(&entry.words(), &self.device)).as_deref());

@@ -133,7 +133,8 @@ impl TensorRef {
 
     /// Brings its memory back and holds it there until the guard is dropped.
     ///
-    /// Needed by what reads or writes the memory by its address. It counts as written.
+    /// Needed by code that writes the memory by its address, and by code that reads it there on a thread that has not
+    /// entered. It counts as written.
     ///
     /// # Errors
     /// As [`fetch`](Self::fetch).
