@@ -98,9 +98,12 @@ impl World {
         let mut handles: Vec<TensorRef> = Vec::new();
         let mut entered: Option<Entered> = None;
         while Instant::now() < self.ends {
+            if seed % 2 == 0 && entered.is_none() {
+                entered = self.manager().enter().ok();
+            }
             let slot = &self.slots[draws.below(TENSORS)];
             match draws.below(14) {
-                0 => entered = entered.is_none().then(|| self.manager().enter().ok()).flatten(),
+                0 => entered = None,
                 1 => self.replaces(slot, &mut draws),
                 2 => self.writes(slot, entered.is_some()),
                 3 => handles.truncate(draws.below(4)),
@@ -215,6 +218,6 @@ fn threads_that_share_tensors_find_every_bit_of_them() {
         let [compared, refused, managers] =
             [&world.compared, &world.refused, &world.managers].map(|counter| counter.load(Ordering::Relaxed));
         println!("{compared} compared, {refused} refused, {managers} managers, {}", world.manager().report());
-        assert!(compared > 1000 && managers > 20, "{compared}, {managers}");
+        assert!(compared > 500 && managers > 20, "{compared}, {managers}");
     });
 }
