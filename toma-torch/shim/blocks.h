@@ -40,11 +40,16 @@ class Lock {
   std::atomic<bool> held{false};
 };
 
+// A block of more is a mistake. Its bytes and two bits make a number.
+constexpr uint64_t most_bytes = (uint64_t{1} << 62) - 1;
+
 // A living block.
 struct Block {
-  uint64_t bytes : 63;
+  uint64_t bytes : 62;
   // Made while exempt, and so not counted. In a bit, because there is one of these for each tensor.
   uint64_t is_exempt : 1;
+  // Its storage has left the device: see `lay_aside`.
+  uint64_t is_aside : 1;
   // What a watcher has answered; 0 for nothing.
   uint64_t owner;
 };

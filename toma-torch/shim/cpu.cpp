@@ -101,10 +101,16 @@ void change_level(int64_t bytes) {
   }
 }
 
-uint64_t counted(toma::Block block) { return block.is_exempt ? 0 : block.bytes; }
+uint64_t counted(toma::Block block) { return block.is_exempt || block.is_aside ? 0 : block.bytes; }
+
+// What a watcher answers for a block from now on.
+uint64_t owner_of(const void* data, toma::Block block) {
+  const auto* told = toma::watcher();
+  return told == nullptr || block.is_exempt ? 0 : told->allocated(cpu, reinterpret_cast<uintptr_t>(data), block.bytes);
+}
 
 void uncount(const void* data, toma::Block block) {
-  if (block.bytes > 0) {
+  if (block.bytes > 0 && !block.is_aside) {
     allocated.fetch_sub(counted(block), std::memory_order_relaxed);
     change_level(-static_cast<int64_t>(counted(block)));
     if (const auto* told = toma::watcher(); told != nullptr && !block.is_exempt) {
@@ -117,7 +123,9 @@ void release(void* data) {
   // Before it is freed: after that the address may be another thread's.
   const auto block = living->remove(data);
   uncount(data, block);
-  toma::tell_of_block(data, -static_cast<int64_t>(block.bytes));
+  if (!block.is_aside) {
+    toma::tell_of_block(data, -static_cast<int64_t>(block.bytes));
+  }
   give_back(data);
 }
 
@@ -130,8 +138,7 @@ c10::DataPtr made(toma::Block block) {
     allocated.fetch_sub(counted(block), std::memory_order_relaxed);
     out_of_memory(block.bytes, "the system has no more");
   }
-  const auto* told = toma::watcher();
-  block.owner = told == nullptr || block.is_exempt ? 0 : told->allocated(cpu, reinterpret_cast<uintptr_t>(data.get()), block.bytes);
+  block.owner = owner_of(data.get(), block);
   try {
     // A block that was freed past us is in the table until its address is given out again.
     uncount(data.get(), living->insert(data.get(), block));
@@ -144,25 +151,32 @@ c10::DataPtr made(toma::Block block) {
   return data;
 }
 
+// Counts an allocation of this thread, unless the thread is exempt, as the body is told.
+template <class F>
+void counted_as_allocated(size_t bytes, const F& allocate) {
+  const auto is_exempt = exempt > 0;
+  if (!is_exempt && fail_after >= 0 && fail_after-- == 0) {
+    refuse(bytes, "a failure was injected");
+  }
+  const auto before = is_exempt ? 0 : take(bytes);
+  allocate(is_exempt);
+  if (!is_exempt) {
+    raise_peak(before + bytes);
+    change_level(static_cast<int64_t>(bytes));
+  }
+}
+
 struct CountingAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) {
       return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     }
-    const auto is_exempt = exempt > 0;
-    if (!is_exempt && fail_after >= 0 && fail_after-- == 0) {
-      refuse(bytes, "a failure was injected");
-    }
-    if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max())) {
+    if (bytes > toma::most_bytes) {
       // A mistake, not a size: it gets the answer that it had before.
       return found->allocate(bytes);
     }
-    const auto before = is_exempt ? 0 : take(bytes);
-    auto data = made({bytes, is_exempt, 0});
-    if (!is_exempt) {
-      raise_peak(before + bytes);
-      change_level(static_cast<int64_t>(bytes));
-    }
+    at::DataPtr data;
+    counted_as_allocated(bytes, [&](bool is_exempt) { data = made({bytes, is_exempt, 0, 0}); });
     return data;
   }
 
@@ -187,6 +201,26 @@ void install() {
 }
 
 }  // namespace
+
+void toma::lay_aside(void* data) noexcept {
+  auto block = living->at(data);
+  uncount(data, block);
+  tell_of_block(data, -static_cast<int64_t>(block.bytes));
+  block.is_aside = 1;
+  block.owner = 0;
+  living->insert(data, block);
+}
+
+void toma::take_back(void* data) {
+  auto block = living->at(data);
+  counted_as_allocated(block.bytes, [&](bool is_exempt) {
+    block.is_aside = 0;
+    block.is_exempt = is_exempt ? 1 : 0;
+    block.owner = owner_of(data, block);
+    living->insert(data, block);
+    tell_of_block(data, static_cast<int64_t>(block.bytes));
+  });
+}
 
 toma::Exempt::Exempt() noexcept { ++exempt; }
 toma::Exempt::~Exempt() { --exempt; }
@@ -222,7 +256,7 @@ uint64_t toma_cpu_owner(uint64_t address) noexcept {
 void toma_cpu_each_block(toma_each_block body, void* context) noexcept {
   if (living != nullptr) {
     living->each([&](const void* data, const toma::Block& block) {
-      if (!block.is_exempt) {
+      if (!block.is_exempt && !block.is_aside) {
         body(context, reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
       }
     });

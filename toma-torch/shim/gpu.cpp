@@ -66,7 +66,7 @@ void tell_of_gpu(void* data, int64_t bytes, size_t reserved, c10::Device device)
     const auto size = static_cast<uint64_t>(bytes);
     const auto owner = told->allocated(number_of(device), reinterpret_cast<uintptr_t>(data), size);
     try {
-      table_of(device).insert(data, {size, false, owner});
+      table_of(device).insert(data, {size, 0, 0, owner});
     } catch (const std::bad_alloc&) {
       // Then it is one that was there before.
     }

@@ -73,6 +73,11 @@ struct Exempt {
   Exempt& operator=(const Exempt&) = delete;
 };
 
+// A living block of the CPU stays where it is, and counts as freed until it is taken back, which may be refused as an
+// allocation is. Code that reads memory by its address, on any thread, so never finds it freed.
+void lay_aside(void* data) noexcept;
+void take_back(void* data);
+
 // Whether this thread moves storages: its allocations are not those of operators, and lack nothing.
 bool& moves_storages() noexcept;
 

@@ -6,6 +6,7 @@
 #include <c10/macros/Export.h>
 
 #include "guard.h"
+#include "operators.h"
 #include "shim.h"
 
 // Of ATen/autocast_mode.h, which includes every operator there is.
@@ -63,14 +64,17 @@ uint64_t bit(AutogradMode mode, bool on) { return uint64_t{on} << mode; }
 
 c10::DispatchKeySet keys(uint64_t raw) { return {c10::DispatchKeySet::RAW, raw}; }
 
+// None of the program's modes: a manager may be entered or left between the two calls below, in any order.
+constexpr c10::DispatchKeySet own(toma::mode_key);
+
 }  // namespace
 
 void toma_modes_get(toma_modes* out) noexcept {
   const auto dispatch = c10::impl::tls_local_dispatch_key_set();
   const auto& state = c10::AutogradState::get_tls_state();
   *out = {
-      dispatch.included_.raw_repr(),
-      dispatch.excluded_.raw_repr(),
+      (dispatch.included_ - own).raw_repr(),
+      (dispatch.excluded_ - own).raw_repr(),
       bit(grad, state.get_grad_mode()) | bit(forward_grad, state.get_fw_grad_mode()) |
           bit(inference, state.get_inference_mode()) | bit(multithreading, state.get_multithreading_enabled()) |
           bit(view_replay, state.get_view_replay_enabled()),
@@ -95,8 +99,8 @@ int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept {
     autograd.set_view_replay_enabled(has(view_replay));
     c10::AutogradState::set_tls_state(std::move(autograd));
     auto dispatch = c10::impl::tls_local_dispatch_key_set();
-    dispatch.included_ = keys(modes->included);
-    dispatch.excluded_ = keys(modes->excluded);
+    dispatch.included_ = keys(modes->included) | (dispatch.included_ & own);
+    dispatch.excluded_ = keys(modes->excluded) | (dispatch.excluded_ & own);
     c10::impl::_force_tls_local_dispatch_key_set(dispatch);
   });
 }

@@ -16,6 +16,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "swap.h"
+
 namespace toma {
 namespace {
 
@@ -39,11 +41,15 @@ std::optional<c10::OperatorHandle> leaf_of(const at::RecordFunction& function) {
 void write_use(Recorder& recorder, toma_event_kind kind, const at::Tensor& tensor) {
   if (tensor.layout() == c10::kStrided && tensor.has_storage()) {
     auto& storage = *tensor.storage().unsafeGetStorageImpl();
+    // An evicted tensor has no memory, and is told apart by its storage.
+    const auto away = is_away(storage);
     const auto& data = storage._mutable_data_ptr_no_checks();
-    const auto is_of_host = recorder.dry != nullptr && kind == TOMA_READS && is_written_by_host(data);
-    std::vector<int64_t> values{int64_t{tensor.requires_grad()} | int64_t{is_of_host} << 1};
+    const auto is_of_host = !away && recorder.dry != nullptr && kind == TOMA_READS && is_written_by_host(data);
+    const int64_t flags = int64_t{tensor.requires_grad()} | int64_t{is_of_host} << 1;
+    std::vector<int64_t> values{flags};
     values.insert(values.end(), tensor.sizes().begin(), tensor.sizes().end());
-    recorder.write(of_memory(kind, data.get(), storage.nbytes(), tensor.device()), nullptr, values);
+    const auto* address = away ? static_cast<const void*>(&storage) : data.get();
+    recorder.write(of_memory(kind, address, away ? 0 : storage.nbytes(), tensor.device()), nullptr, values);
   }
 }
 

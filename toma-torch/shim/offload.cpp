@@ -6,6 +6,10 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 
+#ifndef _WIN32
+#include <pthread.h>
+#endif
+
 #include <atomic>
 #include <mutex>
 
@@ -24,23 +28,27 @@ std::atomic<const toma_offloading*> told{nullptr};
 // The least that any thread has entered with.
 std::atomic<uint64_t> least_bytes{UINT64_MAX};
 std::atomic<int32_t> threads{0};
+// This process is a fork of the one that made a manager.
+std::atomic<bool> is_forked{false};
 
 struct Uses {
   c10::SmallVector<toma_use, 8> all;
+  // Smaller ones are left out.
+  uint64_t least = least_bytes.load(std::memory_order_relaxed);
 
-  void add(const c10::Storage& storage, bool writes) {
+  void add(const c10::Storage& storage, c10::Device device, bool writes) {
     auto* impl = storage.unsafeGetStorageImpl();
     const auto known = std::find_if(all.begin(), all.end(), [&](const toma_use& use) { return use.storage == impl; });
     if (known != all.end()) {
       known->writes |= writes;
-    } else if (const auto use = use_of(*impl, writes); use.bytes > 0 && use.bytes >= least_bytes.load(std::memory_order_relaxed)) {
+    } else if (const auto use = use_of(*impl, device, writes); use.bytes > 0 && use.bytes >= least) {
       all.push_back(use);
     }
   }
 
   void add(const at::Tensor& tensor, bool writes) {
     if (tensor.has_storage()) {
-      add(tensor.storage(), writes);
+      add(tensor.storage(), tensor.device(), writes);
     } else {
       each_part_of(tensor, [&](const at::Tensor& part) { add(part, writes); });
     }
@@ -59,7 +67,8 @@ struct Uses {
         add(value.toTensor(), writes);
       }
     } else if (value.isStorage()) {
-      add(value.toStorage(), writes);
+      const auto storage = value.toStorage();
+      add(storage, storage.device(), writes);
     } else if (value.isList()) {
       for (const c10::IValue& element : value.toListRef()) {
         add(element, writes);
@@ -102,11 +111,8 @@ Uses made_by(const c10::OperatorHandle& op, const torch::jit::Stack& stack, cons
 // As they are afterwards: an operator may resize.
 void refresh(Uses& uses) {
   for (auto& use : uses.all) {
-    const auto before = use;
-    use = use_of(*static_cast<c10::StorageImpl*>(const_cast<void*>(use.storage)), use.writes);
-    use.is_pinned = before.is_pinned;
-    use.is_gathered = before.is_gathered;
-    use.outside = before.outside;
+    const auto& storage = *static_cast<const c10::StorageImpl*>(use.storage);
+    use.bytes = storage.sym_nbytes().is_heap_allocated() ? 0 : storage.nbytes();
   }
 }
 
@@ -184,20 +190,58 @@ class Running {
   bool has_ended = false;
 };
 
-// Operators of threads that have not entered.
+// The operators of a composite come by themselves. One that hands its argument back lets the program look at it.
+bool looks_at_memory(const Operator& operation) {
+  return operation.named.hands_back || !(operation.is_composite || operation.is_view || operation.named.detaches);
+}
+
+// What the operators of a thread that has not entered use, as places in `in_use`: those of the innermost come last, and
+// behind them their number.
+// Null when the thread is ending, and its own variables may be gone.
+std::vector<uint32_t>* others_use() noexcept {
+  static thread_local bool is_over = false;
+  struct Places {
+    std::vector<uint32_t> all;
+    ~Places() { is_over = true; }
+  };
+  static thread_local Places places;
+  return is_over ? nullptr : &places.all;
+}
+
+// Of those, what a manager knows.
 struct Held final : at::ObserverContext {
   Uses uses;
 };
 
-std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& function) {
-  if (entered() > 0 || moves_storages() || is_offloading()) {
-    return nullptr;
+template <class F>
+void each_storage_in(const c10::IValue& value, const F& body) {
+  if (value.isTensor()) {
+    const auto& tensor = value.toTensor();
+    if (tensor.defined() && tensor.has_storage()) {
+      body(*tensor.storage().unsafeGetStorageImpl());
+    } else if (tensor.defined()) {
+      each_part_of(tensor, [&](const at::Tensor& part) { body(*part.storage().unsafeGetStorageImpl()); });
+    }
+  } else if (value.isStorage()) {
+    body(*value.toStorage().unsafeGetStorageImpl());
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      each_storage_in(element, body);
+    }
   }
-  auto held = std::make_unique<Held>();
+}
+
+std::unique_ptr<Held> held_by(const at::RecordFunction& function) {
   // What is not known is taken for written.
   const auto name = function.operator_name();
   const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
   const auto* operation = op ? &operator_of(*op) : nullptr;
+  if (operation != nullptr && !looks_at_memory(*operation)) {
+    return nullptr;
+  }
+  auto held = std::make_unique<Held>();
+  // A handle may move what is left out for threads that have entered, if any has.
+  held->uses.least = 0;
   const auto inputs = function.inputs();
   for (size_t at = 0; at < inputs.size(); ++at) {
     const auto is_known = operation != nullptr && at < operation->is_written.size();
@@ -207,25 +251,51 @@ std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& func
   return held;
 }
 
+// A storage that no manager knows costs a counter and no lock. One that becomes known meanwhile is found in use: its
+// use is counted before it is looked up here, and it is known before its use is looked up there.
+std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& function) {
+  auto* use = others_use();
+  if (use == nullptr) {
+    return nullptr;
+  }
+  auto& places = *use;
+  const auto before = places.size();
+  bool is_known = false;
+  if (entered() == 0 && !moves_storages() && !is_offloading()) {
+    for (const auto& input : function.inputs()) {
+      each_storage_in(input, [&](const c10::StorageImpl& storage) {
+        places.push_back(Counters::place_of(&storage));
+        ++in_use.at[places.back()];
+        is_known |= known.at[places.back()] != 0;
+      });
+    }
+  }
+  places.push_back(static_cast<uint32_t>(places.size() - before));
+  return is_known ? held_by(function) : nullptr;
+}
+
 void others_end(const at::RecordFunction&, at::ObserverContext* context) {
   if (auto* held = static_cast<Held*>(context)) {
     told.load()->held(held->uses.all.data(), held->uses.all.size(), false);
   }
+  auto* use = others_use();
+  if (use == nullptr) {
+    return;
+  }
+  auto& places = *use;
+  auto count = places.back();
+  for (places.pop_back(); count > 0; --count, places.pop_back()) {
+    --in_use.at[places.back()];
+  }
 }
 
-// Returns how many threads are inside.
-int32_t observe_others(bool observes) {
-  static std::mutex lock;
-  static at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
-  const std::lock_guard<std::mutex> held(lock);
-  threads += observes ? 1 : -1;
-  if (observes && threads == 1) {
-    auto callback = at::RecordFunctionCallback(&others_begin, &others_end).needsInputs(true).scopes({at::RecordScope::FUNCTION});
-    handle = at::addGlobalCallback(callback);
-  } else if (threads == 0) {
-    at::removeCallback(handle);
-  }
-  return threads;
+// From the first manager on, so that what another thread uses is known before anything leaves.
+void observe() {
+#ifndef _WIN32
+  pthread_atfork(nullptr, nullptr, [] { is_forked = true; });
+#endif
+  auto callback = at::RecordFunctionCallback(&others_begin, &others_end).needsInputs(true);
+  at::addGlobalCallback(callback.scopes({at::RecordScope::FUNCTION}));
 }
 
 }  // namespace
@@ -317,7 +387,11 @@ int32_t& BelowTape::depth() noexcept {
 
 }  // namespace toma
 
-void toma_offload_install(const toma_offloading* offloading) noexcept { toma::told.store(offloading); }
+void toma_offload_install(const toma_offloading* offloading) noexcept {
+  toma::told.store(offloading);
+  static std::once_flag once;
+  std::call_once(once, toma::observe);
+}
 
 int32_t toma_offload_register(toma_error* error) noexcept {
   return toma::guarded(error, [] { toma::register_mode_key(); });
@@ -328,7 +402,7 @@ void toma_offload_enter(uint64_t least_bytes) noexcept {
   while (least_bytes < before && !toma::least_bytes.compare_exchange_weak(before, least_bytes)) {
   }
   if (toma::entered()++ == 0) {
-    toma::observe_others(true);
+    ++toma::threads;
     c10::impl::tls_set_dispatch_key_included(toma::mode_key, true);
   }
 }
@@ -338,8 +412,10 @@ bool toma_offload_leave() noexcept {
     return false;
   }
   c10::impl::tls_set_dispatch_key_included(toma::mode_key, toma::records());
-  return toma::observe_others(false) == 0;
+  return --toma::threads == 0;
 }
+
+bool toma_offload_is_forked() noexcept { return toma::is_forked.load(std::memory_order_relaxed); }
 
 bool toma_offload_is_watched() noexcept { return toma::threads.load() > 0; }
 

@@ -406,8 +406,6 @@ struct toma_use {
   uint64_t bytes;
   toma_device device;
   bool writes;
-  // Its memory is its allocator's alone, or away by our doing.
-  bool may_move;
   // Set by what is told of it: it stays until the end.
   bool is_pinned;
   // Rows of it are read, and nothing else; to move it costs more.
@@ -456,7 +454,9 @@ int32_t toma_offload_register(toma_error* error) noexcept;
 void toma_offload_enter(uint64_t least_bytes) noexcept;
 // Whether no thread is inside any more.
 bool toma_offload_leave() noexcept;
-// Whether any thread is inside, so that all operators are told of.
+// Whether this process is a fork of the one that installed it: threads that move storages are missing here.
+bool toma_offload_is_forked() noexcept;
+// Whether any thread is inside.
 bool toma_offload_is_watched() noexcept;
 // Within, this thread is told nothing, and what it allocates is not the program's. Returns what was said before.
 bool toma_offload_aside(bool aside) noexcept;
@@ -467,19 +467,27 @@ void toma_offload_foresee(bool foresees) noexcept;
 void* toma_storage_remember(const void* storage) noexcept;
 void toma_storage_forget(void* remembered) noexcept;
 bool toma_storage_is_gone(const void* remembered) noexcept;
+// Whether an operator of a thread that has not entered may be using it.
+bool toma_storage_is_in_use(const void* remembered) noexcept;
 // Keeps it alive until it is let go, which may end it; null where it is gone.
 void* toma_storage_keep(void* remembered) noexcept;
 void toma_storage_let_go(void* kept) noexcept;
 // Of a tensor, as one that an operator finds; of sparse ones its values, or with `second` its indices. False for none.
 bool toma_storage_use(const void* tensor, bool second, toma_use* out) noexcept;
-// Takes the memory of a storage away, which is then refused with these words; returns it.
-void* toma_storage_take(void* kept, void* away, const char* words) noexcept;
+// Whether its memory is its allocator's alone, or away by our doing. No thread may move it meanwhile.
+bool toma_storage_may_move(const void* storage) noexcept;
+// Takes the memory of a storage away and returns it. Memory of the CPU may stay: then dropping it counts it as freed,
+// and it is freed with its storage. Access is refused with these words, as `refuse` does.
+void* toma_storage_take(void* kept, void* away, bool stays, const char* words) noexcept;
+// Access to a storage that is away is an error of these words. Without words, which takes memory that has stayed, it
+// finds the bytes as they were.
+void toma_storage_refuse(void* kept, const char* words) noexcept;
 // Gives it memory again; returns what stood for it while it was away.
 void* toma_storage_give(void* kept, void* memory) noexcept;
 // What stands for it; null where its memory is there.
 void* toma_storage_away(void* kept) noexcept;
-// Memory on a device, as `take` returns it.
-int32_t toma_memory_make(toma_device device, uint64_t bytes, void** out, toma_error* error) noexcept;
+// Memory for a storage that is away, as `take` returns it: for one whose memory has stayed, that.
+int32_t toma_storage_memory(void* kept, uint64_t bytes, void** out, toma_error* error) noexcept;
 void toma_memory_drop(void* memory) noexcept;
 // Copies between the host and memory or a storage that is there.
 int32_t toma_memory_fill(void* memory, const void* host, uint64_t bytes, toma_error* error) noexcept;

@@ -7,6 +7,7 @@
 #include "dry.h"
 #include "guard.h"
 #include "shim.h"
+#include "swap.h"
 
 namespace {
 
@@ -14,7 +15,8 @@ uint64_t address_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage()) {
     return 0;
   }
-  return reinterpret_cast<uintptr_t>(tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get());
+  auto* storage = tensor.storage().unsafeGetStorageImpl();
+  return toma::is_away(*storage) ? 0 : reinterpret_cast<uintptr_t>(storage->_mutable_data_ptr_no_checks().get());
 }
 
 [[noreturn]] void refuse(const char* words) { throw c10::NotImplementedError(words, nullptr); }

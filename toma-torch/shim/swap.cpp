@@ -1,4 +1,8 @@
 // The memory of a storage is taken away and given back, which tensors, views and graphs of it do not notice.
+//
+// On a CPU the block stays with its storage, at the same address and outside of the books, until the storage ends.
+// There an operator, `copy_data` or `save` of another thread may be between asking for the address and reading, and
+// nothing tells when it is done. The block holds the bytes as they were when they left.
 
 #include "swap.h"
 
@@ -20,17 +24,34 @@ using Strong = c10::intrusive_ptr<c10::StorageImpl>;
 using Weak = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
 // libtorch can refuse access to a storage, and not allow it again.
-template <bool c10::StorageImpl::*member>
+template <bool c10::StorageImpl::*refuses, bool c10::StorageImpl::*is_checked>
 struct Refusal {
-  friend bool& refusal_of(c10::StorageImpl& storage) { return storage.*member; }
+  friend void refuse(c10::StorageImpl& storage, bool now) { storage.*refuses = storage.*is_checked = now; }
 };
-template struct Refusal<&c10::StorageImpl::throw_on_immutable_data_ptr_>;
-bool& refusal_of(c10::StorageImpl& storage);
+template struct Refusal<&c10::StorageImpl::throw_on_immutable_data_ptr_, &c10::StorageImpl::has_mutable_data_ptr_check_>;
+void refuse(c10::StorageImpl& storage, bool now);
 
-// What stands for memory that is away is the context of a pointer to nowhere.
-void away_dropped(void* away) { toma::level().change(-static_cast<int64_t>(toma::told_of_drop(away))); }
+// What stands for memory that is away, as the context of the storage's pointer.
+struct Stand {
+  void* away;
+  // On a CPU the block itself, laid aside.
+  at::DataPtr block;
+};
+
+void away_dropped(void* context) {
+  const std::unique_ptr<Stand> stand(static_cast<Stand*>(context));
+  toma::level().change(-static_cast<int64_t>(toma::told_of_drop(stand->away)));
+}
+
+// Of memory that is counted as long as this pointer lives.
+void block_dropped(void* data) { toma::lay_aside(data); }
 
 bool is_away(const at::DataPtr& data) { return data.get_deleter() == &away_dropped; }
+
+Stand* stand_of(c10::StorageImpl& storage) {
+  const auto& data = storage._mutable_data_ptr_no_checks();
+  return is_away(data) ? static_cast<Stand*>(data.get_context()) : nullptr;
+}
 
 bool is_of_allocator(const at::DataPtr& data) {
   const auto* allocator = c10::GetAllocator(data.device().type());
@@ -58,18 +79,33 @@ at::DataPtr& memory_at(void* memory) { return *static_cast<at::DataPtr*>(memory)
 
 }  // namespace
 
-toma_use toma::use_of(c10::StorageImpl& storage, bool writes) {
-  const auto& data = storage._mutable_data_ptr_no_checks();
-  const auto device = data.device();
+bool toma::is_away(const c10::StorageImpl& storage) noexcept {
+  return ::is_away(const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks());
+}
+
+toma_use toma::use_of(c10::StorageImpl& storage, c10::Device device, bool writes) {
   const auto bytes = storage.sym_nbytes().is_heap_allocated() ? 0 : storage.nbytes();
-  return {&storage, bytes, {static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)}, writes, is_away(data) || is_of_allocator(data) || is_dry(data), false, false, nullptr};
+  return {&storage, bytes, {static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)}, writes, false, false, nullptr};
+}
+
+bool toma_storage_may_move(const void* storage) noexcept {
+  const auto& data = storage_at(storage)._mutable_data_ptr_no_checks();
+  return is_away(data) || is_of_allocator(data) || toma::is_dry(data);
 }
 
 void* toma_storage_remember(const void* storage) noexcept {
+  ++toma::known.at[toma::Counters::place_of(storage)];
   return Weak(Strong::reclaim_copy(&storage_at(storage))).release();
 }
 
-void toma_storage_forget(void* remembered) noexcept { Weak::reclaim(&storage_at(remembered)); }
+void toma_storage_forget(void* remembered) noexcept {
+  --toma::known.at[toma::Counters::place_of(remembered)];
+  Weak::reclaim(&storage_at(remembered));
+}
+
+bool toma_storage_is_in_use(const void* remembered) noexcept {
+  return toma::in_use.at[toma::Counters::place_of(remembered)] != 0;
+}
 
 bool toma_storage_is_gone(const void* remembered) noexcept {
   return c10::raw::weak_intrusive_ptr::use_count(&storage_at(remembered)) == 0;
@@ -92,37 +128,73 @@ bool toma_storage_use(const void* tensor, bool second, toma_use* out) noexcept {
   auto of = asked.has_storage() ? asked : at::Tensor();
   toma::each_part_of(asked, [&](const at::Tensor& part) { of = second && of.defined() ? of : part; });
   if (of.defined() && of.has_storage()) {
-    *out = toma::use_of(*of.storage().unsafeGetStorageImpl(), false);
+    *out = toma::use_of(*of.storage().unsafeGetStorageImpl(), of.device(), false);
   }
   return of.defined() && of.has_storage();
 }
 
-void* toma_storage_take(void* kept, void* away, const char* words) noexcept {
+void* toma_storage_take(void* kept, void* away, bool stays, const char* words) noexcept {
   auto& storage = storage_at(kept);
   const auto device = storage._mutable_data_ptr_no_checks().device();
-  auto* memory = new at::DataPtr(storage.set_data_ptr({nullptr, away, &away_dropped, device}));
-  storage.release_data_and_set_meta_custom_data_ptr_error_msg_(words);
-  return memory;
+  auto* address = stays ? storage._mutable_data_ptr_no_checks().get() : nullptr;
+  auto stand = std::make_unique<Stand>(Stand{away, {}});
+  auto& block = stand->block;
+  // Before there is nothing to read.
+  toma_storage_refuse(kept, words);
+  auto memory = storage.set_data_ptr({address, stand.release(), &away_dropped, device});
+  if (stays) {
+    block = std::exchange(memory, {address, address, &block_dropped, device});
+  }
+  return new at::DataPtr(std::move(memory));
+}
+
+void toma_storage_refuse(void* kept, const char* words) noexcept {
+  auto& storage = storage_at(kept);
+  if (words != nullptr) {
+    // Another thread may be reading them: they change only where they have to.
+    auto& before = storage.get_extra_meta().custom_data_ptr_error_msg_;
+    if (before != words) {
+      before = words;
+    }
+  }
+  // Without memory there is nothing to read.
+  const auto* stand = stand_of(storage);
+  refuse(storage, words != nullptr || (stand != nullptr && !stand->block));
 }
 
 void* toma_storage_give(void* kept, void* memory) noexcept {
   auto& storage = storage_at(kept);
-  refusal_of(storage) = false;
-  auto before = storage.set_data_ptr(std::move(memory_at(memory)));
-  delete &memory_at(memory);
-  return before.release_context();
+  const std::unique_ptr<Stand> stand(stand_of(storage));
+  const std::unique_ptr<at::DataPtr> given(&memory_at(memory));
+  if (stand->block) {
+    // The same, which is counted again.
+    given->release_context();
+    *given = std::move(stand->block);
+  }
+  storage.set_data_ptr(std::move(*given)).release_context();
+  refuse(storage, false);
+  return stand->away;
 }
 
 void* toma_storage_away(void* kept) noexcept {
-  const auto& data = storage_at(kept)._mutable_data_ptr_no_checks();
-  return is_away(data) ? data.get_context() : nullptr;
+  const auto* stand = stand_of(storage_at(kept));
+  return stand == nullptr ? nullptr : stand->away;
 }
 
-int32_t toma_memory_make(toma_device device, uint64_t bytes, void** out, toma_error* error) noexcept {
+int32_t toma_storage_memory(void* kept, uint64_t bytes, void** out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
-    const auto existing = toma::existing(device);
-    const c10::DeviceGuard on(existing);
-    *out = new at::DataPtr(c10::GetAllocator(existing.type())->allocate(bytes));
+    const auto* stand = stand_of(storage_at(kept));
+    const auto device = storage_at(kept)._mutable_data_ptr_no_checks().device();
+    if (stand->block) {
+      auto* address = stand->block.get();
+      auto memory = std::make_unique<at::DataPtr>();
+      toma::take_back(address);
+      *memory = {address, address, &block_dropped, device};
+      *out = memory.release();
+      return;
+    }
+    const c10::DeviceGuard on(device);
+    *out = new at::DataPtr(c10::GetAllocator(device.type())->allocate(bytes));
   });
 }
 

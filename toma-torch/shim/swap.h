@@ -5,11 +5,32 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <atomic>
+
 #include "shim.h"
 
 namespace toma {
 
-toma_use use_of(c10::StorageImpl& storage, bool writes);
+// Reads nothing that a thread changes which moves the storage.
+toma_use use_of(c10::StorageImpl& storage, c10::Device device, bool writes);
+
+bool is_away(const c10::StorageImpl& storage) noexcept;
+
+// Storages by their addresses. Those that meet count together, and so are taken for in use or known too often.
+struct Counters {
+  static uint32_t place_of(const void* storage) noexcept {
+    return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(storage) >> 4) * 0x9e3779b97f4a7c15 >> 52);
+  }
+
+  std::array<std::atomic<uint32_t>, 4096> at{};
+};
+
+// How many operators of threads that have not entered use a storage.
+inline Counters in_use;
+
+// How often a storage is remembered, as those are that a manager knows.
+inline Counters known;
 
 // Told by the storage that dies.
 uint64_t told_of_drop(void* away) noexcept;

@@ -674,12 +674,12 @@ using Away = std::vector<char>;
 void leaves(const at::Tensor& tensor) {
   toma_use use;
   toma_error error;
-  CHECK(toma_storage_use(&tensor, false, &use) && use.may_move);
+  CHECK(toma_storage_use(&tensor, false, &use) && toma_storage_may_move(use.storage));
   void* remembered = toma_storage_remember(use.storage);
   void* kept = toma_storage_keep(remembered);
   auto* away = new Away(use.bytes);
   CHECK(toma_storage_copy(kept, away->data(), use.bytes, &error) == TOMA_OK);
-  toma_memory_drop(toma_storage_take(kept, away, "it is away"));
+  toma_memory_drop(toma_storage_take(kept, away, true, "it is away"));
   toma_storage_let_go(kept);
   toma_storage_forget(remembered);
 }
@@ -690,7 +690,7 @@ void comes(const toma_use& use) {
   toma_error error;
   if (auto* away = static_cast<Away*>(toma_storage_away(kept))) {
     void* memory = nullptr;
-    CHECK(toma_memory_make(use.device, use.bytes, &memory, &error) == TOMA_OK);
+    CHECK(toma_storage_memory(kept, use.bytes, &memory, &error) == TOMA_OK);
     CHECK(toma_memory_fill(memory, away->data(), use.bytes, &error) == TOMA_OK);
     CHECK(toma_storage_give(kept, memory) == away);
     delete away;
@@ -782,6 +782,36 @@ void rows_are_taken_outside() {
   CHECK(allocated() == before);
 }
 
+// A thread that has asked for an address may read there until the storage ends, and no access tells that it does.
+void memory_that_is_read_by_its_address_stays_where_it_is() {
+  toma_cpu_install();
+  toma_offload_install(&bringing);
+  const auto before = allocated();
+  {
+    const auto tensor = ones({1000});
+    const auto held = allocated();
+    const auto* address = tensor.const_data_ptr<float>();
+    toma_use use;
+    CHECK(toma_storage_use(&tensor, false, &use));
+    std::atomic<bool> is_over{false};
+    std::thread reads([&] {
+      while (!is_over) {
+        CHECK(std::all_of(address, address + 1000, [](float element) { return element == 1; }));
+      }
+    });
+    for (int time = 0; time < 100; ++time) {
+      leaves(tensor);
+      CHECK(allocated() == held - use.bytes);
+      comes(use);
+      CHECK(allocated() == held && tensor.const_data_ptr<float>() == address);
+    }
+    leaves(tensor);
+    is_over = true;
+    reads.join();
+  }
+  CHECK(allocated() == before);
+}
+
 // On two threads that have entered, and a third that looks on; some die while they are away.
 void memory_goes_and_comes_back_for_operators() {
   toma_cpu_install();
@@ -847,6 +877,7 @@ int main() {
   regions_repeat_what_they_dropped();
   memory_goes_and_comes_back_for_operators();
   rows_are_taken_outside();
+  memory_that_is_read_by_its_address_stays_where_it_is();
   backtraces_are_left_out_only_of_what_means_out_of_memory();
   what_counts_is_the_thread_that_catches_and_the_error_that_it_handles();
   toma_backtraces_quiet(1);

@@ -1,7 +1,8 @@
 //! What calls make of rows: rows again, an aggregate, or a coupling.
 
+use toma_trace::operators::{RowRule, window_dims};
+
 use super::rules::{Call, Input, Numbers};
-use super::table::{RowRule, window_dims};
 use super::tensors::{Batch, Tensor};
 use super::values::{Layout, Value};
 use super::{Combined, Coupling};

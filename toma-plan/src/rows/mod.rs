@@ -8,7 +8,6 @@
 mod judged;
 mod keeps;
 mod rules;
-mod table;
 mod tensors;
 mod values;
 

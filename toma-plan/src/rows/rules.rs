@@ -1,8 +1,8 @@
 //! The rules by which operators treat rows.
 
+use toma_trace::operators::{RowRule, base_name, row_rule};
 use toma_trace::{Access, Operator, OperatorId, ScopeKind, Tick, Trace};
 
-use super::table::{RowRule, rule_of};
 use super::tensors::{Batch, Tensor, Twin};
 use super::values::{Layout, Value, Values};
 use super::{Combined, Coupled, Coupling, DATA, Rows};
@@ -70,7 +70,7 @@ impl Walk {
             Err(coupling) => Err(Value::Coupled(coupled(coupling))),
             Ok(mut inputs) => {
                 // In training running statistics are written and not used.
-                if rule_of(name) == Some(RowRule::BatchNorm) && attribute(operator, "training") != Some(&[0])
+                if row_rule(name) == Some(RowRule::BatchNorm) && attribute(operator, "training") != Some(&[0])
                 {
                     inputs.truncate(1);
                 }
@@ -94,8 +94,8 @@ impl Walk {
             results,
         };
         let values: Vec<_> = call.results.iter().map(|result| call.value(result)).collect();
-        let takes_statistics = call.takes_batch_statistics(rule_of(name));
-        let reads = rule_of(name) == Some(RowRule::ReadsNumber)
+        let takes_statistics = call.takes_batch_statistics(row_rule(name));
+        let reads = row_rule(name) == Some(RowRule::ReadsNumber)
             && call.inputs.iter().any(|input| input.value != Value::Constant);
         for (result, value) in twin.tensors.iter().filter(|tensor| tensor.is_result()).zip(values) {
             self.values.note(result, &value.unwrap_or_else(|coupling| Value::Coupled(coupled(coupling))));
@@ -190,13 +190,6 @@ pub(super) fn is_near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
 }
 
-/// The name without namespace, overload and the mark of a call in place.
-fn base_name(name: &str) -> &str {
-    let name = name.rsplit("::").next().unwrap_or_default();
-    let name = name.split('.').next().unwrap_or_default();
-    name.strip_suffix('_').unwrap_or(name)
-}
-
 fn attribute<'a>(operator: &'a Operator, name: &str) -> Option<&'a [i64]> {
     operator.attributes.iter().find(|given| given.name == name).map(|given| &*given.values)
 }
@@ -205,7 +198,7 @@ impl Call<'_> {
     /// What a result is made of.
     fn value(&self, result: &Tensor<'_>) -> Result<Value, Coupling> {
         let has = |is: fn(&Value) -> bool| self.inputs.iter().any(|input| is(&input.value));
-        let rule = rule_of(self.name).or_else(|| {
+        let rule = row_rule(self.name).or_else(|| {
             let is_pointwise = self.attribute("pointwise").is_some();
             is_pointwise.then_some(RowRule::Elementwise)
         });

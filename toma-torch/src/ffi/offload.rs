@@ -15,6 +15,7 @@ unsafe extern "C" {
     safe fn toma_offload_enter(least_bytes: u64);
     safe fn toma_offload_leave() -> bool;
     safe fn toma_offload_is_watched() -> bool;
+    safe fn toma_offload_is_forked() -> bool;
     safe fn toma_offload_aside(aside: bool) -> bool;
     safe fn toma_offload_foresee(foresees: bool);
 }
@@ -202,7 +203,12 @@ pub(crate) fn leave_offloading() -> bool {
     toma_offload_leave()
 }
 
-/// Whether any thread is inside, so that writes of all threads are told of.
+/// Whether this process is a fork of the one that made the first manager.
+pub(crate) fn is_forked() -> bool {
+    toma_offload_is_forked()
+}
+
+/// Whether any thread is inside.
 pub(crate) fn is_watched() -> bool {
     toma_offload_is_watched()
 }

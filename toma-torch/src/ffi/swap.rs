@@ -18,7 +18,6 @@ pub(crate) struct Use<'a> {
     pub(crate) bytes: u64,
     pub(crate) device: DeviceId,
     pub(crate) writes: bool,
-    pub(crate) may_move: bool,
     /// It stays until the operator ends.
     pub(crate) is_pinned: bool,
     /// Rows of it are read, and nothing else; to move it costs more.
@@ -31,19 +30,28 @@ pub(crate) struct Use<'a> {
 unsafe extern "C" {
     // They take a storage that lives, or a tensor.
     fn toma_storage_remember(storage: *const c_void) -> *mut c_void;
+    fn toma_storage_may_move(storage: *const c_void) -> bool;
     fn toma_storage_use(tensor: *const c_void, second: bool, out: *mut Use<'_>) -> bool;
     // These take what `remember` has given.
     fn toma_storage_forget(remembered: *mut c_void);
     fn toma_storage_is_gone(remembered: *const c_void) -> bool;
+    fn toma_storage_is_in_use(remembered: *const c_void) -> bool;
     fn toma_storage_keep(remembered: *mut c_void) -> *mut c_void;
     // These take what `keep` has given.
     fn toma_storage_let_go(kept: *mut c_void);
-    fn toma_storage_take(kept: *mut c_void, away: *mut c_void, words: *const c_char) -> *mut c_void;
+    fn toma_storage_take(
+        kept: *mut c_void,
+        away: *mut c_void,
+        stays: bool,
+        words: *const c_char,
+    ) -> *mut c_void;
+    fn toma_storage_refuse(kept: *mut c_void, words: *const c_char);
+    fn toma_storage_memory(kept: *mut c_void, bytes: u64, out: &mut *mut c_void, error: &mut RawError)
+    -> i32;
     fn toma_storage_give(kept: *mut c_void, memory: *mut c_void) -> *mut c_void;
     fn toma_storage_away(kept: *mut c_void) -> *mut c_void;
     fn toma_storage_copy(kept: *mut c_void, host: *mut u8, bytes: u64, error: &mut RawError) -> i32;
-    // And these what `make` or `take` has given.
-    fn toma_memory_make(device: DeviceId, bytes: u64, out: &mut *mut c_void, error: &mut RawError) -> i32;
+    // And these what `memory` or `take` has given.
     fn toma_memory_drop(memory: *mut c_void);
     fn toma_memory_fill(memory: *mut c_void, host: *const u8, bytes: u64, error: &mut RawError) -> i32;
 }
@@ -57,7 +65,6 @@ impl<'a> Use<'a> {
                 bytes: 0,
                 device: DeviceId::of(tch::Device::Cpu),
                 writes: false,
-                may_move: false,
                 is_pinned: false,
                 is_gathered: false,
                 outside: ptr::null(),
@@ -66,6 +73,12 @@ impl<'a> Use<'a> {
             // SAFETY: it is a tensor of libtorch, which lives through the call as what is written to does.
             unsafe { toma_storage_use(tensor.as_ptr().cast(), second, &raw mut found) }.then_some(found)
         })
+    }
+
+    /// Whether its memory is its allocator's alone, or away by our doing. No other thread may move it meanwhile.
+    pub(crate) fn may_move(&self) -> bool {
+        // SAFETY: it lives, as its lifetime says.
+        unsafe { toma_storage_may_move(self.storage) }
     }
 
     /// The storage's number while it lives.
@@ -95,6 +108,12 @@ impl Remembered {
         unsafe { toma_storage_is_gone(self.0.as_ptr()) }
     }
 
+    /// Whether an operator of a thread that has not entered may be using it.
+    pub(crate) fn is_in_use(&self) -> bool {
+        // SAFETY: the same.
+        unsafe { toma_storage_is_in_use(self.0.as_ptr()) }
+    }
+
     /// The storage, where it lives.
     pub(crate) fn keep(&self) -> Option<Kept> {
         // SAFETY: the same.
@@ -117,12 +136,28 @@ pub(crate) struct Kept(NonNull<c_void>);
 unsafe impl Send for Kept {}
 
 impl Kept {
-    /// Takes its memory away. No operator may use it, nor another thread move it.
-    pub(crate) fn take(&self, away: Box<Away>, words: &CStr) -> Memory {
+    /// Takes its memory away; no other thread may move it. Memory of the CPU that `stays` is counted as freed when the
+    /// answer is dropped, and may be read until its storage ends. Otherwise no operator may use it.
+    pub(crate) fn take(&self, away: Box<Away>, stays: bool, words: Option<&CStr>) -> Memory {
         let away = Box::into_raw(away).cast();
         // SAFETY: it lives; what stands for its memory is a box's, which comes back or is dropped once.
-        let memory = unsafe { toma_storage_take(self.0.as_ptr(), away, words.as_ptr()) };
+        let memory = unsafe { toma_storage_take(self.0.as_ptr(), away, stays, text_of(words)) };
         Memory(NonNull::new(memory).expect("memory was there"))
+    }
+
+    /// Access is an error of these words while it is away. Without words, which takes memory that has stayed, it finds
+    /// the bytes as they were. No other thread may move it.
+    pub(crate) fn refuse(&self, words: Option<&CStr>) {
+        // SAFETY: it lives, and copies the words.
+        unsafe { toma_storage_refuse(self.0.as_ptr(), text_of(words)) };
+    }
+
+    /// Memory for what is away: on a CPU that which has stayed, where it has.
+    pub(crate) fn memory(&self, bytes: u64) -> Result<Memory, Error> {
+        let mut memory = ptr::null_mut();
+        // SAFETY: it lives and is away, and what is written to lives through the call.
+        checked(|error| unsafe { toma_storage_memory(self.0.as_ptr(), bytes, &mut memory, error) })?;
+        Ok(Memory(NonNull::new(memory).expect("it was made")))
     }
 
     /// Gives it memory, and takes back what stood for it. No other thread may move it.
@@ -175,6 +210,10 @@ impl Drop for Kept {
     }
 }
 
+fn text_of(words: Option<&CStr>) -> *const c_char {
+    words.map_or(ptr::null(), CStr::as_ptr)
+}
+
 /// A tensor whose memory has never been on its device.
 pub(crate) fn born_away(
     shape: &[i64],
@@ -191,7 +230,7 @@ pub(crate) fn born_away(
     let storage = Use::of(&tensor).next().expect("a dense tensor has a storage");
     let kept = Remembered::new(&storage).keep().expect("the tensor has it");
     // It is no allocator's, and is not freed with this.
-    let _nothing = kept.take(away, words);
+    let _nothing = kept.take(away, false, Some(words));
     Ok(tensor)
 }
 
@@ -211,13 +250,6 @@ pub(crate) struct Memory(NonNull<c_void>);
 unsafe impl Send for Memory {}
 
 impl Memory {
-    pub(crate) fn make(device: DeviceId, bytes: u64) -> Result<Self, Error> {
-        let mut memory = ptr::null_mut();
-        // SAFETY: what is written to lives through the call.
-        checked(|error| unsafe { toma_memory_make(device, bytes, &mut memory, error) })?;
-        Ok(Self(NonNull::new(memory).expect("it was made")))
-    }
-
     /// Copies bytes to its begin, for which it must be large enough.
     pub(crate) fn fill(&mut self, host: &[u8]) -> Result<(), Error> {
         let bytes = host.len() as u64;

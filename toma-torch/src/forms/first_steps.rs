@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use tch::Tensor;
 
 use super::variables::Variables;
+use crate::ffi::{Remembered, Use};
 
 /// Numbers for each weight that are made room for: those of Adam, the most that an optimizer of tch keeps. Which
 /// optimizer it is, tch does not tell.
@@ -17,8 +18,27 @@ const KEPT: usize = 256;
 
 static STEPPED: Mutex<VecDeque<Identity>> = Mutex::new(VecDeque::new());
 
-/// Where the first of some variables lies, and how many there are: tch gives optimizers no identity.
-type Identity = (usize, usize);
+/// The storage of the first of some variables, and the number of variables: tch gives optimizers no identity.
+///
+/// The weak reference keeps the number of a storage from being used again, also while an offloading manager has moved
+/// its memory.
+struct Identity {
+    first: Remembered,
+    id: u64,
+    count: usize,
+}
+
+impl Identity {
+    /// `None` where the first variable has no storage.
+    fn of(trained: &[Tensor]) -> Option<Self> {
+        let storage = Use::of(trained.first()?).next()?;
+        Some(Self { first: Remembered::new(&storage), id: storage.id(), count: trained.len() })
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        (self.id, self.count) == (other.id, other.count)
+    }
+}
 
 /// Variables whose optimizer may not have taken a step yet.
 pub(super) struct FirstSteps<'a, V> {
@@ -33,7 +53,7 @@ impl<'a, V: Variables> FirstSteps<'a, V> {
     }
 
     pub(super) fn end(self) -> Stepped {
-        Stepped(self.new.get())
+        Stepped(self.new.take())
     }
 }
 
@@ -43,10 +63,9 @@ impl<V: Variables> Variables for FirstSteps<'_, V> {
     }
 
     fn room_bytes(&self, trained: &[Tensor]) -> u64 {
-        let Some(first) = trained.first() else { return 0 };
-        let identity = (first.data_ptr().addr(), trained.len());
+        let Some(identity) = Identity::of(trained) else { return 0 };
         let stepped = STEPPED.lock().unwrap_or_else(PoisonError::into_inner);
-        if stepped.contains(&identity) {
+        if stepped.iter().any(|known| known.is(&identity)) {
             return 0;
         }
         self.new.set(Some(identity));
@@ -62,6 +81,7 @@ impl Stepped {
     pub(super) fn remember(self) {
         let Some(identity) = self.0 else { return };
         let mut stepped = STEPPED.lock().unwrap_or_else(PoisonError::into_inner);
+        stepped.retain(|known| !known.first.is_gone());
         if stepped.len() == KEPT {
             stepped.pop_front();
         }

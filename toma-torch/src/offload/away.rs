@@ -1,14 +1,16 @@
 //! What stands for memory while it is away.
 
 use std::borrow::Cow;
+use std::ffi::CString;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::host::Block;
 use super::table::Places;
 use super::weights_file::Part;
-use crate::error::Error;
+use crate::error::{AWAY, Error};
 use crate::ffi::{Away, Rows};
+use crate::memory::Device;
 
 /// What stands for so many bytes that are at their source, until it ends or comes back.
 pub(crate) fn away(bytes: u64, source: Arc<Source>, places: &Arc<Places>) -> Away {
@@ -27,6 +29,15 @@ pub(crate) fn source_of(away: &Away) -> &Arc<Source> {
 pub(crate) fn into_source(away: Away) -> Arc<Source> {
     let outside = away.place.downcast::<Outside>().expect("storages are away by us alone");
     outside.source
+}
+
+/// The error of an access to a storage while it is away.
+pub(crate) fn away_words(words: &str, device: &Device) -> CString {
+    let words = format!(
+        "offload: {words} {AWAY}{}: enter its manager, and pin what is read by its address, or fetch it first",
+        toma_core::memory::MemorySource::name(device)
+    );
+    CString::new(words.replace('\0', " ")).expect("it has no zeros")
 }
 
 /// It is in the books until it is dropped.

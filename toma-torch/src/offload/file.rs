@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 
 use super::away::{self, Source};
 use super::manager::Manager;
-use super::shared::{Shared, words_of};
+use super::shared::Shared;
 use super::table::Place;
 use super::tensor_ref::TensorRef;
 use super::weights_file::{Described, WeightsFile};
@@ -73,7 +73,7 @@ impl Shared {
         let part = described.part.clone();
         let words = format!("{} ({} bytes)", described.name, part.bytes);
         let away = Box::new(away::away(part.bytes, Arc::new(Source::File(part)), &self.places));
-        let words = words_of(&words, &self.device);
+        let words = away::away_words(&words, &self.device);
         let tensor = ffi::born_away(&shape, kind, self.device.device(), away, &words)?;
         self.know_away(&tensor, &described.name);
         Ok(tensor)

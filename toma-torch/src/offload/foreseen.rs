@@ -41,7 +41,10 @@ struct Foreseen {
 impl Foreseen {
     fn own(&mut self, uses: &[Use<'_>]) -> Vec<Found> {
         let (id, gathers) = (self.shared.id, self.shared.gathers_outside.load(Ordering::Relaxed));
-        let own = uses.iter().filter(|one| one.device == id && one.may_move && !(one.is_gathered && gathers));
+        let shared = Arc::clone(&self.shared);
+        let _unmoved = shared.table();
+        let own =
+            uses.iter().filter(|one| one.device == id && !(one.is_gathered && gathers) && one.may_move());
         let found = |one: &Use<'_>| {
             self.living.entry(one.id()).or_insert_with(|| (Remembered::new(one), one.bytes));
             Found { id: one.id(), bytes: one.bytes, writes: one.writes }

@@ -23,7 +23,11 @@ use crate::memory::{Device, cpu};
 /// Keeps what a device's tensors hold within a budget: storages leave while nothing uses them.
 ///
 /// A handle: clones are of one manager. A device has one at a time, from its first use until the last handle is
-/// dropped.
+/// dropped. The next one finds what it has evicted.
+///
+/// On a CPU the budget bounds what operators use, and not the memory of the process: the block of an evicted storage
+/// stays in memory until the storage ends, because other threads may be reading it by its address. Only storages whose
+/// bytes are in a [weights file](Self::read_safetensors) give their block back.
 ///
 /// ```
 /// use tch::{Kind, Tensor};
@@ -53,7 +57,11 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if ffi::is_forked() {
+            return;
+        }
         registry::remove(&self.shared);
+        self.shared.forget_copies();
         self.shared.end_limit();
     }
 }
@@ -154,12 +162,14 @@ impl Manager {
         self.shared().limit_by_default();
         if is_active {
             ffi::enter_offloading(self.shared().min_bytes.load(Ordering::Relaxed));
+            registry::all().books.iter().for_each(|books| books.refuse(false));
         }
         Ok(Entered { manager: self.clone(), is_active, of_thread: PhantomData })
     }
 
     fn check(&self) -> Result<(), Error> {
         let shared = self.shared();
+        registry::check_process()?;
         Device::existing(shared.device.device())?;
         if shared.limit_bytes() == 0 {
             let message = format!("offload: budget 0 of {}: must be at least 1 byte", shared.device.name());
@@ -173,6 +183,7 @@ impl Manager {
     /// # Errors
     /// Out of memory where what cannot leave exceeds it. The budget before holds on.
     pub fn set_budget(&self, bytes: u64) -> Result<(), Error> {
+        registry::check_process()?;
         let shared = self.shared();
         operators::take_back();
         shared.room_below(bytes);
@@ -221,6 +232,7 @@ impl Manager {
     /// # Errors
     /// Names what does not fit. What fits is back.
     pub fn fetch_all(&self) -> Result<(), Error> {
+        registry::check_process()?;
         let shared = self.shared();
         operators::take_back();
         while shared.outwards.has_waited() {}
@@ -303,11 +315,12 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if !self.is_active {
+        if !self.is_active || ffi::is_forked() {
             return;
         }
         operators::take_back();
         if ffi::leave_offloading() {
+            registry::all().books.iter().for_each(|books| books.refuse(true));
             self.manager.shared().forget_copies();
             self.manager.warn_of_away();
         }

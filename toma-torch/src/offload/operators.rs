@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::away::away_words;
 use super::counts::add;
 use super::foreseen;
 use super::registry;
@@ -11,9 +12,9 @@ use super::seen::OperatorCall;
 use super::shared::Shared;
 use super::steps::{Ensuing, Found};
 use super::stopwatch::Stopwatch;
-use super::table::{Place, Table};
+use super::table::{Books, Place, Table};
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{DeviceId, Ended, Manages, Use};
+use crate::ffi::{self, DeviceId, Ended, Manages, Use};
 
 /// Storages whose memory the program may look at until the next operator of this thread.
 #[derive(Default)]
@@ -39,6 +40,9 @@ thread_local! {
 
 /// Lets what the program may have looked at leave again.
 pub(crate) fn take_back() {
+    if ffi::is_forked() {
+        return;
+    }
     let _thread_ends = LENT.try_with(|lent| lent.borrow_mut().take_back());
 }
 
@@ -59,60 +63,102 @@ fn let_go(uses: &mut [Use<'_>]) {
     }
 }
 
+/// Ends all pins of an operator, also those of a manager that is gone since.
+fn release(uses: &mut [Use<'_>]) {
+    if uses.iter().any(|storage| storage.is_pinned) {
+        registry::all().books.iter().for_each(|books| books.release(uses));
+    }
+}
+
+/// Those of a device.
+fn own<'a, 'b>(id: DeviceId, uses: &'a mut [Use<'b>]) -> impl Iterator<Item = &'a mut Use<'b>> + use<'a, 'b> {
+    uses.iter_mut().filter(move |storage| storage.device == id)
+}
+
+impl Books {
+    /// Pins those that are known, and waits for those that move, for an operator that cannot fetch them.
+    fn hold(&self, uses: &mut [Use<'_>]) {
+        let (mut stale, mut refused) = (Vec::new(), Vec::new());
+        let mut table = self.table();
+        for storage in own(self.id, uses) {
+            stale.extend(table.visits(storage));
+            while storage.is_pinned && table.is_moving(storage.id()) {
+                table = self.wait(table);
+            }
+            let away = table.known(storage).filter(|entry| entry.place == Place::Away);
+            refused.extend(away.and_then(|entry| {
+                let kept = entry.storage.keep()?;
+                kept.refuse(Some(&away_words(&entry.words(), &self.device)));
+                Some(kept)
+            }));
+        }
+        drop(table);
+        drop((stale, refused));
+    }
+
+    /// Ends the pins of these.
+    fn release(&self, uses: &mut [Use<'_>]) {
+        let mut table = self.table();
+        let stale: Vec<_> = own(self.id, uses).filter_map(|storage| table.ends(storage)).collect();
+        drop(table);
+        drop(stale);
+    }
+}
+
 /// Those of all managers.
 pub(crate) struct Operators;
 
 impl Manages for Operators {
     fn begin(&self, name: &str, uses: &mut [Use<'_>]) -> Result<(), Error> {
+        registry::check_process()?;
         if foreseen::begins(name, uses) {
             return Ok(());
         }
         take_back();
-        let managers = registry::all();
-        for (at, shared) in managers.iter().enumerate() {
+        let registered = registry::all();
+        for shared in &registered.managers {
             if let Err(failed) = shared.begin(name, uses) {
-                for begun in &managers[..at] {
-                    begun.release(uses);
-                }
+                release(uses);
                 let_go(uses);
                 return Err(failed);
             }
         }
+        registered.unmanaged.iter().for_each(|books| books.hold(uses));
         Ok(())
     }
 
     fn end(&self, ended: &mut Ended<'_>) {
-        if foreseen::ends(ended) {
+        if ffi::is_forked() || foreseen::ends(ended) {
             return;
         }
-        for shared in registry::all().iter() {
+        for shared in &registry::all().managers {
             shared.end(ended);
         }
+        release(ended.uses);
         let_go(ended.uses);
     }
 
     fn hold(&self, uses: &mut [Use<'_>], begins: bool) {
-        for shared in registry::all().iter() {
+        if ffi::is_forked() {
+            return;
+        }
+        for books in &registry::all().books {
             if begins {
-                shared.pin_found(uses);
+                books.hold(uses);
             } else {
-                shared.release(uses);
+                books.release(uses);
             }
         }
     }
 
     fn make_room(&self, device: DeviceId, bytes: u64) -> bool {
-        registry::of(device)
-            .is_some_and(|shared| !shared.is_patient.load(Ordering::Relaxed) && shared.room_for(bytes))
+        !ffi::is_forked()
+            && registry::of(device)
+                .is_some_and(|shared| !shared.is_patient.load(Ordering::Relaxed) && shared.room_for(bytes))
     }
 }
 
 impl Shared {
-    fn own<'a, 'b>(&self, uses: &'a mut [Use<'b>]) -> impl Iterator<Item = &'a mut Use<'b>> + use<'a, 'b> {
-        let id = self.id;
-        uses.iter_mut().filter(move |storage| storage.device == id)
-    }
-
     fn begin(self: &Arc<Self>, name: &str, uses: &mut [Use<'_>]) -> Result<(), Error> {
         add(&self.counts.operators, 1);
         self.before(&self.call(name, uses))?;
@@ -122,7 +168,7 @@ impl Shared {
             let follows = table.steps.is_active();
             let (mut found, mut missing) = (Vec::new(), Vec::new());
             let gathers_outside = self.gathers_outside.load(Ordering::Relaxed);
-            for storage in self.own(uses) {
+            for storage in own(self.id, uses) {
                 let may_stay = storage.is_gathered && gathers_outside;
                 if may_stay && table.stays(storage) {
                     self.counts.gathered(storage.bytes);
@@ -137,7 +183,7 @@ impl Shared {
             (missing, inside_bytes, follows, table.swept())
         };
         drop(swept);
-        self.bring(name, &missing, inside_bytes).inspect_err(|_| self.release(uses))?;
+        self.bring(name, &missing, inside_bytes)?;
         if follows {
             self.fetch_ahead();
         }
@@ -166,12 +212,12 @@ impl Shared {
         let lent;
         let ensuing = {
             let mut table = self.table();
-            for storage in self.own(ended.uses) {
+            for storage in own(self.id, ended.uses) {
                 dropped.extend(table.ends(storage));
             }
             let follows = table.steps.is_active();
             let mut made = Vec::new();
-            for storage in self.own(ended.made) {
+            for storage in own(self.id, ended.made) {
                 made.extend(table.is_made(storage).filter(|_| follows));
             }
             lent = self.pinned_on(&mut table, ended);
@@ -198,11 +244,11 @@ impl Shared {
             _ => &mut [],
         };
         let pinned = |id: &u64| table.entries.get_mut(id).map(|entry| entry.pins += 1).is_some();
-        self.own(lent).map(|storage| storage.id()).filter(pinned).collect()
+        own(self.id, lent).map(|storage| storage.id()).filter(pinned).collect()
     }
 
     fn call<'a>(&self, name: &'a str, uses: &mut [Use<'_>]) -> OperatorCall<'a> {
-        let fetched = self.own(uses).filter(|storage| !storage.has_stayed());
+        let fetched = own(self.id, uses).filter(|storage| !storage.has_stayed());
         let bytes = fetched.map(|storage| storage.bytes).sum();
         OperatorCall { name, number: self.counts.operators.load(Ordering::Relaxed), bytes }
     }
@@ -223,30 +269,6 @@ impl Shared {
             let lacking = self.lacking_bytes(0);
             if lacking > 0 {
                 self.make_room(lacking);
-            }
-        }
-    }
-
-    fn pin_found(&self, uses: &mut [Use<'_>]) {
-        let mut stale = Vec::new();
-        let mut table = self.table();
-        for storage in self.own(uses) {
-            stale.extend(table.visits(storage));
-            while storage.is_pinned && table.is_moving(storage.id()) {
-                table = self.wait(table);
-            }
-        }
-        drop(table);
-        drop(stale);
-    }
-
-    /// Ends the pins of these.
-    fn release(&self, uses: &mut [Use<'_>]) {
-        let mut table = self.table();
-        for storage in self.own(uses).filter(|storage| storage.is_pinned) {
-            if let Some(entry) = table.known(storage) {
-                storage.is_pinned = false;
-                entry.pins -= 1;
             }
         }
     }

@@ -5,12 +5,12 @@ use tch::Tensor;
 use super::registry;
 use crate::ffi::{Remembered, Use};
 
-/// Looks while the managers of all devices move nothing, so that what is seen of one storage holds until the last.
+/// Looks while no storage of any device moves, so that what is seen of one storage holds until the last.
 ///
 /// It may ask no operator and allocate nothing on a device.
 pub(crate) fn unmoved<T>(look: impl FnOnce() -> T) -> T {
-    let managers = registry::all();
-    let tables: Vec<_> = managers.iter().map(|shared| shared.table()).collect();
+    let registered = registry::all();
+    let tables: Vec<_> = registered.books.iter().map(|books| books.table()).collect();
     let seen = look();
     drop(tables);
     seen

@@ -10,12 +10,14 @@ use super::manager::Manager;
 use super::shared::Shared;
 use super::{operators, registry};
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{Aside, DeviceId};
+use crate::ffi::{self, Aside, DeviceId};
 use crate::memory::Device;
 
 impl Manager {
     /// Takes everything off the device, variables, gradients, optimizer state and saved activations, and gives the
     /// memory back to the system.
+    ///
+    /// On a CPU the blocks stay in memory, as those of evicted storages do: see [`Manager`].
     ///
     /// Storages keep their tensors, sizes and device. Until they are resumed, to use one is an error that names it.
     /// What [`keep`](Self::keep) was told leaves, too. Where this fails, all is as before.
@@ -107,6 +109,7 @@ impl fmt::Display for Stays {
 
 impl Parked {
     fn new(shared: &Arc<Shared>) -> Result<Self, Error> {
+        registry::check_process()?;
         operators::take_back();
         let _aside = Aside::begin();
         let marked = shared.mark_all()?;
@@ -145,6 +148,9 @@ impl Parked {
 
 impl Drop for Parked {
     fn drop(&mut self) {
+        if ffi::is_forked() {
+            return;
+        }
         let _aside = Aside::begin();
         let marked = self.shared.mark_parked(&self.storages);
         self.shared.say_away(marked);

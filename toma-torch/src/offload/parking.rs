@@ -1,20 +1,21 @@
 //! Storages that are parked and resumed, all of them or none.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use toma_core::memory::MemorySource as _;
 
-use super::away::{self, Source};
+use super::away::{self, Source, away_words};
 use super::counts::add;
 use super::operators;
 use super::park::{Known, Stays};
+use super::registry;
 use super::seen::Event;
-use super::shared::{Shared, words_of};
+use super::shared::Shared;
 use super::table::{Entry, Place};
 use crate::error::{AWAY, Error, ErrorKind};
-use crate::ffi::{Aside, Away, DeviceMemory, Kept};
+use crate::ffi::{self, Aside, DeviceMemory, Kept};
 use crate::memory::Device;
 use crate::notes::Story;
 
@@ -49,7 +50,7 @@ impl Shared {
         let moves = |entry: &Entry| matches!(entry.place, Place::Leaving | Place::Coming { .. });
         let mut table = self.table();
         loop {
-            let used = table.entries.values().filter(|entry| entry.pins > 0 && self.is_large(entry));
+            let used = table.entries.values().filter(|entry| entry.is_used() && self.is_large(entry));
             let used: Vec<_> = used.map(Entry::words).collect();
             if !used.is_empty() {
                 return Err(self.in_use(&used));
@@ -65,10 +66,6 @@ impl Shared {
                 continue;
             }
             let Some(kept) = entry.storage.keep() else { continue };
-            if entry.place == Place::Away && kept.away().is_none() {
-                // Another manager has brought it back.
-                entry.place = Place::Resident;
-            }
             let known = Known { id, serial: entry.serial, was_away: entry.place == Place::Away };
             entry.place = Place::Leaving;
             let words = c_words(&parked_words(entry, &self.device));
@@ -105,38 +102,36 @@ impl Shared {
         }
     }
 
-    /// What stands for the memory of each: nothing of those that are away already.
-    fn outsides(&self, marked: &mut [Marked]) -> Result<Vec<Outside>, Error> {
+    /// What stands for the memory of each; none for those that are away already.
+    fn outsides(&self, marked: &mut [Marked]) -> Result<Vec<Option<Arc<Source>>>, Error> {
         let mut copies = Vec::new();
         for one in &*marked {
             let copies_now = !one.known.was_away && one.copy.is_none();
             copies.push(copies_now.then(|| self.copied(&one.kept, one.bytes)).transpose()?);
         }
-        let nothing = marked.iter().filter(|one| one.known.was_away);
-        let mut nothing = nothing.map(|_| DeviceMemory::make(self.id, 0)).collect::<Result<Vec<_>, _>>()?;
-        let outside =
-            |(one, copied): (&mut Marked, Option<Arc<Source>>)| match copied.or_else(|| one.copy.take()) {
-                Some(source) => Outside::Copy(Box::new(away::away(one.bytes, source, &self.places))),
-                None => Outside::Already(nothing.pop().expect("there is one for each that is away")),
-            };
-        Ok(marked.iter_mut().zip(copies).map(outside).collect())
+        Ok(marked.iter_mut().zip(copies).map(|(one, copied)| copied.or_else(|| one.copy.take())).collect())
     }
 
-    fn take_all(&self, marked: &[Marked], outsides: Vec<Outside>) {
+    fn take_all(&self, marked: &[Marked], outsides: Vec<Option<Arc<Source>>>) {
+        let outside = |(one, source): (&Marked, Option<Arc<Source>>)| {
+            let source = source?;
+            Some((self.memory_stays(&source), Box::new(away::away(one.bytes, source, &self.places))))
+        };
+        let outsides: Vec<_> = marked.iter().zip(outsides).map(outside).collect();
         let mut freed = Vec::new();
         let mut table = self.table();
         for (one, outside) in marked.iter().zip(outsides) {
             if let Some(entry) = table.entries.get_mut(&one.known.id) {
                 entry.place = Place::Parked;
             }
-            freed.push(match outside {
-                Outside::Copy(away) => one.kept.take(away, &one.words),
-                Outside::Already(nothing) => say(&one.kept, nothing, &one.words),
-            });
+            match outside {
+                Some((stays, away)) => freed.push((one, one.kept.take(away, stays, Some(&one.words)))),
+                None => one.kept.refuse(Some(&one.words)),
+            }
         }
-        self.changed.notify_all();
+        self.books.changed.notify_all();
         drop(table);
-        self.tell_stories(marked, freed);
+        self.tell_stories(freed);
         for one in marked.iter().filter(|one| !one.known.was_away) {
             add(&self.counts.offloads, 1);
             let (name, bytes, is_copied) = (one.name(), one.bytes, !one.has_copy);
@@ -145,10 +140,9 @@ impl Shared {
     }
 
     /// Frees what was the device's.
-    fn tell_stories(&self, marked: &[Marked], freed: Vec<DeviceMemory>) {
-        let left = marked.iter().zip(freed).filter(|(one, _)| !one.known.was_away);
-        let stories: Vec<_> =
-            left.map(|(one, memory)| (one.known.id, Story::leaves(|| drop(memory)))).collect();
+    fn tell_stories(&self, freed: Vec<(&Marked, DeviceMemory)>) {
+        let stories = freed.into_iter().map(|(one, memory)| (one.known.id, Story::leaves(|| drop(memory))));
+        let stories: Vec<_> = stories.collect();
         let mut table = self.table();
         for (id, story) in stories {
             if let Some(entry) = table.entries.get_mut(&id) {
@@ -167,7 +161,7 @@ impl Shared {
             }
             kept.push(one.kept);
         }
-        self.changed.notify_all();
+        self.books.changed.notify_all();
         drop(table);
         drop(kept);
     }
@@ -192,13 +186,8 @@ impl Shared {
                 return None;
             }
             let kept = entry.storage.keep()?;
-            if !kept.is_away() {
-                // Another manager has brought it back.
-                entry.place = Place::Resident;
-                return None;
-            }
             entry.place = Place::Coming { ahead: false };
-            let words = words_of(&entry.words(), &self.device);
+            let words = away_words(&entry.words(), &self.device);
             let (bytes, name) = (entry.bytes, entry.name.clone());
             let story = entry.story.clone();
             Some(Marked { known, kept, bytes, copy: None, has_copy: true, name, story, words })
@@ -208,6 +197,7 @@ impl Shared {
 
     /// All or nothing.
     pub(crate) fn return_all(&self, storages: &[Known]) -> Result<(), Error> {
+        registry::check_process()?;
         operators::take_back();
         let _aside = Aside::begin();
         let (away, coming): (Vec<_>, Vec<_>) =
@@ -243,21 +233,19 @@ impl Shared {
     }
 
     fn give_all(&self, coming: &[Marked], memories: Vec<DeviceMemory>) {
-        let (mut before, is_told) = (Vec::new(), self.is_told());
+        let mut before = Vec::new();
         let mut table = self.table();
         for (one, memory) in coming.iter().zip(memories) {
             let source = one.kept.give(memory).map(|away| away::into_source(*away));
             match table.entries.get_mut(&one.known.id) {
                 Some(entry) => {
                     entry.place = Place::Resident;
-                    let (valid, stale) = if is_told { (source, None) } else { (None, source) };
-                    entry.copy = valid;
-                    before.push(stale);
+                    entry.copy = source;
                 }
                 None => before.push(source),
             }
         }
-        self.changed.notify_all();
+        self.books.changed.notify_all();
         drop(table);
         drop(before);
         for one in coming {
@@ -274,39 +262,26 @@ impl Shared {
                 entry.place = Place::Parked;
             }
         }
-        self.changed.notify_all();
+        self.books.changed.notify_all();
         drop(table);
         drop(marked);
     }
 
     /// These are away as any other.
     pub(crate) fn say_away(&self, marked: Vec<Marked>) {
-        let mut nothing: Vec<_> = marked.iter().filter_map(|_| DeviceMemory::make(self.id, 0).ok()).collect();
-        let mut freed = Vec::new();
         let mut table = self.table();
         for one in &marked {
-            if let Some(entry) = table.entries.get_mut(&one.known.id) {
+            let entry = table.entries.get_mut(&one.known.id);
+            let is_free = ffi::is_watched() && entry.as_ref().is_some_and(|entry| !entry.is_used());
+            one.kept.refuse((!is_free).then_some(&one.words));
+            if let Some(entry) = entry {
                 entry.place = Place::Away;
             }
-            freed.extend(nothing.pop().map(|nothing| say(&one.kept, nothing, &one.words)));
         }
-        self.changed.notify_all();
+        self.books.changed.notify_all();
         drop(table);
-        drop((freed, marked));
+        drop(marked);
     }
-}
-
-/// What stands for memory that leaves.
-enum Outside {
-    Copy(Box<Away>),
-    /// It is away. The memory of no bytes stands in while the words are changed.
-    Already(DeviceMemory),
-}
-
-/// Changes what an access says to a storage that is away and that no other thread moves.
-fn say(kept: &Kept, nothing: DeviceMemory, words: &CStr) -> DeviceMemory {
-    let away = kept.give(nothing).expect("it is away");
-    kept.take(away, words)
 }
 
 /// What an access to it says while it is parked.

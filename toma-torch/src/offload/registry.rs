@@ -1,29 +1,74 @@
-//! The managers of this process, one for each device.
+//! The managers of this process, one at a time for each device, and the books of each device, which outlive them.
 
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock, RwLockWriteGuard};
 
 use toma_core::memory::MemorySource as _;
 
 use super::shared::Shared;
+use super::table::Books;
 use crate::error::{Error, ErrorKind};
-use crate::ffi::DeviceId;
+use crate::ffi::{self, DeviceId};
+use crate::memory::Device;
 
-type Managers = Arc<[Arc<Shared>]>;
+static REGISTERED: LazyLock<RwLock<Arc<Registered>>> = LazyLock::new(RwLock::default);
 
-static MANAGERS: LazyLock<RwLock<Managers>> = LazyLock::new(|| RwLock::new(Arc::new([])));
+/// Managers that threads have entered, and the books of all devices that have ever had a manager.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Registered {
+    pub(crate) managers: Vec<Arc<Shared>>,
+    pub(crate) books: Vec<Arc<Books>>,
+    /// Books of devices whose managers no thread has entered. Handles move storages there, too.
+    pub(crate) unmanaged: Vec<Arc<Books>>,
+}
 
-pub(crate) fn all() -> Managers {
-    Arc::clone(&MANAGERS.read().unwrap_or_else(PoisonError::into_inner))
+impl Registered {
+    fn changed(mut self, change: impl FnOnce(&mut Self)) -> Arc<Self> {
+        change(&mut self);
+        let is_managed = |books: &&Arc<Books>| self.managers.iter().any(|shared| shared.id == books.id);
+        self.unmanaged = self.books.iter().filter(|books| !is_managed(books)).cloned().collect();
+        Arc::new(self)
+    }
+}
+
+fn registered() -> RwLockWriteGuard<'static, Arc<Registered>> {
+    REGISTERED.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn all() -> Arc<Registered> {
+    Arc::clone(&REGISTERED.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The books of a device, from its first manager on.
+pub(crate) fn books(device: &Device) -> Arc<Books> {
+    let mut registered = registered();
+    let is_of = |one: &&Arc<Books>| one.device.device() == device.device();
+    if let Some(known) = registered.books.iter().find(is_of) {
+        return Arc::clone(known);
+    }
+    let made = Arc::new(Books::new(device));
+    *registered = Registered::clone(&registered).changed(|all| all.books.push(Arc::clone(&made)));
+    made
 }
 
 pub(crate) fn of(device: DeviceId) -> Option<Arc<Shared>> {
-    all().iter().find(|shared| shared.id == device).cloned()
+    all().managers.iter().find(|shared| shared.id == device).cloned()
+}
+
+/// Refuses a process that was forked from one with a manager. Threads that move storages are missing there, and may
+/// have held locks.
+pub(crate) fn check_process() -> Result<(), Error> {
+    if !ffi::is_forked() {
+        return Ok(());
+    }
+    let message = "offload: this process was forked from one that has a manager, whose threads are missing here: fork \
+                   before the first manager is made, or start another program";
+    Err(Error::new(ErrorKind::Unsupported, message.to_owned()))
 }
 
 /// Makes it the manager of its device.
 pub(crate) fn add(shared: &Arc<Shared>) -> Result<(), Error> {
-    let mut managers = MANAGERS.write().unwrap_or_else(PoisonError::into_inner);
-    match managers.iter().find(|other| other.id == shared.id) {
+    let mut registered = registered();
+    match registered.managers.iter().find(|other| other.id == shared.id) {
         Some(other) if Arc::ptr_eq(other, shared) => Ok(()),
         Some(_) => {
             let message =
@@ -31,13 +76,15 @@ pub(crate) fn add(shared: &Arc<Shared>) -> Result<(), Error> {
             Err(Error::new(ErrorKind::Unsupported, message))
         }
         None => {
-            *managers = managers.iter().chain([shared]).cloned().collect();
+            shared.takes_over();
+            *registered = Registered::clone(&registered).changed(|all| all.managers.push(Arc::clone(shared)));
             Ok(())
         }
     }
 }
 
 pub(crate) fn remove(shared: &Arc<Shared>) {
-    let mut managers = MANAGERS.write().unwrap_or_else(PoisonError::into_inner);
-    *managers = managers.iter().filter(|other| !Arc::ptr_eq(other, shared)).cloned().collect();
+    let mut registered = registered();
+    let removed = |all: &mut Registered| all.managers.retain(|other| !Arc::ptr_eq(other, shared));
+    *registered = Registered::clone(&registered).changed(removed);
 }

@@ -1,35 +1,34 @@
 //! What moves storages: out, back, and as many as it takes.
 
-use std::ffi::CString;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use toma_plan::residency::{Eviction, Flow};
 
-use super::away::{self, Source};
+use super::away::{self, Source, away_words};
 use super::counts::{Counts, add, timed};
 use super::host::Host;
 use super::link::Link;
 use super::parking::parked_words;
 use super::registry;
 use super::seen::{Event, Seen};
-use super::table::{Place, Places, Table};
-use crate::error::{AWAY, Error, ErrorKind};
+use super::table::{Books, Place, Places, Table};
+use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceId, DeviceMemory, Kept};
 use crate::memory::{Device, cpu};
 use crate::notes::Story;
 
-/// One for each device, whatever threads have entered.
+/// A manager, whatever threads have entered it.
 ///
 /// Under the lock of the table nothing is allocated, copied or freed on a device or for what is away, and no foreign
 /// code runs: a thread that moves a storage marks it, lets the lock go, and others wait for the mark to end.
 pub(crate) struct Shared {
     pub(crate) device: Device,
     pub(crate) id: DeviceId,
-    table: Mutex<Table>,
-    pub(crate) changed: Condvar,
+    /// Of the device, and so of all its managers.
+    pub(crate) books: Arc<Books>,
     pub(crate) places: Arc<Places>,
     pub(crate) host: Arc<Host>,
     /// Its own lock, because it is foreign code.
@@ -69,12 +68,12 @@ impl fmt::Debug for Shared {
 
 impl Shared {
     pub(crate) fn new(device: &Device) -> Arc<Self> {
+        let books = registry::books(device);
         Arc::new(Self {
             device: device.clone(),
             id: DeviceId::of(device.device()),
-            table: Mutex::default(),
-            changed: Condvar::new(),
-            places: Arc::default(),
+            places: Arc::clone(&books.places),
+            books,
             host: Host::new(super::host_default()),
             eviction: Mutex::new(Box::new(Flow::default())),
             is_eager: AtomicBool::new(false),
@@ -112,11 +111,27 @@ impl Shared {
     }
 
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.books.table()
     }
 
     pub(crate) fn wait<'a>(&self, table: MutexGuard<'a, Table>) -> MutexGuard<'a, Table> {
-        self.changed.wait(table).unwrap_or_else(PoisonError::into_inner)
+        self.books.wait(table)
+    }
+
+    /// The device's only manager from now on. Steps that earlier managers have learned end, and so do their keeps; its
+    /// operators fetch what those have parked.
+    pub(crate) fn takes_over(&self) {
+        let min_bytes = self.min_bytes.load(Ordering::Relaxed);
+        let mut table = self.table();
+        for entry in table.entries.values_mut() {
+            entry.is_kept = entry.bytes < min_bytes;
+            if entry.place == Place::Parked {
+                entry.place = Place::Away;
+            }
+        }
+        let learned = std::mem::take(&mut table.steps);
+        drop(table);
+        drop(learned);
     }
 
     /// Sets where a storage is, for those that wait.
@@ -125,7 +140,7 @@ impl Shared {
         if let Some(entry) = table.entries.get_mut(&id) {
             entry.place = place;
         }
-        self.changed.notify_all();
+        self.books.changed.notify_all();
         table
     }
 
@@ -202,11 +217,13 @@ impl Shared {
                 return Err(failed);
             }
         };
+        let stays = self.memory_stays(&source);
         let away = Box::new(away::away(bytes, source, &self.places));
         let mut table = self.table();
         let entry = table.entries.get_mut(&id).expect("it is on its way out");
-        let (words, name) = (words_of(&entry.words(), &self.device), entry.name.clone());
-        let memory = kept.take(away, &words);
+        let name = entry.name.clone();
+        let words = (!stays || !ffi::is_watched()).then(|| away_words(&entry.words(), &self.device));
+        let memory = kept.take(away, stays, words.as_deref());
         drop(table);
         // Freed before a thread that waits for room is told.
         let story = Story::leaves(|| drop(memory));
@@ -219,6 +236,12 @@ impl Shared {
         add(&self.counts.offloads, 1);
         self.tell(|| Event::Offloaded { name: name.as_deref().map(str::to_owned), bytes, is_copied });
         Ok(bytes)
+    }
+
+    /// Whether the memory of an evicted storage is there as long as the storage, though it is counted as freed. Memory of
+    /// a CPU may be read by its address, of which nothing tells. What is in a file would take memory for good.
+    pub(crate) fn memory_stays(&self, source: &Source) -> bool {
+        self.device.device() == tch::Device::Cpu && matches!(source, Source::Host(_))
     }
 
     fn begin_leaving(&self, id: u64) -> Option<(Kept, u64, Option<Arc<Source>>)> {
@@ -269,13 +292,12 @@ impl Shared {
                 return Err(failed);
             }
         };
-        let is_told = self.is_told();
         let mut table = self.set_place(id, Place::Resident);
         let away = kept.give(memory);
         let mut source = away.map(|away| away::into_source(*away));
         let entry = table.entries.get_mut(&id);
         let name = entry.and_then(|entry| {
-            entry.copy = if is_told { source.take() } else { None };
+            entry.copy = source.take();
             entry.name.clone()
         });
         drop(table);
@@ -288,11 +310,6 @@ impl Shared {
         }
         self.tell(|| Event::Fetched { name: name.as_deref().map(str::to_owned), bytes, is_ahead: ahead });
         Ok(())
-    }
-
-    /// Whether it hears of writes: not where no thread is inside, nor of those to what another manager's threads use.
-    pub(crate) fn is_told(&self) -> bool {
-        ffi::is_watched() && registry::of(self.id).is_some_and(|told| std::ptr::eq(&raw const *told, self))
     }
 
     fn stalled(&self, began: Instant) {
@@ -309,12 +326,6 @@ impl Shared {
                 Place::Resident => break,
                 Place::Away => {
                     let Some(kept) = entry.storage.keep() else { return Ok(None) };
-                    if kept.away().is_none() {
-                        // Another manager has brought it back.
-                        entry.place = Place::Resident;
-                        drop(table);
-                        return Ok(None);
-                    }
                     entry.place = Place::Coming { ahead };
                     return Ok(Some((kept, entry.bytes, entry.story.clone())));
                 }
@@ -354,7 +365,7 @@ impl Shared {
             if lacking > 0 && self.room_for(lacking) {
                 continue;
             }
-            match story.returns(|| DeviceMemory::make(self.id, bytes)) {
+            match story.returns(|| kept.memory(bytes)) {
                 Err(failed) if failed.kind() == ErrorKind::OutOfMemory && !ahead => {
                     if !self.room_for(bytes) {
                         return Err(failed);
@@ -372,13 +383,4 @@ impl Shared {
 fn unreadable(asked: usize, bytes: u64) -> Error {
     let message = format!("offload: read of {asked} bytes: the memory has {bytes}");
     Error::new(ErrorKind::Unsupported, message)
-}
-
-/// What access to it says while it is away.
-pub(crate) fn words_of(words: &str, device: &Device) -> CString {
-    let words = format!(
-        "offload: {words} {AWAY}{}: enter its manager, and pin what is read by its address, or fetch it first",
-        toma_core::memory::MemorySource::name(device)
-    );
-    CString::new(words.replace('\0', " ")).expect("it has no zeros")
 }

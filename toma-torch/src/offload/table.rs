@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use toma_plan::residency::{Candidate, Next};
 
-use super::away::{self, Source};
+use super::away::{self, Source, away_words};
 use super::following::Following;
 use super::steps::{Found, Steps, print_of};
-use crate::ffi::{Remembered, Rows, Use};
+use crate::ffi::{DeviceId, Remembered, Rows, Use};
+use crate::memory::Device;
 use crate::notes::Story;
 
 /// Where a storage is.
@@ -36,8 +37,6 @@ pub(crate) struct Entry {
     pub(crate) place: Place,
     /// Operators and guards that need it where it is.
     pub(crate) pins: u32,
-    /// Of a thread that has not entered, which could not bring it back.
-    pub(crate) is_guest: bool,
     /// Of an eviction's `keep`.
     pub(crate) is_kept: bool,
     /// The bytes as they are outside, where it is resident and has not been written since.
@@ -52,19 +51,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn new(storage: &Use<'_>, serial: u64, now: u64) -> Self {
-        Self::of(Remembered::new(storage), storage.bytes, serial, now)
-    }
-
-    fn of(storage: Remembered, bytes: u64, serial: u64, now: u64) -> Self {
-        // An earlier manager may have left it outside.
-        let is_away = storage.keep().is_some_and(|kept| kept.away().is_some());
+    fn new(storage: Remembered, bytes: u64, serial: u64, now: u64) -> Self {
         Self {
             storage,
             bytes,
-            place: if is_away { Place::Away } else { Place::Resident },
+            place: Place::Resident,
             pins: 0,
-            is_guest: false,
             is_kept: false,
             copy: None,
             serial,
@@ -77,11 +69,15 @@ impl Entry {
 
     pub(crate) fn may_leave(&self) -> bool {
         self.place == Place::Resident
-            && self.pins == 0
+            && !self.is_used()
             && self.bytes > 0
             && !self.is_kept
-            && !self.is_guest
             && !self.storage.is_gone()
+    }
+
+    /// Whether operators or guards need it where it is.
+    pub(crate) fn is_used(&self) -> bool {
+        self.pins > 0 || self.storage.is_in_use()
     }
 
     /// For messages.
@@ -114,6 +110,54 @@ impl Hasher for Spread {
 /// Numbers of storages that no known step has.
 const UNKNOWN: u64 = 1 << 40;
 
+/// The storages of a device, for the life of the process. Managers come and go; what one has evicted, pinned or parked
+/// is known to the next, and threads of both wait for the same moves.
+#[derive(Debug)]
+pub(crate) struct Books {
+    pub(crate) device: Device,
+    pub(crate) id: DeviceId,
+    table: Mutex<Table>,
+    pub(crate) changed: Condvar,
+    pub(crate) places: Arc<Places>,
+}
+
+impl Books {
+    pub(crate) fn new(device: &Device) -> Self {
+        Self {
+            device: device.clone(),
+            id: DeviceId::of(device.device()),
+            table: Mutex::default(),
+            changed: Condvar::new(),
+            places: Arc::default(),
+        }
+    }
+
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn wait<'a>(&self, table: MutexGuard<'a, Table>) -> MutexGuard<'a, Table> {
+        self.changed.wait(table).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets whether access by address to an evicted storage is an error, where its memory is there nevertheless. A thread
+    /// that has entered may read it: `VarStore::save` asks no operator first.
+    pub(crate) fn refuse(&self, refuses: bool) {
+        let table = self.table();
+        // An operator that was to fail must not find the bytes after all, and write to them.
+        let is_meant = |entry: &&Entry| entry.place == Place::Away && (refuses || !entry.is_used());
+        let away = table.entries.values().filter(is_meant);
+        let refuse = |entry: &Entry| {
+            let kept = entry.storage.keep()?;
+            kept.refuse(refuses.then(|| away_words(&entry.words(), &self.device)).as_deref());
+            Some(kept)
+        };
+        let kept: Vec<_> = away.filter_map(refuse).collect();
+        drop(table);
+        drop(kept);
+    }
+}
+
 /// Every storage that was used or adopted, by its number.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
@@ -131,14 +175,14 @@ impl Table {
     /// The entry of a storage; none for one that never moves.
     pub(crate) fn entry(&mut self, storage: &Use<'_>) -> Option<&mut Entry> {
         let moves = self.entries.get(&storage.id()).is_some_and(|entry| entry.place != Place::Resident);
-        if !storage.may_move && !moves {
+        if !moves && !storage.may_move() {
             // It was given other memory, such as a file's.
             return None;
         }
         let (now, serials) = (self.now, &mut self.serials);
         let entry = self.entries.entry(storage.id()).or_insert_with(|| {
             *serials += 1;
-            Entry::new(storage, *serials, now)
+            Entry::new(Remembered::new(storage), storage.bytes, *serials, now)
         });
         entry.bytes = storage.bytes;
         Some(entry)
@@ -149,7 +193,7 @@ impl Table {
         let (now, serials) = (self.now, &mut self.serials);
         self.entries.entry(id).or_insert_with(|| {
             *serials += 1;
-            Entry::of(storage, bytes, *serials, now)
+            Entry::new(storage, bytes, *serials, now)
         });
     }
 
@@ -165,7 +209,6 @@ impl Table {
         entry.pins += 1;
         entry.uses += 1;
         entry.last_use = now;
-        entry.is_guest = false;
         let place = entry.place;
         storage.is_pinned = true;
         Some((Found { id: storage.id(), bytes: storage.bytes, writes: storage.writes }, place))
@@ -183,7 +226,6 @@ impl Table {
         storage.stay(Arc::clone(away::source_of(away)) as Arc<dyn Rows>);
         entry.uses += 1;
         entry.last_use = now;
-        entry.is_guest = false;
         true
     }
 
@@ -194,7 +236,7 @@ impl Table {
         entry.pins -= 1;
         entry.bytes = storage.bytes;
         let copy = if storage.writes { entry.copy.take() } else { None };
-        if !storage.may_move && entry.pins == 0 {
+        if entry.pins == 0 && !storage.may_move() {
             self.entries.remove(&storage.id());
         }
         copy
@@ -205,15 +247,12 @@ impl Table {
         let now = self.now;
         let entry = self.entry(storage)?;
         entry.last_use = now;
-        entry.is_guest = false;
         Some(Found { id: storage.id(), bytes: storage.bytes, writes: true })
     }
 
     /// An operator of a thread that has not entered begins to use a storage. Returns the copy that is not valid any more.
     pub(crate) fn visits(&mut self, storage: &mut Use<'_>) -> Option<Arc<Source>> {
-        let is_new = !self.entries.contains_key(&storage.id());
-        let entry = self.entry(storage)?;
-        entry.is_guest |= is_new;
+        let entry = self.entries.get_mut(&storage.id())?;
         entry.pins += 1;
         storage.is_pinned = true;
         if storage.writes { entry.copy.take() } else { None }

@@ -9,11 +9,11 @@ use tch::Tensor;
 use toma_core::memory::MemorySource as _;
 
 use super::manager::Manager;
-use super::operators;
 use super::shared::Shared;
 use super::table::{Entry, Place};
+use super::{operators, registry};
 use crate::error::{Error, ErrorKind};
-use crate::ffi::Use;
+use crate::ffi::{self, Use};
 
 /// Where the memory of a tensor is.
 #[non_exhaustive]
@@ -40,12 +40,12 @@ pub struct TensorRef {
 impl TensorRef {
     pub(crate) fn new(manager: &Manager, tensor: &Tensor, name: Option<&str>) -> Self {
         let shared = Arc::clone(manager.shared());
-        for storage in Use::of(tensor).filter(|storage| storage.device == shared.id) {
+        let own = |storage: &Use<'_>| storage.device == shared.id && !ffi::is_forked();
+        for storage in Use::of(tensor).filter(own) {
             let mut table = shared.table();
             let Some(entry) = table.entry(&storage) else { continue };
             entry.name = name.map(Arc::from).or_else(|| entry.name.take());
             entry.is_kept |= entry.bytes < shared.min_bytes.load(Ordering::Relaxed);
-            entry.is_guest = false;
         }
         Self { tensor: tensor.shallow_clone(), shared }
     }
@@ -103,6 +103,7 @@ impl TensorRef {
     /// # Errors
     /// Out of memory where nothing leaves.
     pub fn fetch(&self) -> Result<(), Error> {
+        registry::check_process()?;
         self.ids().iter().try_for_each(|id| self.shared.fetch(*id, false))
     }
 
@@ -111,6 +112,7 @@ impl TensorRef {
     /// # Errors
     /// Where it cannot leave: it is in use or pinned, kept, not the manager's, or the host has no room.
     pub fn offload(&self) -> Result<(), Error> {
+        registry::check_process()?;
         let ids = self.ids();
         if ids.is_empty() {
             return Err(self.refused("is not this manager's"));
@@ -131,11 +133,13 @@ impl TensorRef {
 
     /// Brings its memory back and holds it there until the guard is dropped.
     ///
-    /// Needed by what reads or writes the memory by its address. It counts as written.
+    /// Needed by code that writes the memory by its address, and by code that reads it there on a thread that has not
+    /// entered. It counts as written.
     ///
     /// # Errors
     /// As [`fetch`](Self::fetch).
     pub fn pin(&self) -> Result<Pin, Error> {
+        registry::check_process()?;
         let ids = self.ids().into_iter().filter(|id| self.shared.pin(*id)).collect();
         let pin = Pin { shared: Arc::clone(&self.shared), ids };
         self.fetch()?;
@@ -154,6 +158,7 @@ impl TensorRef {
     /// # Errors
     /// Where `out` has another length, or the tensor has no memory of its own.
     pub fn read(&self, out: &mut [u8]) -> Result<(), Error> {
+        registry::check_process()?;
         let [id] = self.ids()[..] else { return Err(self.refused("has no one memory to read")) };
         self.shared.read(id, out)
     }
@@ -206,6 +211,9 @@ impl fmt::Debug for Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
+        if ffi::is_forked() {
+            return;
+        }
         self.shared.written(&self.ids);
         self.shared.unpin(&self.ids);
     }

@@ -2,15 +2,18 @@
 
 #[path = "../common/alone.rs"]
 mod alone;
+mod child;
 mod exact;
 mod failures;
 mod files;
 mod foreseen;
+mod fork;
 mod governor;
 mod handles;
 mod hard;
 mod kit;
 mod listed;
+mod modes;
 #[path = "../steps/nets.rs"]
 mod nets;
 mod noticed;
@@ -21,3 +24,6 @@ mod rare;
 #[path = "../../../tests/common/rounds.rs"]
 mod rounds;
 mod sizes;
+mod storm;
+mod threads;
+mod variables;

@@ -64,7 +64,13 @@ pub(super) fn ranks(checks: &Checks<'_>) -> Result<String> {
 /// Each test that says by `tests/common/rounds.rs` how often it repeats one property; it prints the number.
 pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
-    let of_torch = [("checkpoint", "random_plans::"), ("offload", "rare::"), ("torch", "dry_failures::")];
+    let of_torch = [
+        ("checkpoint", "random_plans::"),
+        ("offload", "rare::"),
+        ("offload", "storm::"),
+        ("offload", "threads::"),
+        ("torch", "dry_failures::"),
+    ];
     let of_torch = of_torch.map(|(test, filter)| {
         let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", test]);
         environment.give(cargo).args(["--", "--nocapture", filter])

@@ -1,8 +1,11 @@
 //! How each operator treats the rows of its arguments.
 
+use super::base_name;
+
 /// Which rows of a result an operator computes from which rows of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RowRule {
+#[non_exhaustive]
+pub enum RowRule {
     /// Each element from the elements at the same place.
     Elementwise,
     /// The same elements in the same order, in another shape.
@@ -51,8 +54,13 @@ pub(super) enum RowRule {
     ReadsNumber,
 }
 
-/// The rule of an operator by its name without namespace, overload and the mark of a call in place.
-pub(super) fn rule_of(name: &str) -> Option<RowRule> {
+/// The rule of an operator by its name, with or without namespace and overload; an operator in place has that of the
+/// one that is not. `None`: it is not known to keep rows apart.
+pub fn row_rule(name: &str) -> Option<RowRule> {
+    rule_of(base_name(name))
+}
+
+fn rule_of(name: &str) -> Option<RowRule> {
     use RowRule as R;
     Some(match name {
         "abs"
@@ -210,6 +218,6 @@ fn is_window(name: &str) -> bool {
 }
 
 /// The number of last dimensions along which a window looks.
-pub(super) fn window_dims(name: &str) -> Option<usize> {
+pub fn window_dims(name: &str) -> Option<usize> {
     (1..=3).rfind(|dims| name.contains(&format!("{dims}d")))
 }

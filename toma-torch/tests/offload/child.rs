@@ -1,0 +1,22 @@
+//! Tests in processes of their own, where freed memory is filled.
+
+use std::process::Command;
+
+const IS_CHILD: &str = "TOMA_POISONED";
+
+/// Runs the test of this name in another process, where the C library overwrites what is freed. A crash there is a
+/// failure of this test alone.
+pub(crate) fn poisoned(name: &str, test: impl FnOnce()) {
+    if std::env::var_os(IS_CHILD).is_some() {
+        return test();
+    }
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .envs([(IS_CHILD, "1"), ("GLIBC_TUNABLES", "glibc.malloc.perturb=165")])
+        .output()
+        .unwrap();
+    let says = [child.stdout, child.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(child.status.success(), "{}: {}", child.status, says.join("\n"));
+    assert!(says[0].contains("1 passed"), "{}", says[0]);
+    println!("{}", says[0]);
+}

@@ -1,0 +1,223 @@
+//! Threads that do everything at once to tensors that they share, and compare every bit.
+
+use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tch::{Kind, TchError, Tensor};
+use toma_torch::cpu;
+use toma_torch::offload::{Entered, Genoa, Lru, Manager, TensorRef};
+
+use crate::child::poisoned;
+use crate::kit::{Draws, alone, manager};
+use crate::rounds::rounds;
+
+const THREADS: u64 = 8;
+const TENSORS: usize = 20;
+/// From what malloc gives out again at once to what it maps by itself.
+const SIZES: [i64; 3] = [100, 5000, 60_000];
+
+/// A tensor whose elements follow from its first. Programs keep writers and readers apart, and so does the gate.
+struct Slot {
+    first: RwLock<i64>,
+    tensor: Mutex<Tensor>,
+}
+
+fn ramp(first: i64, size: i64) -> Tensor {
+    Tensor::arange(size, (Kind::Float, tch::Device::Cpu)) + first
+}
+
+fn elements(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
+    let mut elements = vec![0_f32; tensor.numel()];
+    tensor.f_copy_data(&mut elements, tensor.numel()).map(|()| elements)
+}
+
+/// Each element is the one before and 1.
+#[expect(clippy::float_cmp, clippy::cast_precision_loss, reason = "small integers are exact")]
+fn are_of(elements: &[f32], first: i64) -> bool {
+    elements.iter().enumerate().all(|(at, element)| *element == (first + i64::try_from(at).unwrap()) as f32)
+}
+
+struct World {
+    slots: Vec<Slot>,
+    /// The one in use; threads that still hold an earlier one end it later.
+    manager: Mutex<Manager>,
+    ends: Instant,
+    compared: AtomicU64,
+    refused: AtomicU64,
+    managers: AtomicU64,
+}
+
+impl World {
+    fn new(seconds: u64) -> Self {
+        let slot =
+            |at: usize| Slot { first: RwLock::new(0), tensor: Mutex::new(ramp(0, SIZES[at % SIZES.len()])) };
+        Self {
+            slots: (0..TENSORS).map(slot).collect(),
+            manager: Mutex::new(manager(Lru)),
+            ends: Instant::now() + Duration::from_secs(seconds),
+            compared: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            managers: AtomicU64::new(1),
+        }
+    }
+
+    fn manager(&self) -> Manager {
+        self.manager.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Elements are right, or refused because their tensor was evicted.
+    fn compares(&self, outcome: Result<Vec<f32>, String>, first: i64) {
+        match outcome {
+            Ok(elements) => {
+                assert!(are_of(&elements, first), "from {first}: {:?}", &elements[..4]);
+                self.compared.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => {
+                assert!(error.contains("is away from cpu"), "{error}");
+                self.refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The same of an operator. On a thread that has entered it fails on nothing but what is parked.
+    fn operates(&self, outcome: Result<Vec<f32>, TchError>, first: i64, is_entered: bool) {
+        let outcome = outcome.map_err(|error| error.to_string());
+        let is_found =
+            outcome.as_ref().err().is_none_or(|error| !is_entered || error.contains("it was parked"));
+        assert!(is_found, "on a thread that has entered: {outcome:?}");
+        self.compares(outcome, first);
+    }
+
+    fn work(&self, seed: u64, file: &Path) {
+        let mut draws = Draws::new(seed);
+        let mut handles: Vec<TensorRef> = Vec::new();
+        let mut entered: Option<Entered> = None;
+        while Instant::now() < self.ends {
+            if seed % 2 == 0 && entered.is_none() {
+                entered = self.manager().enter().ok();
+            }
+            let slot = &self.slots[draws.below(TENSORS)];
+            match draws.below(14) {
+                0 => entered = None,
+                1 => self.replaces(slot, &mut draws),
+                2 => self.writes(slot, entered.is_some()),
+                3 => handles.truncate(draws.below(4)),
+                4 => self.parks(),
+                action => self.reads(slot, action, &mut handles, file, entered.is_some()),
+            }
+        }
+    }
+
+    /// Another tensor takes its place; threads may hold handles to the one before.
+    fn replaces(&self, slot: &Slot, draws: &mut Draws) {
+        let mut first = slot.first.write().unwrap();
+        *first = i64::try_from(draws.below(1000)).unwrap();
+        *slot.tensor.lock().unwrap() = ramp(*first, SIZES[draws.below(SIZES.len())]);
+    }
+
+    fn writes(&self, slot: &Slot, is_entered: bool) {
+        let mut first = slot.first.write().unwrap();
+        let mut tensor = slot.tensor.lock().unwrap().shallow_clone();
+        match tensor.f_add_(&Tensor::from(1_f32)) {
+            Ok(_) => *first += 1,
+            Err(error) => self.operates(Err(error), *first, is_entered),
+        }
+    }
+
+    /// Something is in use most times.
+    fn parks(&self) {
+        if let Ok(parked) = self.manager().park() {
+            drop(parked);
+        }
+    }
+
+    fn reads(&self, slot: &Slot, action: usize, handles: &mut Vec<TensorRef>, file: &Path, is_entered: bool) {
+        let first = slot.first.read().unwrap();
+        let tensor = slot.tensor.lock().unwrap().shallow_clone();
+        let said = |error: TchError| error.to_string();
+        match action {
+            5 | 6 => {
+                self.operates(
+                    tensor.f_mul(&Tensor::from(1_f32)).and_then(|copy| elements(&copy)),
+                    *first,
+                    is_entered,
+                );
+            }
+            7 => self.compares(elements(&tensor).map_err(said), *first),
+            8 => self.operates(Vec::<f32>::try_from(&tensor), *first, is_entered),
+            9 => self.compares(streamed(&tensor).map_err(said), *first),
+            10 => self.compares(filed(&tensor, file), *first),
+            11 => handles.push(self.manager().adopt(&tensor)),
+            12 => drop(self.manager().adopt(&tensor).offload()),
+            _ => {
+                let handle = handles.pop().unwrap_or_else(|| self.manager().adopt(&tensor));
+                drop(handle.fetch());
+            }
+        }
+    }
+
+    /// A manager for each epoch.
+    fn replaces_managers(&self) {
+        for round in 0_u64.. {
+            thread::sleep(Duration::from_millis(50));
+            if Instant::now() > self.ends {
+                return;
+            }
+            let next = if round % 2 == 0 {
+                manager(Genoa)
+            } else {
+                manager(Lru).budget(cpu::allocated_bytes() + (8 << 20))
+            };
+            *self.manager.lock().unwrap() = next;
+            self.managers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn streamed(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
+    let mut stream = Vec::new();
+    Tensor::save_multi_to_stream(&[("it", tensor)], &mut stream)?;
+    elements(&Tensor::load_multi_from_stream(Cursor::new(stream))?[0].1)
+}
+
+/// tch panics where it cannot read.
+fn filed(tensor: &Tensor, file: &Path) -> Result<Vec<f32>, String> {
+    let written =
+        catch_unwind(AssertUnwindSafe(|| Tensor::write_safetensors(&[("it", tensor)], file).unwrap()));
+    written.map_err(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default())?;
+    Ok(elements(&Tensor::read_safetensors(file).unwrap()[0].1).unwrap())
+}
+
+#[test]
+fn threads_that_share_tensors_find_every_bit_of_them() {
+    poisoned("storm::threads_that_share_tensors_find_every_bit_of_them", || {
+        let _alone = alone();
+        std::panic::set_hook(Box::new(|panic| {
+            let says = panic.to_string();
+            if !says.contains("safetensors.rs") {
+                eprintln!("{says}");
+            }
+        }));
+        let world = World::new(rounds(10, 600));
+        thread::scope(|scope| {
+            for at in 0..THREADS {
+                let world = &world;
+                scope.spawn(move || {
+                    let file = std::env::temp_dir().join(format!("toma-storm-{}-{at}", std::process::id()));
+                    world.work(at, &file);
+                    drop(std::fs::remove_file(file));
+                });
+            }
+            world.replaces_managers();
+        });
+        let [compared, refused, managers] =
+            [&world.compared, &world.refused, &world.managers].map(|counter| counter.load(Ordering::Relaxed));
+        println!("{compared} compared, {refused} refused, {managers} managers, {}", world.manager().report());
+        assert!(compared > 500 && managers > 20, "{compared}, {managers}");
+    });
+}

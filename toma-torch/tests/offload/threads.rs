@@ -1,0 +1,194 @@
+//! Threads that compute, read by address and save while others enter managers, evict and fetch: safe code never finds
+//! memory that was freed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use tch::nn::VarStore;
+use tch::{Kind, TchError, Tensor};
+use toma_torch::offload::{Genoa, Lru, TensorRef};
+use toma_torch::{Error, ErrorKind, cpu};
+
+use crate::child::poisoned;
+use crate::kit::{alone, manager};
+use crate::rounds::rounds;
+
+const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
+/// Large enough that the system takes its pages back when it is freed.
+const SIZE: i64 = 256;
+
+fn weights() -> Tensor {
+    Tensor::arange(SIZE * SIZE, FLOATS).view([SIZE, SIZE]) * 1e-3
+}
+
+fn elements(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
+    let mut elements = vec![0_f32; tensor.numel()];
+    tensor.f_copy_data(&mut elements, tensor.numel()).map(|()| elements)
+}
+
+/// What was evicted is found or refused; any other error fails the test.
+fn found<T>(outcome: Result<T, TchError>) -> Option<T> {
+    let refused = |failed| {
+        let error = Error::from(failed);
+        assert_eq!(error.kind(), ErrorKind::Offloaded, "{error}");
+        assert!(error.to_string().contains("pin what is read by its address"), "{error}");
+    };
+    outcome.map_err(refused).ok()
+}
+
+/// Runs `work` over and over on a thread that has not entered, while this one does the other.
+fn beside(work: impl FnMut() + Send, act: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    let mut work = work;
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                work();
+            }
+        });
+        act();
+        is_over.store(true, Ordering::Relaxed);
+        worker.join().unwrap();
+    });
+}
+
+fn goes_and_comes(handle: &TensorRef) {
+    // In use by the other thread, it stays.
+    let _stays = handle.offload();
+    if let Err(error) = handle.fetch() {
+        assert!(error.to_string().contains("parked"), "{error}");
+    }
+}
+
+/// A thread is inside an operator when the first manager is made and its argument evicted.
+#[test]
+fn an_operator_that_began_before_there_was_a_manager_finds_its_arguments() {
+    poisoned("threads::an_operator_that_began_before_there_was_a_manager_finds_its_arguments", || {
+        let _alone = alone();
+        let weights = weights();
+        let expected = elements(&weights.matmul(&weights)).unwrap();
+        for _ in 0..rounds(100, 1000) {
+            let theirs = weights.shallow_clone();
+            let expected = &expected;
+            let computes = move || {
+                let product = found(theirs.f_matmul(&theirs));
+                assert!(product.is_none_or(|product| elements(&product).unwrap() == *expected));
+            };
+            beside(computes, || {
+                let manager = manager(Lru);
+                let _entered = manager.enter().unwrap();
+                goes_and_comes(&manager.adopt(&weights));
+            });
+        }
+    });
+}
+
+#[test]
+fn an_operator_finds_what_a_handle_evicts_while_no_thread_has_entered() {
+    poisoned("threads::an_operator_finds_what_a_handle_evicts_while_no_thread_has_entered", || {
+        let _alone = alone();
+        let weights = weights();
+        let expected = elements(&weights.matmul(&weights)).unwrap();
+        let handle = manager(Lru).adopt(&weights);
+        let theirs = weights.shallow_clone();
+        let expected = &expected;
+        let computes = move || {
+            let product = found(theirs.f_matmul(&theirs));
+            assert!(product.is_none_or(|product| elements(&product).unwrap() == *expected));
+        };
+        beside(computes, || (0..rounds(300, 3000)).for_each(|_| goes_and_comes(&handle)));
+    });
+}
+
+#[test]
+fn an_operator_within_one_manager_finds_what_another_one_evicts() {
+    poisoned("threads::an_operator_within_one_manager_finds_what_another_one_evicts", || {
+        let _alone = alone();
+        let weights = weights();
+        let expected = elements(&weights.matmul(&weights)).unwrap();
+        let (first, second) = (manager(Lru), manager(Lru));
+        let theirs = weights.shallow_clone();
+        let expected = &expected;
+        let computes = move || {
+            let _entered = first.enter().unwrap();
+            assert_eq!(elements(&theirs.matmul(&theirs)).unwrap(), *expected);
+        };
+        let handle = second.adopt(&weights);
+        beside(computes, || (0..rounds(300, 3000)).for_each(|_| goes_and_comes(&handle)));
+    });
+}
+
+/// `copy_data` of a contiguous tensor asks no operator, and reads by its address.
+#[test]
+fn memory_that_another_thread_reads_by_its_address_is_there_while_it_is_evicted() {
+    poisoned("threads::memory_that_another_thread_reads_by_its_address_is_there_while_it_is_evicted", || {
+        let _alone = alone();
+        let weights = weights();
+        let expected = elements(&weights).unwrap();
+        let manager = manager(Lru);
+        let _entered = manager.enter().unwrap();
+        let handle = manager.adopt(&weights);
+        let theirs = weights.shallow_clone();
+        let expected = &expected;
+        let reads = move || assert!(found(elements(&theirs)).is_none_or(|elements| elements == *expected));
+        beside(reads, || (0..rounds(3000, 30_000)).for_each(|_| goes_and_comes(&handle)));
+        let flat = weights.view([-1]);
+        let asks =
+            move || assert!(found(Vec::<f32>::try_from(&flat)).is_none_or(|elements| elements == *expected));
+        beside(asks, || (0..rounds(1000, 10_000)).for_each(|_| goes_and_comes(&handle)));
+    });
+}
+
+#[test]
+fn variables_that_another_thread_saves_are_whole_while_they_are_evicted() {
+    poisoned("threads::variables_that_another_thread_saves_are_whole_while_they_are_evicted", || {
+        let _alone = alone();
+        let variables = VarStore::new(tch::Device::Cpu);
+        let expected: Vec<_> = (0..4)
+            .map(|at| elements(&variables.root().var_copy(&format!("weights{at}"), &weights())).unwrap())
+            .collect();
+        let manager = manager(Lru);
+        let _entered = manager.enter().unwrap();
+        let handles = manager.adopt_all(&variables);
+        let saves = || {
+            let mut saved = Vec::new();
+            if found(variables.save_to_stream(&mut saved)).is_some() {
+                let loaded = Tensor::load_multi_from_stream(std::io::Cursor::new(saved)).unwrap();
+                assert_eq!(loaded.len(), 4);
+                for (at, (_, tensor)) in loaded.iter().enumerate() {
+                    assert!(elements(tensor).unwrap() == expected[at]);
+                }
+            }
+        };
+        beside(saves, || (0..rounds(200, 2000)).for_each(|_| handles.iter().for_each(goes_and_comes)));
+    });
+}
+
+/// Handles, what is parked and threads that fetch ahead outlive their manager; a manager an epoch is usual.
+#[test]
+fn managers_follow_each_other_while_handles_of_the_earlier_ones_live() {
+    poisoned("threads::managers_follow_each_other_while_handles_of_the_earlier_ones_live", || {
+        let _alone = alone();
+        let weights = weights();
+        let expected = elements(&weights).unwrap();
+        let mut handles: Vec<TensorRef> = Vec::new();
+        for round in 0..rounds(100, 1000) {
+            let manager = if round % 2 == 0 { manager(Genoa) } else { manager(Lru) };
+            let manager = manager.budget(cpu::allocated_bytes() + (8 << 20));
+            let _entered = manager.enter().unwrap();
+            handles.push(manager.adopt(&weights));
+            let theirs = handles.split_off(handles.len() / 2);
+            thread::scope(|scope| {
+                scope.spawn(move || theirs.iter().for_each(goes_and_comes));
+                assert_eq!(elements(&(&weights * 1.0)).unwrap(), expected);
+                let parked = manager.park();
+                let _parked = handles.iter().try_for_each(TensorRef::fetch);
+                drop(parked);
+            });
+            handles.extend((0..3).map(|_| manager.adopt(&weights)));
+            handles.drain(..handles.len().saturating_sub(8));
+        }
+        handles[0].fetch().unwrap();
+        assert_eq!(elements(&weights).unwrap(), expected);
+    });
+}

@@ -1,0 +1,114 @@
+//! Variables that are away: optimizers tell them apart, and tch saves and loads them.
+
+use tch::nn::{self, Module as _, OptimizerConfig as _};
+use tch::{Kind, Tensor};
+use toma_torch::offload::Lru;
+use toma_torch::{backward_step, cpu};
+
+use crate::kit::{alone, bits, entered};
+
+const CPU: tch::Device = tch::Device::Cpu;
+
+/// Weights and losses of four steps of a model whose table comes first and is the largest.
+fn trained(before_step: impl Fn(&Tensor)) -> (Vec<u64>, Vec<u32>) {
+    tch::manual_seed(5);
+    let variables = nn::VarStore::new(CPU);
+    let root = variables.root();
+    let table = nn::embedding(&root / "table", 8192, 256, Default::default());
+    let head = nn::linear(&root / "head", 256, 512, Default::default());
+    let mut optimizer = nn::sgd(0.9, 0.0, 0.0, false).build(&variables, 1e-2).unwrap();
+    let words = Tensor::arange(64, (Kind::Int64, CPU));
+    let losses = (0..4).map(|_| {
+        before_step(&table.ws);
+        let loss = backward_step(&mut optimizer, &words, |words| {
+            head.forward(&table.forward(&words)).square().mean(Kind::Float)
+        });
+        loss.double_value(&[]).to_bits()
+    });
+    (losses.collect(), bits(&table.ws))
+}
+
+#[test]
+fn a_step_of_variables_that_are_away_is_taken() {
+    let _alone = alone();
+    let expected = trained(|_| {});
+    let (manager, _entered) = entered(cpu::allocated_bytes() + (24 << 20), Lru);
+    assert_eq!(trained(|table| manager.adopt(table).offload().unwrap()), expected);
+    assert!(manager.report().offloads > 0, "{}", manager.report());
+}
+
+/// A store with weights of its own; every second one is large.
+fn store(seed: i64) -> nn::VarStore {
+    tch::manual_seed(seed);
+    let variables = nn::VarStore::new(CPU);
+    for at in 0..6 {
+        let _weight = variables.root().randn_standard(&format!("weight{at}"), &[100 << (at % 2 * 6), 10]);
+    }
+    variables
+}
+
+fn contents(variables: &nn::VarStore) -> Vec<(String, Vec<u32>)> {
+    let mut all: Vec<_> =
+        variables.variables().into_iter().map(|(name, weight)| (name, bits(&weight))).collect();
+    all.sort();
+    all
+}
+
+/// tch's own methods ask no operator before they read by address.
+#[test]
+fn half_the_variables_are_away_when_they_are_saved_and_loaded() {
+    let _alone = alone();
+    let folder = std::env::temp_dir();
+    let expected = contents(&store(1));
+    for format in ["safetensors", "ot"] {
+        let file = folder.join(format!("toma-variables-{}.{format}", std::process::id()));
+        let (manager, _entered) = entered(u64::MAX / 2, Lru);
+        let evicts_half = |variables: &nn::VarStore| {
+            for (at, handle) in manager.adopt_all(variables).iter().enumerate() {
+                if at % 2 == 1 {
+                    handle.offload().unwrap();
+                }
+            }
+            assert_eq!(manager.status().away, 3, "{}", manager.status());
+        };
+        let saved = store(1);
+        evicts_half(&saved);
+        saved.save(&file).unwrap();
+        let mut stream = Vec::new();
+        saved.save_to_stream(&mut stream).unwrap();
+        drop(saved);
+        let mut loaded = store(2);
+        evicts_half(&loaded);
+        loaded.load(&file).unwrap();
+        assert_eq!(contents(&loaded), expected, "{format}");
+        let mut loaded = store(3);
+        evicts_half(&loaded);
+        loaded.load_from_stream(std::io::Cursor::new(stream)).unwrap();
+        assert_eq!(contents(&loaded), expected, "a stream");
+        let mut loaded = store(4);
+        evicts_half(&loaded);
+        assert!(loaded.load_partial(&file).unwrap().is_empty());
+        assert_eq!(contents(&loaded), expected, "partial, {format}");
+        let other = store(5);
+        evicts_half(&other);
+        drop(loaded.copy(&other));
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
+/// A budget that half the variables do not fit in.
+#[test]
+fn variables_that_exceed_the_budget_are_saved_and_loaded() {
+    let _alone = alone();
+    let file = std::env::temp_dir().join(format!("toma-large-{}.ot", std::process::id()));
+    let expected = contents(&store(1));
+    let (_manager, _entered) = entered(cpu::allocated_bytes() + (600 << 10), Lru);
+    let (saved, mut loaded) = (store(1), store(2));
+    saved.save(&file).unwrap();
+    saved.save(file.with_extension("safetensors")).unwrap();
+    loaded.load(file.with_extension("safetensors")).unwrap();
+    assert_eq!(contents(&loaded), expected);
+    for file in [file.with_extension("safetensors"), file] {
+        std::fs::remove_file(&file).unwrap();
+    }
+}
