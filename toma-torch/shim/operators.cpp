@@ -6,6 +6,7 @@
 #include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
@@ -14,6 +15,8 @@
 
 namespace toma {
 namespace {
+
+std::atomic<toma_named (*)(const char*)> named_in_table{[](const char*) { return toma_named{}; }};
 
 bool makes_tensor(const c10::Argument& result) {
   const auto& type = *result.type();
@@ -44,7 +47,7 @@ Operator described(const c10::OperatorHandle& handle) {
   operation.makes_tensors = std::any_of(results.begin(), results.end(), makes_tensor);
   // Those of others may read data.
   const auto is_of_aten = schema.name().rfind("aten::", 0) == 0;
-  operation.named = is_of_aten ? toma_operator_named(schema.name().c_str()) : toma_named{};
+  operation.named = is_of_aten ? named_in_table.load()(schema.name().c_str()) : toma_named{};
   // Overloads with names for dims or with a place for the result have other arguments.
   operation.named.gathers &= schema.overload_name().empty() || schema.overload_name() == "Tensor";
   operation.is_composite = is_of_aten && handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
@@ -93,3 +96,5 @@ uint64_t hash_of(const at::Tensor& tensor) {
 }
 
 }  // namespace toma
+
+void toma_operators_install(toma_named (*named)(const char* name)) noexcept { toma::named_in_table = named; }

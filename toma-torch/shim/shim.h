@@ -85,8 +85,9 @@ enum toma_shape_rule : uint8_t {
   TOMA_SHAPE_NON_ZERO,
 };
 
-// Defined in Rust. `name` is that of a schema of libtorch's own, without its overload.
-toma_named toma_operator_named(const char* name) noexcept;
+// Before anything else asks for an operator: the table, which is Rust's. `name` is that of a schema of libtorch's own,
+// without its overload.
+void toma_operators_install(toma_named (*named)(const char* name)) noexcept;
 
 int32_t toma_device_stats(toma_device device, toma_stats* out, toma_error* error) noexcept;
 // Free and total bytes.

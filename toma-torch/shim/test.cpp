@@ -46,7 +46,7 @@ TORCH_API at::ScalarType get_autocast_dtype(at::DeviceType device);
 extern "C" const char* __tsan_default_suppressions() { return "race:installed_late_it_tells_its_own_blocks_from_others\n"; }
 
 // The table is Rust's: the operators of this test, by the columns that it needs.
-toma_named toma_operator_named(const char* name) noexcept {
+static toma_named named_in_test(const char* name) {
   toma_named named{};
   named.gathers = std::strcmp(name, "aten::index_select") == 0;
   named.hands_back = std::strcmp(name, "aten::to") == 0;
@@ -852,6 +852,7 @@ void memory_goes_and_comes_back_for_operators() {
 }  // namespace
 
 int main() {
+  toma_operators_install(named_in_test);
   toma_region_install();
   // While there is one thread; libtorch makes more for its operators.
   CHECK(has_trace(raise_out_of_memory));

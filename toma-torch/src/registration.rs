@@ -23,6 +23,7 @@ dtor::declarative::dtor! {
 ctor::declarative::ctor! {
     #[ctor(unsafe)]
     fn before_main() {
+        ffi::install_operators();
         let _ = ffi::install_backtraces();
         classify::add_error(error::class_of);
         classify::add_error(error::class_of_tch);

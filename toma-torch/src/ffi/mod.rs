@@ -43,6 +43,7 @@ pub(crate) use offload::{
     Aside, Ended, Foresees, Manages, Rows, enter_offloading, install_offloading, is_forked, is_watched,
     leave_offloading, register_offloading,
 };
+pub(crate) use operators::install_operators;
 use profile::{node, operator_of_stack};
 pub(crate) use profile::{position, tell_operators};
 pub(crate) use region::{

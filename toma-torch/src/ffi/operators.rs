@@ -24,9 +24,16 @@ struct RawNamed {
     shape_rule: u8,
 }
 
-// SAFETY: no other library has a function of this name.
-#[unsafe(no_mangle)]
-extern "C" fn toma_operator_named(name: *const c_char) -> RawNamed {
+unsafe extern "C" {
+    safe fn toma_operators_install(named: extern "C" fn(*const c_char) -> RawNamed);
+}
+
+/// Gives the shim the table, before `main`.
+pub(crate) fn install_operators() {
+    toma_operators_install(named);
+}
+
+extern "C" fn named(name: *const c_char) -> RawNamed {
     // SAFETY: the shim gives the name of a schema, which ends with a zero and outlives the call.
     let name = unsafe { CStr::from_ptr(name) };
     let properties = operators::named(name.to_str().unwrap_or_default());

@@ -227,7 +227,7 @@ impl Case {
         let loss = self.run(body, self.all());
         loss.backward();
         let gradient = self.world.weight.grad().copy();
-        self.world.weight.grad().zero_();
+        let _ = self.world.weight.grad().zero_();
         [loss.detach(), gradient]
     }
 
@@ -238,7 +238,7 @@ impl Case {
         let kind = if is_counted { Loss::Counted(&self.data[3]) } else { Loss::default() };
         let loss = form.backward(kind, weight, self.all(), |rows| self.attempt(body, rows));
         let gradient = weight.grad().copy();
-        weight.grad().zero_();
+        let _ = weight.grad().zero_();
         Some([loss.ok()?, gradient])
     }
 
