@@ -231,7 +231,7 @@ impl Operator {
         self.name.strip_prefix("aten::").unwrap_or(&self.name)
     }
 
-    /// The number that it has in common with the node of its gradient: the attribute `sequence`.
+    /// The attribute `sequence`, which is also that of the node of its gradient.
     pub(crate) fn sequence(&self) -> Option<i64> {
         sequence(&self.attributes)
     }
@@ -241,7 +241,7 @@ fn sequence(attributes: &[Attribute]) -> Option<i64> {
     attributes.iter().find(|attribute| attribute.name == "sequence")?.values.first().copied()
 }
 
-/// An argument of an operator, or a property of a scope, that is one integer or several.
+/// An argument of an operator, or a property of a scope: integers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attribute {
@@ -258,13 +258,12 @@ pub struct Attribute {
 pub struct Number {
     /// The library's name of the argument, such as `other`.
     pub name: String,
-    /// The bits of the `f64`, which compare and survive a file exactly.
+    /// The bits of the `f64`.
     pub bits: u64,
 }
 
 impl Number {
     /// The value.
-    #[must_use]
     pub fn value(&self) -> f64 {
         f64::from_bits(self.bits)
     }
@@ -275,7 +274,7 @@ impl Number {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Use {
-    /// When it was noted, within its operator.
+    /// When it was noted.
     pub tick: Tick,
     /// The operator.
     pub operator: OperatorId,
@@ -295,7 +294,7 @@ pub struct Operand {
     pub shape: Vec<u64>,
     /// Whether a gradient flows through the tensor.
     pub wants_gradient: bool,
-    /// Whether the program has written to the memory itself, by its address. Known of dry runs alone.
+    /// Whether the program wrote to the memory itself, as far as a dry run shows it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_written_by_host: bool,
 }

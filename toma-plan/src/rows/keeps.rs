@@ -23,7 +23,7 @@ impl Taken<'_> {
         &self.tensor.operand.shape
     }
 
-    fn from_end(&self) -> usize {
+    fn end_distance(&self) -> usize {
         self.shape().len() - self.dim
     }
 
@@ -132,7 +132,7 @@ impl Call<'_> {
             _ => 0,
         };
         let is_along = matches!(self.name, "flip" | "roll") && self.runs_along(first);
-        if is_along || first.from_end() <= last {
+        if is_along || first.end_distance() <= last {
             Err(Coupling::AlongBatch)
         } else if first.factor == factor {
             Ok(first.layout)
@@ -169,8 +169,8 @@ impl Call<'_> {
         let layouts = rows.iter().map(|taken| {
             let is_bias = (left == 1 && taken.at == 0) || (has_bias_last && taken.at == 2);
             let keeps = match taken.at {
-                _ if is_bias => taken.from_end() == from_end,
-                at if at == left => taken.from_end() > 1 && taken.dim == dim,
+                _ if is_bias => taken.end_distance() == from_end,
+                at if at == left => taken.end_distance() > 1 && taken.dim == dim,
                 _ => !has_bias_last && taken.shape().len() == 2 && taken.dim == 1 && from_end == 1,
             };
             if keeps && taken.factor == factor { Ok(taken.layout) } else { Err(Coupling::OtherAggregate) }
@@ -191,7 +191,7 @@ impl Call<'_> {
         let keeps = |taken: &Taken<'_>| {
             taken.factor == factor
                 && match taken.at {
-                    at if at < left => taken.from_end() == from_end,
+                    at if at < left => taken.end_distance() == from_end,
                     _ if taken.dim == 0 => dim == 0,
                     at if at == left => taken.dim == 1 && dim == 1,
                     _ => taken.dim == 2 && dim == 2,
@@ -246,7 +246,7 @@ impl Call<'_> {
             let is_first = |taken: &Taken<'_>| taken.dim == 0 && taken.factor == first.factor;
             if rows.iter().all(is_first) { met(rows) } else { Err(Coupling::AlongBatch) }
         } else {
-            aligned(rows, first.from_end(), first.factor)
+            aligned(rows, first.end_distance(), first.factor)
         };
         let (layout, reduction) = (layout?, self.attribute("reduction").unwrap_or(&[1]));
         match (result.batch, reduction) {
@@ -276,7 +276,7 @@ fn from_start(dim: i64, rank: usize) -> Option<usize> {
 
 /// Rows that meet element by element.
 fn aligned(rows: &[Taken<'_>], from_end: usize, factor: u64) -> Result<Layout, Coupling> {
-    let is_there = |taken: &Taken<'_>| taken.from_end() == from_end && taken.factor == factor;
+    let is_there = |taken: &Taken<'_>| taken.end_distance() == from_end && taken.factor == factor;
     if rows.iter().all(is_there) { met(rows) } else { Err(Coupling::OtherOrder) }
 }
 
@@ -296,17 +296,17 @@ fn reshaped(rows: Taken<'_>, result: &Tensor<'_>, (dim, factor): (usize, u64)) -
     }
     let before: u64 = result.operand.shape[..dim].iter().product();
     let merged = rows.outer().checked_div(before).unwrap_or(0);
-    let fits = merged > 0 && merged * before == rows.outer() && factor % merged == 0;
+    let fits = merged > 0 && merged * before == rows.outer() && factor.is_multiple_of(merged);
     if fits { Ok(Layout { merged, ..rows.layout }) } else { Err(Coupling::OtherOrder) }
 }
 
 /// Elements of all rows, one after the other.
 fn selected(rows: &[Taken<'_>], factor: u64) -> Result<Layout, Coupling> {
     let [values, mask] = rows else { return Err(Coupling::Unknown) };
-    let is_same = values.from_end() == mask.from_end() && values.factor == mask.factor;
+    let is_same = values.end_distance() == mask.end_distance() && values.factor == mask.factor;
     let layout = values.layout.meets(mask.layout).filter(|layout| is_same && layout.mask.is_none());
     let merged = Taken { layout: layout.ok_or(Coupling::OtherOrder)?, ..*values }.outer();
-    if factor % merged != 0 {
+    if !factor.is_multiple_of(merged) {
         return Err(Coupling::OtherOrder);
     }
     Ok(Layout { merged, mask: Some(mask.tensor.operand.storage) })

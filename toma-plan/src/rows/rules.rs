@@ -310,9 +310,8 @@ impl Call<'_> {
 
     fn fixed_numbers(&self) -> Result<(), Coupling> {
         match self.numbers {
-            Numbers::None => Ok(()),
             Numbers::Same if self.has_read => Err(Coupling::ReadNumber),
-            Numbers::Same => Ok(()),
+            Numbers::None | Numbers::Same => Ok(()),
             Numbers::Grows | Numbers::Shrinks | Numbers::Other => Err(Coupling::Number),
         }
     }

@@ -28,7 +28,7 @@ impl Batch {
         let mut differ = (0..shapes[0].len()).filter(|&dim| shapes[0][dim] != shapes[1][dim]);
         let Some(dim) = differ.next() else { return Self::None };
         let [first, second] = [0, 1].map(|at| (shapes[at][dim], u64::from(sizes[at])));
-        let grows = first.0 * second.1 == second.0 * first.1 && first.0 % first.1 == 0;
+        let grows = first.0 * second.1 == second.0 * first.1 && first.0.is_multiple_of(first.1);
         if grows && differ.next().is_none() {
             Self::Dim { dim, factor: first.0 / first.1 }
         } else {

@@ -148,8 +148,9 @@ fn unseen(tensor: &Tensor<'_>) -> Result<Value, Coupling> {
 fn written(before: &Value, value: &Value) -> Value {
     match (before, value) {
         (Value::Coupled(_), _) => before.clone(),
-        (_, Value::Coupled(_)) => value.clone(),
-        (Value::Constant | Value::Written, _) | (Value::Aggregate(_), Value::Aggregate(_)) => value.clone(),
+        (_, Value::Coupled(_))
+        | (Value::Constant | Value::Written, _)
+        | (Value::Aggregate(_), Value::Aggregate(_)) => value.clone(),
         _ => before.clone(),
     }
 }

@@ -78,7 +78,7 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         decide(&splitting, prediction.as_ref(), &mut run, &take_back);
         let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(take_back);
         form.evenly().fold(0..items, items, Tensor::new(), |output, start, end| {
-            if splitting.is_done() {
+            if splitting.is_done(start) {
                 return R::of(output.shallow_clone());
             }
             let (rows, piece) = splitting.attempt(start..end, &mut run, &take_back);

@@ -26,7 +26,8 @@ use crate::{Device, DryRun, TensorData};
 /// Runs `body` without gradients on pieces of `data` that fit, and fills one tensor with its rows.
 ///
 /// The first attempt is at all the data, or at the largest size that fits. `body` returns one row for
-/// each item along dim 0.
+/// each item along dim 0. An output whose rows depend on each other, as after a softmax over the rows or batch norm in
+/// training, is not split, nor is one that a dry run cannot judge.
 ///
 /// Before that `body` runs [dry](crate::dry_run). What it does besides, such as counting hits, it leaves out
 /// where [`is_dry`](toma_core::predict::is_dry); or [`Forward`] takes it back in `before_retry`.
@@ -65,11 +66,11 @@ where
     fitting(&device).forward(data, body)
 }
 
-/// Adds the gradients of the mean loss of `body` to those of `variables`, in pieces that fit.
+/// Adds the gradients of the loss of `body` to those of `variables`, in pieces that fit.
 ///
-/// This is `body(data).backward()` for a loss that is a mean over the items. A piece of n of N items
-/// counts n / N; [`Backward::backward`] takes other [losses](Loss). Returns the loss of the whole,
-/// without a graph. `body` runs dry first, as that of [`forward`] does.
+/// This is `body(data).backward()` for a loss that is a mean or a sum over the items, which a dry run tells apart. Any
+/// other loss is not split; [`Backward::backward`] takes the [kind of loss](Loss) from the caller. Returns the loss of
+/// the whole, without a graph. `body` runs dry first, as that of [`forward`] does.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -103,7 +104,7 @@ where
     fitting(&device).backward(Loss::Found, variables, data, body)
 }
 
-/// One step of `optimizer` on the mean loss of `body`, in pieces that fit.
+/// One step of `optimizer` on the loss of `body`, in pieces that fit.
 ///
 /// This is `optimizer.backward_step(&body(data))`: gradients begin at zero, and the step is taken
 /// once those of all pieces are there. Returns the loss of the whole, without a graph.

@@ -136,7 +136,7 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         decide(&splitting, prediction.as_ref(), &mut run, &take_back);
         let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(take_back);
         let losses = form.evenly().fold(0..items, items.max(1), Tensor::new(), |sum, start, end| {
-            if splitting.is_done() {
+            if splitting.is_done(start) {
                 return R::of(sum.shallow_clone());
             }
             let (loss, piece) = splitting.attempt(start..end, &mut run, &take_back);

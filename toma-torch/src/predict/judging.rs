@@ -110,9 +110,10 @@ impl<'p> Splitting<'p> {
         self.why.borrow().is_none()
     }
 
-    /// Nothing is left to do: all items were one piece.
-    pub(crate) fn is_done(&self) -> bool {
-        self.is_done.get()
+    /// Whether nothing is left to do from there on, because all items were the first piece. That piece itself may be
+    /// tried again: its attempt may still fail after the body has run, as when ranks disagree.
+    pub(crate) fn is_done(&self, start: usize) -> bool {
+        start > 0 && self.is_done.get()
     }
 
     /// How results of pieces make up that of the whole.

@@ -43,9 +43,9 @@ use crate::ffi::Recording;
 /// Dry runs are few. Beyond the first 16 shapes of a line they take at most 5 % of the time of its calls: else what is
 /// known of larger data serves as a bound, or sizes are found as without.
 ///
-/// A step of training whose pieces do not add up to the whole is never split. What a user should know of
-/// this is a line on standard error, once for each prediction: an operator that couples rows, batch norm
-/// within pieces, an operator that cannot run dry.
+/// With [`Forward`](crate::Forward) and [`Backward`](crate::Backward), a call is split only if the dry run shows that its
+/// pieces make up the whole; else it runs whole, and a bound such as `max` that would split it is refused. One line on
+/// standard error says why, and another names an operator that cannot run dry.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};

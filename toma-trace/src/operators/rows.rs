@@ -61,155 +61,281 @@ pub fn row_rule(name: &str) -> Option<RowRule> {
 }
 
 fn rule_of(name: &str) -> Option<RowRule> {
-    use RowRule as R;
-    Some(match name {
-        "abs"
-        | "add"
-        | "addcdiv"
-        | "addcmul"
-        | "alias"
-        | "bernoulli"
-        | "celu"
-        | "clamp"
-        | "clamp_max"
-        | "clamp_min"
-        | "clone"
-        | "contiguous"
-        | "copy"
-        | "detach"
-        | "div"
-        | "dropout"
-        | "elu"
-        | "eq"
-        | "exp"
-        | "exponential"
-        | "floor"
-        | "floor_divide"
-        | "frac"
-        | "ge"
-        | "gelu"
-        | "gt"
-        | "hardsigmoid"
-        | "hardswish"
-        | "hardtanh"
-        | "isclose"
-        | "le"
-        | "leaky_relu"
-        | "lift_fresh"
-        | "log"
-        | "log_sigmoid_forward"
-        | "logical_not"
-        | "lt"
-        | "masked_fill"
-        | "max_other"
-        | "mish"
-        | "mul"
-        | "native_dropout"
-        | "ne"
-        | "neg"
-        | "normal"
-        | "poisson"
-        | "pow"
-        | "prelu"
-        | "_prelu_kernel"
-        | "reciprocal"
-        | "relu"
-        | "rrelu_with_noise"
-        | "rsqrt"
-        | "rsub"
-        | "sigmoid"
-        | "silu"
-        | "softplus"
-        | "sqrt"
-        | "square"
-        | "sub"
-        | "tanh"
-        | "threshold"
-        | "to"
-        | "_to_copy"
-        | "uniform"
-        | "where"
-        | "zero"
-        | "fill"
-        | "random"
-        | "angle"
-        | "frexp"
-        | "hardshrink"
-        | "softshrink"
-        | "view_as_real"
-        | "view_as_complex"
-        | "real"
-        | "imag"
-        | "_conj"
-        | "resolve_conj" => R::Elementwise,
-        "view" | "_unsafe_view" | "reshape" | "_reshape_alias" | "squeeze" | "unsqueeze" | "flatten"
-        | "unflatten" | "_reshape_copy" => R::Reshapes,
-        "permute" | "transpose" | "t" | "select" | "slice" | "narrow" | "split" | "split_with_sizes"
-        | "chunk" | "unbind" | "diagonal" | "unfold" | "movedim" | "flip" | "roll" | "constant_pad_nd"
-        | "pixel_shuffle" | "unsafe_split" | "unsafe_chunk" | "tril" | "triu" | "unfold_copy" => R::Moves,
-        "expand" | "expand_as" | "broadcast_to" | "repeat" => R::Spreads,
-        "cat" | "stack" | "concat" => R::Joins,
-        "sum" | "nansum" => R::Sums,
-        "mean" => R::Averages,
-        "softmax" | "_softmax" | "log_softmax" | "_log_softmax" | "_safe_softmax" | "cumsum" | "cumprod"
-        | "cummax" | "cummin" | "_cummax_helper" | "_cummin_helper" | "logcumsumexp" | "sort" | "argsort"
-        | "topk" | "kthvalue" | "diff" | "renorm" | "amax" | "amin" | "max" | "min" | "argmax" | "argmin"
-        | "any" | "all" | "prod" | "norm" | "linalg_vector_norm" | "var" | "std" | "var_mean"
-        | "std_mean" | "logsumexp" | "median" | "nanmedian" | "nanmean" | "mode" | "count_nonzero"
-        | "aminmax" | "glu" => R::AlongDim,
-        "binary_cross_entropy"
-        | "binary_cross_entropy_with_logits"
-        | "huber_loss"
-        | "l1_loss"
-        | "mse_loss"
-        | "smooth_l1_loss"
-        | "soft_margin_loss"
-        | "multi_margin_loss"
-        | "multilabel_margin_loss_forward"
-        | "kl_div" => R::Loss,
-        "nll_loss" | "nll_loss_forward" | "nll_loss2d_forward" | "cross_entropy_loss" => R::ClassLoss,
-        "mm" | "addmm" | "linear" | "mv" | "addmv" | "_addmm_activation" | "mkldnn_linear" => R::Product,
-        "bmm" | "baddbmm" => R::BatchProduct,
-        "_scaled_dot_product_flash_attention"
-        | "_scaled_dot_product_flash_attention_for_cpu"
-        | "_scaled_dot_product_efficient_attention"
-        | "_scaled_dot_product_cudnn_attention"
-        | "_scaled_dot_product_attention_math"
-        | "scaled_dot_product_attention"
-        | "_scaled_dot_product_fused_attention_overrideable" => R::Attention,
-        "convolution"
-        | "convolution_overrideable"
-        | "_convolution"
-        | "mkldnn_convolution"
-        | "cudnn_convolution"
-        | "miopen_convolution"
-        | "_slow_conv2d_forward"
-        | "slow_conv3d_forward"
-        | "thnn_conv2d"
-        | "_conv_depthwise2d"
-        | "conv_depthwise3d" => R::Convolution,
-        "batch_norm"
-        | "native_batch_norm"
-        | "_native_batch_norm_legit"
-        | "_batch_norm_with_update"
-        | "cudnn_batch_norm"
-        | "miopen_batch_norm"
-        | "_native_batch_norm_legit_no_training" => R::BatchNorm,
-        "native_layer_norm" | "native_group_norm" | "_fused_rms_norm" | "rms_norm" => R::Norm,
-        "embedding" => R::Lookup,
-        "index_select" | "gather" | "take_along_dim" | "scatter" | "scatter_add" | "scatter_reduce"
-        | "index" => R::PicksAlongDim,
-        "masked_select" => R::Selects,
-        "mkldnn_rnn_layer" => R::Recurrent,
-        "zeros" | "ones" | "full" | "empty" | "empty_strided" | "new_zeros" | "new_ones" | "new_full"
-        | "new_empty" | "new_empty_strided" | "rand" | "randn" | "randint" | "scalar_tensor"
-        | "zeros_like" | "ones_like" | "full_like" | "empty_like" | "rand_like" | "randn_like"
-        | "randint_like" => R::Fills,
-        "_local_scalar_dense" => R::ReadsNumber,
-        _ if is_window(name) => R::Window,
-        _ => return None,
-    })
+    let known = RULES.iter().find(|(_, names)| names.contains(&name)).map(|(rule, _)| *rule);
+    known.or_else(|| is_window(name).then_some(RowRule::Window))
 }
+
+/// Names of operators by their rule.
+const RULES: &[(RowRule, &[&str])] = &[
+    (
+        RowRule::Elementwise,
+        &[
+            "abs",
+            "add",
+            "addcdiv",
+            "addcmul",
+            "alias",
+            "bernoulli",
+            "celu",
+            "clamp",
+            "clamp_max",
+            "clamp_min",
+            "clone",
+            "contiguous",
+            "copy",
+            "detach",
+            "div",
+            "dropout",
+            "elu",
+            "eq",
+            "exp",
+            "exponential",
+            "floor",
+            "floor_divide",
+            "frac",
+            "ge",
+            "gelu",
+            "gt",
+            "hardsigmoid",
+            "hardswish",
+            "hardtanh",
+            "isclose",
+            "le",
+            "leaky_relu",
+            "lift_fresh",
+            "log",
+            "log_sigmoid_forward",
+            "logical_not",
+            "lt",
+            "masked_fill",
+            "max_other",
+            "mish",
+            "mul",
+            "native_dropout",
+            "ne",
+            "neg",
+            "normal",
+            "poisson",
+            "pow",
+            "prelu",
+            "_prelu_kernel",
+            "reciprocal",
+            "relu",
+            "rrelu_with_noise",
+            "rsqrt",
+            "rsub",
+            "sigmoid",
+            "silu",
+            "softplus",
+            "sqrt",
+            "square",
+            "sub",
+            "tanh",
+            "threshold",
+            "to",
+            "_to_copy",
+            "uniform",
+            "where",
+            "zero",
+            "fill",
+            "random",
+            "angle",
+            "frexp",
+            "hardshrink",
+            "softshrink",
+            "view_as_real",
+            "view_as_complex",
+            "real",
+            "imag",
+            "_conj",
+            "resolve_conj",
+        ],
+    ),
+    (
+        RowRule::Reshapes,
+        &[
+            "view",
+            "_unsafe_view",
+            "reshape",
+            "_reshape_alias",
+            "squeeze",
+            "unsqueeze",
+            "flatten",
+            "unflatten",
+            "_reshape_copy",
+        ],
+    ),
+    (
+        RowRule::Moves,
+        &[
+            "permute",
+            "transpose",
+            "t",
+            "select",
+            "slice",
+            "narrow",
+            "split",
+            "split_with_sizes",
+            "chunk",
+            "unbind",
+            "diagonal",
+            "unfold",
+            "movedim",
+            "flip",
+            "roll",
+            "constant_pad_nd",
+            "pixel_shuffle",
+            "unsafe_split",
+            "unsafe_chunk",
+            "tril",
+            "triu",
+            "unfold_copy",
+        ],
+    ),
+    (RowRule::Spreads, &["expand", "expand_as", "broadcast_to", "repeat"]),
+    (RowRule::Joins, &["cat", "stack", "concat"]),
+    (RowRule::Sums, &["sum", "nansum"]),
+    (RowRule::Averages, &["mean"]),
+    (
+        RowRule::AlongDim,
+        &[
+            "softmax",
+            "_softmax",
+            "log_softmax",
+            "_log_softmax",
+            "_safe_softmax",
+            "cumsum",
+            "cumprod",
+            "cummax",
+            "cummin",
+            "_cummax_helper",
+            "_cummin_helper",
+            "logcumsumexp",
+            "sort",
+            "argsort",
+            "topk",
+            "kthvalue",
+            "diff",
+            "renorm",
+            "amax",
+            "amin",
+            "max",
+            "min",
+            "argmax",
+            "argmin",
+            "any",
+            "all",
+            "prod",
+            "norm",
+            "linalg_vector_norm",
+            "var",
+            "std",
+            "var_mean",
+            "std_mean",
+            "logsumexp",
+            "median",
+            "nanmedian",
+            "nanmean",
+            "mode",
+            "count_nonzero",
+            "aminmax",
+            "glu",
+        ],
+    ),
+    (
+        RowRule::Loss,
+        &[
+            "binary_cross_entropy",
+            "binary_cross_entropy_with_logits",
+            "huber_loss",
+            "l1_loss",
+            "mse_loss",
+            "smooth_l1_loss",
+            "soft_margin_loss",
+            "multi_margin_loss",
+            "multilabel_margin_loss_forward",
+            "kl_div",
+        ],
+    ),
+    (RowRule::ClassLoss, &["nll_loss", "nll_loss_forward", "nll_loss2d_forward", "cross_entropy_loss"]),
+    (RowRule::Product, &["mm", "addmm", "linear", "mv", "addmv", "_addmm_activation", "mkldnn_linear"]),
+    (RowRule::BatchProduct, &["bmm", "baddbmm"]),
+    (
+        RowRule::Attention,
+        &[
+            "_scaled_dot_product_flash_attention",
+            "_scaled_dot_product_flash_attention_for_cpu",
+            "_scaled_dot_product_efficient_attention",
+            "_scaled_dot_product_cudnn_attention",
+            "_scaled_dot_product_attention_math",
+            "scaled_dot_product_attention",
+            "_scaled_dot_product_fused_attention_overrideable",
+        ],
+    ),
+    (
+        RowRule::Convolution,
+        &[
+            "convolution",
+            "convolution_overrideable",
+            "_convolution",
+            "mkldnn_convolution",
+            "cudnn_convolution",
+            "miopen_convolution",
+            "_slow_conv2d_forward",
+            "slow_conv3d_forward",
+            "thnn_conv2d",
+            "_conv_depthwise2d",
+            "conv_depthwise3d",
+        ],
+    ),
+    (
+        RowRule::BatchNorm,
+        &[
+            "batch_norm",
+            "native_batch_norm",
+            "_native_batch_norm_legit",
+            "_batch_norm_with_update",
+            "cudnn_batch_norm",
+            "miopen_batch_norm",
+            "_native_batch_norm_legit_no_training",
+        ],
+    ),
+    (RowRule::Norm, &["native_layer_norm", "native_group_norm", "_fused_rms_norm", "rms_norm"]),
+    (RowRule::Lookup, &["embedding"]),
+    (
+        RowRule::PicksAlongDim,
+        &["index_select", "gather", "take_along_dim", "scatter", "scatter_add", "scatter_reduce", "index"],
+    ),
+    (RowRule::Selects, &["masked_select"]),
+    (RowRule::Recurrent, &["mkldnn_rnn_layer"]),
+    (
+        RowRule::Fills,
+        &[
+            "zeros",
+            "ones",
+            "full",
+            "empty",
+            "empty_strided",
+            "new_zeros",
+            "new_ones",
+            "new_full",
+            "new_empty",
+            "new_empty_strided",
+            "rand",
+            "randn",
+            "randint",
+            "scalar_tensor",
+            "zeros_like",
+            "ones_like",
+            "full_like",
+            "empty_like",
+            "rand_like",
+            "randn_like",
+            "randint_like",
+        ],
+    ),
+    (RowRule::ReadsNumber, &["_local_scalar_dense"]),
+];
 
 /// What looks at neighbors along its last dimensions, whose number stands in the name: `avg_pool2d`.
 fn is_window(name: &str) -> bool {
