@@ -262,7 +262,10 @@ void Costs::repeated(uint32_t number, bool saves, const Run& run) {
     stage.repeat_peak_bytes = run.dropping();
     stage.repeat_saving_peak_bytes = run.saving();
   }
-  tape.notes->figures.repeat_ns += elapsed;
+  {
+    const std::lock_guard<std::mutex> held(tape.notes->lock);
+    tape.notes->figures.repeat_ns += elapsed;
+  }
   tell(elapsed, false);
 }
 

@@ -95,14 +95,20 @@ Stack twins_on(c10::DeviceType kind, const Call& call) {
   return stack;
 }
 
-// What autograd and its engine did to a tensor of the user's. What has not changed is not written: another thread may read it.
-void put_back(Held& before) {
+bool is_of(const Dry& run, const at::Tensor& tensor) {
+  const auto* block = tensor.defined() && tensor.has_storage() ? block_of(tensor) : nullptr;
+  return block != nullptr && block->run.get() == &run;
+}
+
+// What autograd and its engine did to a tensor of the user's. Nothing else is written, because another thread may train
+// the same variables: gradients that it has made or dropped meanwhile stay as they are.
+void put_back(const Dry& run, Held& before) {
   auto& tensor = *before.tensor.unsafeGetTensorImpl();
-  if (!tensor.grad().is_same(before.gradient)) {
+  if (is_of(run, tensor.grad())) {
     tensor.mutable_grad() = before.gradient;
   }
   auto counter = tensor.version_counter();
-  if (counter.current_version() != before.version) {
+  if (before.is_written && counter.current_version() != before.version) {
     counter.set_version(before.version);
   }
 }
@@ -125,7 +131,8 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
   if (block == nullptr && !tensor.is_inference() && is_changed) {
     const std::lock_guard<std::mutex> locked(call.run->lock);
     const auto& impl = *root.unsafeGetTensorImpl();
-    call.run->held.try_emplace(&impl, Held{root, impl.grad(), impl.version_counter().current_version()});
+    const Held now{root, impl.grad(), impl.version_counter().current_version()};
+    call.run->held.try_emplace(&impl, now).first->second.is_written |= is_written;
   }
 }
 
@@ -151,7 +158,9 @@ Told told_by_kernel(const Call& call) {
 // Asked once for each shape: that takes as long as the kernel does. On other devices the shapes count alone.
 Stack by_kernel(Call& call) {
   constexpr size_t most = 4096;
-  static thread_local std::unordered_map<std::string, Told> answers;
+  std::unordered_map<std::string, Told> forgotten;
+  auto* kept = of_thread<std::unordered_map<std::string, Told>>();
+  auto& answers = kept == nullptr ? forgotten : *kept;
   if (!call.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) || call.op.schema().getNamespace() != "aten") {
     call.refuse("no rule says what it makes");
   }
@@ -223,7 +232,7 @@ void finish(Call& call, Stack results) {
     if (like.is_quantized()) {
       call.refuse("makes a quantized tensor");
     }
-    auto made = twin(like, like.storage().nbytes(), call.device, call.run->allocator(call.device));
+    auto made = twin(like, like.storage().nbytes(), call.device, call.run->allocator(call.device), c10::DispatchKeySet(fake));
     if (!call.device.is_cpu()) {
       // A kernel that came past us would poison the device.
       made.storage().unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_("a tensor of a dry run has no data");
@@ -303,7 +312,12 @@ void run(Call& call) {
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   std::shared_ptr<Dry> dry;
   State::each([&](Recorder& recorder) { dry = recorder.dry; });
-  TORCH_CHECK(dry != nullptr, "dry run: it was taken off this thread");
+  if (dry == nullptr) {
+    throw c10::NotImplementedError(
+        c10::str("dry run: ", op.operator_name(), " takes a tensor of another thread's dry run, or one that was kept from it: ",
+                 "train no variable while another thread predicts a step of it"),
+        nullptr);
+  }
   const auto& described = op.schema().arguments();
   Call call{std::move(dry), op, keys, *stack, torch::jit::last(*stack, described.size()).vec()};
   for (size_t at = 0; at < described.size(); ++at) {
@@ -358,7 +372,7 @@ void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {
   auto& dry = *recorder->dry;
   c10::impl::tls_set_dispatch_key_included(toma::fake, false);
   for (auto& [tensor, before] : dry.held) {
-    toma::put_back(before);
+    toma::put_back(dry, before);
   }
   dry.held.clear();
   // Kernels drew from elsewhere, but a body may seed.

@@ -24,6 +24,8 @@ struct Held {
   at::Tensor tensor;
   at::Tensor gradient;
   uint32_t version;
+  // Operators of the dry run have written to it.
+  bool is_written = false;
 };
 
 // What this thread has allocated in dry runs.
@@ -112,9 +114,10 @@ inline const DryBlock* block_of(const at::Tensor& tensor) {
   return is_dry(data) ? static_cast<const DryBlock*>(data.get_context()) : nullptr;
 }
 
-// A tensor that looks the same and shares nothing, in so many bytes.
-inline at::Tensor twin(const at::Tensor& like, size_t bytes, c10::Device device, c10::Allocator& allocator) {
-  const c10::DispatchKeySet keys(c10::computeDispatchKey(like.scalar_type(), c10::kStrided, device));
+// A tensor that looks the same and shares nothing, in so many bytes. With a key of `more` its operators come there on any
+// thread.
+inline at::Tensor twin(const at::Tensor& like, size_t bytes, c10::Device device, c10::Allocator& allocator, c10::DispatchKeySet more = {}) {
+  const auto keys = more | c10::DispatchKeySet(c10::computeDispatchKey(like.scalar_type(), c10::kStrided, device));
   c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<int64_t>(bytes), &allocator, true);
   auto made = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, like.dtype());
   made.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides());

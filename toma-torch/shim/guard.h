@@ -61,6 +61,22 @@ int32_t guarded(toma_error* error, F body) noexcept {
   }
 }
 
+// A thread's own `T`. Null once the thread has destroyed it: the destructors of the program's own thread-locals may still
+// call operators.
+template <class T>
+T* of_thread() noexcept {
+  static thread_local bool is_gone = false;
+  struct Own {
+    ~Own() { is_gone = true; }
+    T value;
+  };
+  if (is_gone) {
+    return nullptr;
+  }
+  static thread_local Own own;
+  return &own.value;
+}
+
 // Tells the recorders of this thread of a block of the CPU's, with fewer than no bytes when it is given back.
 void tell_of_block(void* data, int64_t bytes) noexcept;
 

@@ -4,6 +4,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstring>
+#include <utility>
 
 #include "guard.h"
 #include "offload.h"
@@ -21,7 +22,7 @@ namespace {
 // The tape takes a call whole, and what manages storages each operator that does the work.
 void intercept_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (records() && BelowTape::depth() == 0 && is_recorded()) {
-    const auto tape = recording();
+    const auto tape = *recording();
     return tape->call(op, *stack);
   }
   const auto* generator = Drawing::current();
@@ -82,16 +83,14 @@ int32_t toma_region_begin(
     auto tape = std::make_shared<toma::Tape>(choose, context, options);
     auto notes = tape->notes;
     *out = new toma_region{tape, std::move(notes)};
-    toma::recording() = std::move(tape);
-    toma::records() = true;
+    toma::recording() = new std::shared_ptr<toma::Tape>(std::move(tape));
     c10::impl::tls_set_dispatch_key_included(toma::mode_key, true);
   });
 }
 
 void toma_region_end(toma_region* region) noexcept {
   c10::impl::tls_set_dispatch_key_included(toma::mode_key, toma::entered() > 0);
-  toma::records() = false;
-  toma::recording().reset();
+  delete std::exchange(toma::recording(), nullptr);
   if (const auto tape = std::move(region->tape)) {
     tape->end();
   }
@@ -103,7 +102,7 @@ bool toma_region_is_inside(const toma_region* region, const void* tensor) noexce
 
 void toma_region_cut(int32_t layers) noexcept {
   if (toma::records()) {
-    toma::recording()->cut(layers);
+    (*toma::recording())->cut(layers);
   }
 }
 

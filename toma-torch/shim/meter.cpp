@@ -5,13 +5,15 @@
 #include <utility>
 #include <vector>
 
+#include "guard.h"
+
 namespace toma {
 namespace {
 
+// Null where the thread ends.
 template <class T>
-std::vector<std::weak_ptr<T>>& open() {
-  static thread_local std::vector<std::weak_ptr<T>> open;
-  return open;
+std::vector<std::weak_ptr<T>>* open() {
+  return of_thread<std::vector<std::weak_ptr<T>>>();
 }
 
 }  // namespace
@@ -24,7 +26,9 @@ Level& level() noexcept {
 Meter::Meter() : reading(std::make_shared<Reading>()) {
   take();
   *reading = {level().now, level().now};
-  open<Reading>().push_back(reading);
+  if (auto* meters = open<Reading>()) {
+    meters->push_back(reading);
+  }
 }
 
 int64_t Meter::peak_since() {
@@ -35,7 +39,10 @@ int64_t Meter::peak_since() {
 void Meter::take() noexcept {
   auto& level = toma::level();
   const auto peak = std::exchange(level.peak, level.now);
-  auto& meters = open<Reading>();
+  auto* meters = open<Reading>();
+  if (meters == nullptr) {
+    return;
+  }
   const auto is_over = [&](const std::weak_ptr<Reading>& meter) {
     const auto reading = meter.lock();
     if (reading != nullptr) {
@@ -43,7 +50,7 @@ void Meter::take() noexcept {
     }
     return reading == nullptr;
   };
-  meters.erase(std::remove_if(meters.begin(), meters.end(), is_over), meters.end());
+  meters->erase(std::remove_if(meters->begin(), meters->end(), is_over), meters->end());
 }
 
 }  // namespace toma

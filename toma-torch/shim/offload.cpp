@@ -78,7 +78,7 @@ struct Uses {
 };
 
 // Two operators write what their schemas do not say.
-bool is_written(const Operator& operation, const c10::OperatorHandle& op, size_t argument) {
+bool is_written(const Operator& operation, const c10::OperatorHandle&, size_t argument) {
   if (operation.is_written[argument] || argument == operation.mean || argument == operation.variance) {
     return true;
   }

@@ -78,8 +78,11 @@ const Operator& shared_operator_of(const c10::OperatorHandle& handle) {
 
 const Operator& operator_of(const c10::OperatorHandle& handle) {
   // Schemas live as long as the library that registers them.
-  static thread_local ska::flat_hash_map<const c10::FunctionSchema*, const Operator*> known;
-  auto& found = known[&handle.schema()];
+  auto* known = of_thread<ska::flat_hash_map<const c10::FunctionSchema*, const Operator*>>();
+  if (known == nullptr) {
+    return shared_operator_of(handle);
+  }
+  auto& found = (*known)[&handle.schema()];
   found = found == nullptr ? &shared_operator_of(handle) : found;
   return *found;
 }

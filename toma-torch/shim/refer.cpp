@@ -309,13 +309,15 @@ void Tape::share_gradient(const c10::StorageImpl* storage) {
 // Runs what is there of a stage again while that can be done, and holds what it saves from now on.
 void Tape::keep(uint32_t stage, const std::string& why) {
   auto& kept = stages[stage];
-  if (std::exchange(kept.is_kept, true)) {
+  if (kept.is_kept) {
     return;
   }
-  notes->kept += "stage " + std::to_string(stage) + ": " + why + "\n";
+  // Where that fails, the stage can still be repeated.
   if (is_missing(stage) || lacks_output(stage)) {
     run(stage, true, true);
   }
+  kept.is_kept = true;
+  notes->kept += "stage " + std::to_string(stage) + ": " + why + "\n";
   for (auto slot = kept.first_slot; slot < end_slot(stage); ++slot) {
     slots[slot].is_saved = true;
     hold_input(slots[slot]);

@@ -48,7 +48,7 @@ struct Engine final : torch::autograd::Engine {
     // What a backward inside a region saves is its own. What code saves between two operators, as TorchScript does for a
     // part of a graph that it has compiled, no repetition of operators saves again: libtorch holds it.
     if (records() && is_recorded() && BelowTape::depth() > 0) {
-      return std::make_unique<Hook>(recording());
+      return std::make_unique<Hook>(*recording());
     }
     return nullptr;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "guard.h"
 #include "observe.h"
 
 namespace toma {
@@ -18,15 +19,18 @@ static State* current() noexcept { return static_cast<State*>(c10::ThreadLocalDe
 void State::enter(Recorder& entry) {
   // The state that this thread has pushed. A guard of other code that ends takes it off the thread
   // together with what was pushed above that guard, although entries of it still live.
-  static thread_local std::weak_ptr<State> pushed;
-  auto state = pushed.lock();
+  auto* pushed = of_thread<std::weak_ptr<State>>();
+  auto state = pushed == nullptr ? nullptr : pushed->lock();
   if (state == nullptr || current() != state.get()) {
     // libtorch's profiler takes whatever is in its slot for its own.
     const auto* below = c10::ThreadLocalDebugInfo::get(profiler);
     if (below != nullptr && !is_of_profile(below)) {
       throw c10::NotImplementedError("memory of this thread is being profiled by libtorch", nullptr);
     }
-    pushed = state = state == nullptr ? std::make_shared<State>() : state;
+    state = state == nullptr ? std::make_shared<State>() : state;
+    if (pushed != nullptr) {
+      *pushed = state;
+    }
     c10::ThreadLocalDebugInfo::_push(state_slot, state);
     c10::ThreadLocalDebugInfo::_push(profiler, state);
   }

@@ -59,13 +59,8 @@ Tape::Tape(toma_choose choose, void* context, toma_region_options options)
 
 Tape::~Tape() { costs.is_over(); }
 
-bool& records() noexcept {
-  static thread_local bool records = false;
-  return records;
-}
-
-std::shared_ptr<Tape>& recording() noexcept {
-  static thread_local std::shared_ptr<Tape> tape;
+std::shared_ptr<Tape>*& recording() noexcept {
+  static thread_local std::shared_ptr<Tape>* tape = nullptr;
   return tape;
 }
 
@@ -117,7 +112,12 @@ uint32_t Tape::record(const c10::OperatorHandle& handle, const Operator& operati
   op.device = device_of(op.arguments);
   leave_inside();
   follow_structure(op);
-  refer(op);
+  try {
+    refer(op);
+  } catch (...) {
+    notes->prints.pop_back();
+    throw;
+  }
   costs.between(current(), costs.first, true);
   ops.push_back(std::move(op));
   return static_cast<uint32_t>(slots.size());

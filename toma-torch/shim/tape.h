@@ -344,10 +344,10 @@ at::Tensor copy_of(const at::Tensor& tensor);
 // Shares memory and version with a tensor, and seems to be computed by some graph where it wants a gradient.
 at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient);
 
-// The tape that this thread records on; null for none. Asked only where `records` says so: what has a destructor costs
-// each thread memory.
-std::shared_ptr<Tape>& recording() noexcept;
-bool& records() noexcept;
+// The tape that this thread records on; null for none. It has no destructor, which would cost each thread memory, and
+// after which the thread could record no more.
+std::shared_ptr<Tape>*& recording() noexcept;
+inline bool records() noexcept { return recording() != nullptr; }
 // Not what a backward does.
 bool is_recorded();
 // No other engine is in libtorch's place.

@@ -668,6 +668,68 @@ void regions_repeat_what_they_dropped() {
   CHECK(allocated() == before);
 }
 
+// Figures are read while a backward repeats stages.
+void figures_are_read_while_stages_are_repeated() {
+  toma_region* region = nullptr;
+  toma_error error;
+  CHECK(begin_region(&region, &error) == TOMA_OK);
+  const auto weight = ones({4, 4}).set_requires_grad(true);
+  auto value = ones({4, 4});
+  for (int layer = 0; layer < 32; ++layer) {
+    value = at::_ops::tanh::call(at::_ops::matmul::call(value, weight));
+    toma_region_cut(0);
+  }
+  toma_region_end(region);
+  std::atomic<bool> done{false};
+  uint64_t last = 0;
+  std::thread reads([&] {
+    while (!done) {
+      const auto now = toma_region_figures_of(region).repeat_ns;
+      CHECK(now >= last);
+      last = now;
+    }
+  });
+  torch::autograd::backward({at::_ops::sum::call(value, {})}, {});
+  done = true;
+  reads.join();
+  value.reset();
+  CHECK(toma_region_figures_of(region).repeat_ns > 0);
+  toma_region_drop(region);
+}
+
+// Made before all that the shim keeps for a thread and after what libtorch does, so destroyed in between.
+struct Late {
+  ~Late() {
+    graph.reset();
+    if (!works) {
+      return;
+    }
+    toma_region* region = nullptr;
+    toma_error error;
+    CHECK(begin_region(&region, &error) == TOMA_OK);
+    const auto weight = ones({4, 4}).set_requires_grad(true);
+    train(weight, true);
+    toma_region_end(region);
+    toma_region_drop(region);
+  }
+  at::Tensor graph;
+  bool works = false;
+};
+
+void a_thread_may_record_while_it_ends() {
+  std::thread([] {
+    train(ones({4, 4}).set_requires_grad(true), false);
+    static thread_local Late late;
+    late.works = true;
+    toma_region* region = nullptr;
+    toma_error error;
+    CHECK(begin_region(&region, &error) == TOMA_OK);
+    late.graph = at::_ops::tanh::call(at::_ops::matmul::call(ones({4, 4}), ones({4, 4}).set_requires_grad(true)));
+    toma_region_end(region);
+    toma_region_drop(region);
+  }).join();
+}
+
 // What stands for memory that is away, in these tests: its bytes, on the host.
 using Away = std::vector<char>;
 
@@ -876,6 +938,8 @@ int main() {
   recorders_leave_in_any_order();
   no_region_begins_where_another_engine_is_in_place();
   regions_repeat_what_they_dropped();
+  figures_are_read_while_stages_are_repeated();
+  a_thread_may_record_while_it_ends();
   memory_goes_and_comes_back_for_operators();
   rows_are_taken_outside();
   memory_that_is_read_by_its_address_stays_where_it_is();

@@ -1,12 +1,14 @@
 //! After a failure anywhere nothing leaks, and the next step is as if there had been none.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use tch::{Device, Kind, Tensor};
 use toma_torch::ModeGuard;
 use toma_torch::checkpoint::{self, Solver};
 use toma_torch::cpu::{self, FailingAllocation};
 
-use crate::kit::{Net, alone, drop_stranded};
+use crate::kit::{self, Net, alone, drop_stranded};
 use crate::nets;
 
 /// Lets each allocation of a step fail once.
@@ -50,4 +52,47 @@ fn a_failure_at_any_allocation_leaves_no_trace() {
         let planned = fails_everywhere(&net, |net| net.train(|forward| form.plan(&plan).region(forward)));
         assert!(first > 20 && planned > 20, "{first} and {planned} allocations");
     }
+}
+
+#[test]
+fn a_write_that_fails_and_is_tried_again_keeps_what_it_needs() {
+    let _alone = alone();
+    let float = (Kind::Float, Device::Cpu);
+    let gradient = |skip: Option<u32>, region: &dyn Fn(&dyn Fn() -> Tensor) -> Tensor| {
+        let w = Tensor::full([4, 4], 0.3, float).set_requires_grad(true);
+        let buffer = Tensor::full([4, 4], 0.7, float);
+        let (three, has_failed) = (Tensor::full([4, 4], 3.0, float), Cell::new(false));
+        let output = region(&|| {
+            let h = (&w + &buffer).tanh().sigmoid();
+            checkpoint::cut();
+            let h = (h.matmul(&w) + &buffer).tanh().sigmoid();
+            checkpoint::cut();
+            // What has read the buffer is repeated now, and kept.
+            let failing = skip.map(FailingAllocation::after);
+            let mut written = buffer.shallow_clone();
+            let first = written.f_add_(&three).is_ok();
+            has_failed.set(failing.as_ref().is_some_and(FailingAllocation::has_failed));
+            drop(failing);
+            if !first {
+                let _ = written.f_add_(&three).unwrap();
+            }
+            (h.matmul(&w) + &buffer).tanh()
+        });
+        output.sum(Kind::Float).backward();
+        (kit::bytes(&w.grad()), has_failed.get())
+    };
+    let (plain, _) = gradient(None, &|body| body());
+    let mut failures = 0;
+    for skip in 0.. {
+        // A first run each, which drops.
+        let name = format!("write again {skip}");
+        let form = checkpoint::with().name(&name);
+        let (left, has_failed) = gradient(Some(skip), &|body| form.region(body));
+        assert!(left == plain, "failure {skip}");
+        failures += u32::from(has_failed);
+        if !has_failed {
+            break;
+        }
+    }
+    assert!(failures > 3, "{failures}");
 }

@@ -428,3 +428,43 @@ fn what_only_data_know_is_taken_as_known() {
     })
     .unwrap();
 }
+
+/// Runs `work` with `tensor` on another thread, which a dry run of this one does not reach.
+fn on_another_thread<R: Send>(tensor: &Tensor, work: impl Fn(Tensor) -> R + Sync) -> R {
+    let moved = std::sync::Mutex::new(Some(tensor.shallow_clone()));
+    thread::scope(|scope| scope.spawn(|| work(moved.lock().unwrap().take().unwrap())).join().unwrap())
+}
+
+#[test]
+fn what_another_thread_trains_meanwhile_stays_as_it_is() {
+    let _alone = alone();
+    let w = Tensor::ones([4], FLOATS).set_requires_grad(true);
+    let mut loss = None;
+    dry_run(|| {
+        let _seen = &w * 2.0;
+        loss = Some(on_another_thread(&w, |mut w| {
+            (&w * 3.0).sum(Kind::Float).backward();
+            tch::no_grad(|| drop(w.g_add_scalar_(1.0)));
+            w.square().sum(Kind::Float)
+        }));
+    })
+    .unwrap();
+    assert_eq!(w.grad(), Tensor::ones([4], FLOATS) * 3.0);
+    loss.unwrap().backward();
+    assert_eq!(w.grad(), Tensor::ones([4], FLOATS) * 7.0);
+}
+
+#[test]
+fn a_backward_of_another_thread_on_a_gradient_of_a_dry_run_is_refused() {
+    let _alone = alone();
+    let w = Tensor::ones([4], FLOATS).set_requires_grad(true);
+    let mut refused = None;
+    dry_run(|| {
+        w.square().sum(Kind::Float).backward();
+        refused = on_another_thread(&w, |w| (&w * 3.0).sum(Kind::Float).f_backward().err());
+    })
+    .unwrap();
+    let text = refused.expect("it would be lost").to_string();
+    assert!(text.contains("train no variable while another thread predicts"), "{text}");
+    assert!(!w.grad().defined());
+}
