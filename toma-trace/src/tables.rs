@@ -27,9 +27,7 @@ pub(crate) struct Tables {
     pub(crate) scopes: Vec<Scope>,
 }
 
-/// A moment on the clock of one trace: how many events have happened.
-///
-/// Each birth, death, use, begin and end has a tick of its own, whatever its thread.
+/// A moment on the clock of one trace: how many events have happened. Each birth, death, use, begin and end has a tick of its own, whatever its thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Tick(u64);
 
@@ -251,10 +249,9 @@ pub struct Attribute {
     pub values: Vec<i64>,
 }
 
-/// An argument of an operator that is a number, such as the factor of a product.
+/// A number that an operator takes, such as the factor of a product.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[non_exhaustive]
 pub struct Number {
     /// The library's name of the argument, such as `other`.
     pub name: String,

@@ -52,6 +52,15 @@ struct World {
     managers: AtomicU64,
 }
 
+impl Slot {
+    /// Another tensor takes its place; threads may hold handles to the one before.
+    fn replace(&self, draws: &mut Draws) {
+        let mut first = self.first.write().unwrap();
+        *first = i64::try_from(draws.below(1000)).unwrap();
+        *self.tensor.lock().unwrap() = ramp(*first, SIZES[draws.below(SIZES.len())]);
+    }
+}
+
 impl World {
     fn new(seconds: u64) -> Self {
         let slot =
@@ -98,26 +107,20 @@ impl World {
         let mut handles: Vec<TensorRef> = Vec::new();
         let mut entered: Option<Entered> = None;
         while Instant::now() < self.ends {
-            if seed % 2 == 0 && entered.is_none() {
+            if seed.is_multiple_of(2) && entered.is_none() {
                 entered = self.manager().enter().ok();
             }
             let slot = &self.slots[draws.below(TENSORS)];
             match draws.below(14) {
                 0 => entered = None,
-                1 => self.replaces(slot, &mut draws),
+                1 => slot.replace(&mut draws),
                 2 => self.writes(slot, entered.is_some()),
                 3 => handles.truncate(draws.below(4)),
                 4 => self.parks(),
-                action => self.reads(slot, action, &mut handles, file, entered.is_some()),
+                action @ 5..=10 => self.reads(slot, action, file, entered.is_some()),
+                action => self.moves(slot, action, &mut handles),
             }
         }
-    }
-
-    /// Another tensor takes its place; threads may hold handles to the one before.
-    fn replaces(&self, slot: &Slot, draws: &mut Draws) {
-        let mut first = slot.first.write().unwrap();
-        *first = i64::try_from(draws.below(1000)).unwrap();
-        *slot.tensor.lock().unwrap() = ramp(*first, SIZES[draws.below(SIZES.len())]);
     }
 
     fn writes(&self, slot: &Slot, is_entered: bool) {
@@ -136,7 +139,7 @@ impl World {
         }
     }
 
-    fn reads(&self, slot: &Slot, action: usize, handles: &mut Vec<TensorRef>, file: &Path, is_entered: bool) {
+    fn reads(&self, slot: &Slot, action: usize, file: &Path, is_entered: bool) {
         let first = slot.first.read().unwrap();
         let tensor = slot.tensor.lock().unwrap().shallow_clone();
         let said = |error: TchError| error.to_string();
@@ -151,7 +154,14 @@ impl World {
             7 => self.compares(elements(&tensor).map_err(said), *first),
             8 => self.operates(Vec::<f32>::try_from(&tensor), *first, is_entered),
             9 => self.compares(streamed(&tensor).map_err(said), *first),
-            10 => self.compares(filed(&tensor, file), *first),
+            _ => self.compares(filed(&tensor, file), *first),
+        }
+    }
+
+    fn moves(&self, slot: &Slot, action: usize, handles: &mut Vec<TensorRef>) {
+        let _first = slot.first.read().unwrap();
+        let tensor = slot.tensor.lock().unwrap().shallow_clone();
+        match action {
             11 => handles.push(self.manager().adopt(&tensor)),
             12 => drop(self.manager().adopt(&tensor).offload()),
             _ => {
@@ -168,7 +178,7 @@ impl World {
             if Instant::now() > self.ends {
                 return;
             }
-            let next = if round % 2 == 0 {
+            let next = if round.is_multiple_of(2) {
                 manager(Genoa)
             } else {
                 manager(Lru).budget(cpu::allocated_bytes() + (8 << 20))
