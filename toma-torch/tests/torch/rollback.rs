@@ -23,7 +23,7 @@ fn predicted_step(weight: &Tensor, data: &Tensor, rollback: &Rollback) -> Report
         rollback.refresh()?;
         let (from, to) = (size(from), size(to));
         let loss = data.f_narrow(0, from, to - from)?.f_matmul(weight)?.f_square()?.f_mean(Kind::Float)?;
-        (loss * ((to - from) as f64 / rows as f64)).f_backward()
+        loss.f_mul_scalar(to - from)?.f_div_scalar(rows)?.f_backward()
     });
     result.unwrap();
     report::last().unwrap()
