@@ -167,28 +167,29 @@ fn measuring_a_closure_that_nothing_is_trained_by_says_so() {
 #[test]
 fn measuring_does_not_reach_what_lies_before_the_closure() {
     let _alone = alone();
-    let w = ["a", "b"].map(|_| Tensor::randn([8, 8], (Kind::Float, Device::Cpu)).set_requires_grad(true));
-    let [a, b] = &w;
-    let (x, left) = (Tensor::ones([4, 8], (Kind::Float, Device::Cpu)), a * 2.0);
-    let h = x.matmul(a).tanh();
-    let net = |h: &Tensor| {
-        let g = Tensor::cat(&[h, &left.narrow(0, 0, 4)], 0).matmul(b).tanh();
+    let weights =
+        ["a", "b"].map(|_| Tensor::randn([8, 8], (Kind::Float, Device::Cpu)).set_requires_grad(true));
+    let [first, second] = &weights;
+    let (input, left) = (Tensor::ones([4, 8], (Kind::Float, Device::Cpu)), first * 2.0);
+    let hidden = input.matmul(first).tanh();
+    let net = |hidden: &Tensor| {
+        let joined = Tensor::cat(&[hidden, &left.narrow(0, 0, 4)], 0).matmul(second).tanh();
         checkpoint::cut();
-        h.contiguous().view([8, 4]).matmul(&g.narrow(0, 0, 4)).sigmoid()
+        hidden.contiguous().view([8, 4]).matmul(&joined.narrow(0, 0, 4)).sigmoid()
     };
     let expected = {
-        let loss = net(&h).sum(Kind::Float);
-        Tensor::run_backward(&[loss], &w, true, false)
+        let loss = net(&hidden).sum(Kind::Float);
+        Tensor::run_backward(&[loss], &weights, true, false)
     };
-    let costs = checkpoint::with().measure(|| net(&h)).unwrap();
+    let costs = checkpoint::with().measure(|| net(&hidden)).unwrap();
     assert!(costs.least_bytes() > 0);
-    let written = checkpoint::with().measure(|| net(&h.shallow_clone().g_mul_scalar_(3.0)));
+    let written = checkpoint::with().measure(|| net(&hidden.shallow_clone().g_mul_scalar_(3.0)));
     written.unwrap();
-    for variable in &w {
+    for variable in &weights {
         assert!(!variable.grad().defined());
     }
-    net(&h).sum(Kind::Float).backward();
-    for (variable, expected) in w.iter().zip(expected) {
+    net(&hidden).sum(Kind::Float).backward();
+    for (variable, expected) in weights.iter().zip(expected) {
         assert_eq!(variable.grad(), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! TorchScript modules in regions. Compiled parts of their graphs save tensors between operators, not in one.
+//! Modules of `TorchScript` in regions. Compiled parts of their graphs save tensors between operators, not in one.
 
 use tch::{CModule, Device, Kind, Tensor};
 use toma_torch::checkpoint::{self, cut};
@@ -39,7 +39,7 @@ fn a_traced_module_is_repeated_in_each_of_its_calls() {
     let form = checkpoint::with().name("traced").verify(true);
     assert!(gradients(&traced(), &|body| form.region(body)) == plain, "first runs");
     let least = form.known().expect("backward has run").least_bytes();
-    assert!(gradients(&traced(), &|body| form.clone().budget(least).region(body)) == plain, "planned");
+    assert!(gradients(&traced(), &|body| form.budget(least).region(body)) == plain, "planned");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn same(name: &str, step: Step<'_>) {
     let form = checkpoint::with().name(name);
     for run in ["first", "planned"] {
         let regions = |body: &dyn Fn() -> Tensor| match form.known() {
-            Some(costs) => form.clone().budget(costs.least_bytes()).region(body),
+            Some(costs) => form.budget(costs.least_bytes()).region(body),
             None => form.region(body),
         };
         assert!(step(&regions) == plain, "{name}: {run}");

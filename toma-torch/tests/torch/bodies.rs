@@ -45,6 +45,10 @@ impl Rows<'_> {
         self.x.size()[0]
     }
 
+    fn number_of_rows(&self) -> f64 {
+        f64::from(i32::try_from(self.count()).unwrap())
+    }
+
     fn class_loss(&self, weight: Option<&Tensor>, ignored: i64, smoothing: f64) -> Tensor {
         self.hidden().cross_entropy_loss(self.labels, weight, Reduction::Mean, ignored, smoothing)
     }
@@ -73,8 +77,8 @@ const LOSSES: [(&str, Split, Body); 41] = [
     ("scaled sum", Exact, |r| r.errors().sum(None) * r.number),
     ("sum by a constant", Exact, |r| r.errors().sum(None) / 512.0),
     ("half of a sum", Exact, |r| 0.5 * r.errors().sum(None)),
-    ("sum by its rows", Exact, |r| r.errors().sum(None) / r.count() as f64),
-    ("sum times a share", Exact, |r| r.errors().sum(None) * (1.0 / r.count() as f64)),
+    ("sum by its rows", Exact, |r| r.errors().sum(None) / r.number_of_rows()),
+    ("sum times a share", Exact, |r| r.errors().sum(None) * (1.0 / r.number_of_rows())),
     ("autoencoder", Exact, |r| r.errors().sum(None) + (-0.5 * r.hidden().exp().sum(None))),
     ("two weighted sums", Exact, |r| r.errors().sum(None) + r.number * r.hidden().exp().sum(None)),
     ("annealed mean", Exact, |r| r.errors().mean(None) * r.number),
@@ -242,6 +246,22 @@ impl Case {
         Some([loss.ok()?, gradient])
     }
 
+    /// Name and kind of a random body, and whether it was split and came to another result.
+    fn tried(&self, random: &mut Rng) -> (&'static str, Split, bool, bool) {
+        if random.usize(0..3) == 0 {
+            let (name, split, body) = OUTPUTS[random.usize(0..OUTPUTS.len())];
+            let whole = [self.run(body, self.all()).detach()];
+            let pieces = self.output(body);
+            return (name, split, pieces.is_some(), pieces.is_some_and(|pieces| differs(&pieces, &whole)));
+        }
+        let is_counted = random.usize(0..6) == 0;
+        let bodies: &[(&str, Split, Body)] = if is_counted { &COUNTED } else { &LOSSES };
+        let (name, split, body) = bodies[random.usize(0..bodies.len())];
+        let whole = self.whole(body);
+        let pieces = self.pieces(body, is_counted);
+        (name, split, pieces.is_some(), pieces.is_some_and(|pieces| differs(&pieces, &whole)))
+    }
+
     fn output(&self, body: Body) -> Option<[Tensor; 1]> {
         let device = toma_torch::Device::new(Device::Cpu);
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
@@ -266,30 +286,11 @@ fn bodies_on_one_line_are_split_exactly_or_not_at_all() {
     let (mut exact, mut refused) = (0, Vec::new());
     for _ in 0..300 {
         let case = Case::new(&mut random);
-        let kind = random.usize(0..3);
-        let (name, split, pieces, is_wrong) = match kind {
-            0 => {
-                let (name, split, body) = OUTPUTS[random.usize(0..OUTPUTS.len())];
-                let whole = [case.run(body, case.all()).detach()];
-                let pieces = case.output(body);
-                (name, split, pieces.is_some(), pieces.is_some_and(|pieces| differs(&pieces, &whole)))
-            }
-            _ => {
-                let is_counted = random.usize(0..6) == 0;
-                let (name, split, body) = if is_counted {
-                    COUNTED[random.usize(0..COUNTED.len())]
-                } else {
-                    LOSSES[random.usize(0..LOSSES.len())]
-                };
-                let whole = case.whole(body);
-                let pieces = case.pieces(body, is_counted);
-                (name, split, pieces.is_some(), pieces.is_some_and(|pieces| differs(&pieces, &whole)))
-            }
-        };
+        let (name, split, is_split, is_wrong) = case.tried(&mut random);
         assert!(!is_wrong, "seed {seed}: {name}: pieces are not the whole");
-        assert!(pieces || split != Always, "seed {seed}: {name}: refused");
+        assert!(is_split || split != Always, "seed {seed}: {name}: refused");
         exact += usize::from(split != Never);
-        refused.extend((split == Exact && !pieces).then_some(name));
+        refused.extend((split == Exact && !is_split).then_some(name));
     }
     assert!(refused.len() * 100 <= exact * 15, "seed {seed}: of {exact} are refused: {refused:?}");
 }
