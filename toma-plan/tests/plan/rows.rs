@@ -21,6 +21,11 @@ fn layer(tape: &mut Tape, b: u64) -> Value {
     tape.call("aten::mm", &[&x, &weight], &[b, 3])
 }
 
+/// A number of rows, as a program computes with it.
+fn count(rows: u64) -> f64 {
+    f64::from(u32::try_from(rows).unwrap())
+}
+
 fn mean_of_squares(tape: &mut Tape, x: &Value) -> Value {
     let squares = tape.call("aten::pow", &[x], x.shape());
     tape.call("aten::mean", &[&squares], &[])
@@ -300,12 +305,12 @@ const COMBINED: &[(Combined, Step)] = &[
     (Combined::Mean, |tape, b| {
         let x = layer(tape, b);
         let sum = tape.call("aten::sum", &[&x], &[]);
-        tape.scaled("aten::div.Scalar", &sum, b as f64);
+        tape.scaled("aten::div.Scalar", &sum, count(b));
     }),
     (Combined::Sum, |tape, b| {
         let x = layer(tape, b);
         let mean = mean_of_squares(tape, &x);
-        tape.scaled("aten::mul.Scalar", &mean, 3.0 * b as f64);
+        tape.scaled("aten::mul.Scalar", &mean, 3.0 * count(b));
     }),
     (Combined::Mean, |tape, b| {
         let x = layer(tape, b);
@@ -408,12 +413,12 @@ fn only_the_program_that_was_judged_is_recognized() {
         judged.is_of(u32::try_from(b).unwrap(), &run(b, step))
     };
     let annealed = judged(|tape, b| weighted(tape, b, 0.3));
-    let shared = judged(|tape, b| weighted(tape, b, 1.0 / b as f64));
+    let shared = judged(|tape, b| weighted(tape, b, 1.0 / count(b)));
     for b in [1, 4, 7, 100] {
         assert!(is_of(&annealed, b, &|tape, b| weighted(tape, b, 0.29)), "{b}: a weight may have changed");
-        assert!(is_of(&shared, b, &|tape, b| weighted(tape, b, 1.0 / b as f64)), "{b}");
+        assert!(is_of(&shared, b, &|tape, b| weighted(tape, b, 1.0 / count(b))), "{b}");
         assert!(
-            !is_of(&annealed, b, &|tape, b| weighted(tape, b, 1.0 / b as f64)),
+            !is_of(&annealed, b, &|tape, b| weighted(tape, b, 1.0 / count(b))),
             "{b}: it counts rows now"
         );
         assert!(!is_of(&shared, b, &|tape, b| weighted(tape, b, 1.0 / 512.0)), "{b}: it counts rows no more");
