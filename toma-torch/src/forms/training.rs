@@ -113,7 +113,7 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         let site = site_of(&self, Location::caller(), device, loss.purpose(), &body);
         let (shares, trained) = (Shares::new(loss, items), variables.trainable_variables());
         let predicts = self.asks_dry() && self.can_run_dry() && items > 1;
-        let key = predicts.then(|| Key::new(site.clone(), &data).with_gradients_of(&trained));
+        let key = predicts.then(|| Key::new(site.clone(), &data).with_variables(&trained));
         let room_bytes = if predicts { variables.room_bytes(&trained) } else { 0 };
         let case = case_of(&self, items, loss.purpose());
         let (form, undo) = self.lend_undo();

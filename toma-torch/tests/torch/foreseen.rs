@@ -263,3 +263,22 @@ fn a_step_within_a_loop_that_runs_dry_is_taken_for_real_alone() {
     assert_eq!((real, report().foreseen.map(|foreseen| foreseen.size)), (1, Some(ROWS)));
     assert_ne!(weights(), before.1);
 }
+
+/// One line that trains two nets predicts for each.
+#[test]
+fn a_prediction_is_of_one_net() {
+    let _alone = alone();
+    let rows = Tensor::ones([64, 16], FLOATS);
+    let device = Device::new(tch::Device::Cpu);
+    let nets = [8, 512].map(|width| Tensor::ones([16, width], FLOATS).set_requires_grad(true));
+    let _budget = Budget::beyond_allocated(256 << 10);
+    let said = [0, 1, 0, 1].map(|net: usize| {
+        let weight = &nets[net];
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        drop(form.backward(Loss::Mean, weight, &rows, |rows| rows.matmul(weight).square().mean(None)));
+        let report = report();
+        assert_eq!(report.out_of_memory, 0, "{report}");
+        report.foreseen.unwrap().size
+    });
+    assert!(said[0] > said[1] && said[..2] == said[2..], "{said:?}");
+}
