@@ -354,11 +354,8 @@ Level& dry_level() noexcept {
 int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
     // For a key that no thread includes yet: the tables of operators are read without a lock.
-    [[maybe_unused]] static const bool is_registered = [] {
-      toma::register_fallback(
-          toma::fake, c10::KernelFunction::makeFromBoxedFunction<&toma::fallback>(), "dry run");
-      return true;
-    }();
+    [[gnu::used]] static const auto* registered = toma::register_fallback(
+        toma::fake, c10::KernelFunction::makeFromBoxedFunction<&toma::fallback>(), "dry run");
     auto recorder = std::make_unique<toma_recorder>();
     recorder->dry = std::make_shared<toma::Dry>();
     recorder->dry->by_shapes = by_shapes;

@@ -51,11 +51,9 @@ size_t copied(const std::vector<T>& values, T* out, size_t room) {
 
 }  // namespace
 
-void register_fallback(c10::DispatchKey key, c10::KernelFunction kernel, const char* name) {
+const c10::RegistrationHandleRAII* register_fallback(c10::DispatchKey key, c10::KernelFunction kernel, const char* name) {
   try {
-    // Never deregistered: threads may include the key until the process ends.
-    [[maybe_unused]] const auto* registered =
-        new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(key, std::move(kernel), name));
+    return new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(key, std::move(kernel), name));
   } catch (const c10::Error&) {
     throw c10::NotImplementedError(
         std::string(name) + ": another copy of toma in this process is registered with libtorch; link all code that uses toma "
@@ -64,11 +62,8 @@ void register_fallback(c10::DispatchKey key, c10::KernelFunction kernel, const c
 }
 
 void register_mode_key() {
-  [[maybe_unused]] static const bool is_registered = [] {
-    register_fallback(
-        mode_key, c10::KernelFunction::makeFromBoxedFunction<&intercept_call>(), "checkpoint and offload");
-    return true;
-  }();
+  [[gnu::used]] static const auto* registered = register_fallback(
+      mode_key, c10::KernelFunction::makeFromBoxedFunction<&intercept_call>(), "checkpoint and offload");
 }
 
 }  // namespace toma

@@ -37,8 +37,9 @@ struct Operator {
 };
 
 // Registers a boxed fallback for the life of the process. Throws NotImplementedError where the key is taken, as by a
-// second copy of this shim: dispatch keys are one for each process.
-void register_fallback(c10::DispatchKey key, c10::KernelFunction kernel, const char* name);
+// second copy of this shim: dispatch keys are one for each process. The caller keeps the handle in a static, which ends
+// with the process: threads may include the key until then.
+const c10::RegistrationHandleRAII* register_fallback(c10::DispatchKey key, c10::KernelFunction kernel, const char* name);
 
 // Once, before a thread includes the key: the tables of operators are read without a lock.
 void register_mode_key();
