@@ -27,6 +27,15 @@ struct Slot {
     tensor: Mutex<Tensor>,
 }
 
+impl Slot {
+    /// Another tensor takes its place; threads may hold handles to the one before.
+    fn replace(&self, draws: &mut Draws) {
+        let mut first = self.first.write().unwrap();
+        *first = i64::try_from(draws.below(1000)).unwrap();
+        *self.tensor.lock().unwrap() = ramp(*first, SIZES[draws.below(SIZES.len())]);
+    }
+}
+
 fn ramp(first: i64, size: i64) -> Tensor {
     Tensor::arange(size, (Kind::Float, tch::Device::Cpu)) + first
 }
@@ -98,26 +107,20 @@ impl World {
         let mut handles: Vec<TensorRef> = Vec::new();
         let mut entered: Option<Entered> = None;
         while Instant::now() < self.ends {
-            if seed % 2 == 0 && entered.is_none() {
+            if seed.is_multiple_of(2) && entered.is_none() {
                 entered = self.manager().enter().ok();
             }
             let slot = &self.slots[draws.below(TENSORS)];
             match draws.below(14) {
                 0 => entered = None,
-                1 => self.replaces(slot, &mut draws),
+                1 => slot.replace(&mut draws),
                 2 => self.writes(slot, entered.is_some()),
                 3 => handles.truncate(draws.below(4)),
                 4 => self.parks(),
-                action => self.reads(slot, action, &mut handles, file, entered.is_some()),
+                11.. => self.moves(slot, &mut handles, &mut draws),
+                _ => self.reads(slot, file, entered.is_some(), &mut draws),
             }
         }
-    }
-
-    /// Another tensor takes its place; threads may hold handles to the one before.
-    fn replaces(&self, slot: &Slot, draws: &mut Draws) {
-        let mut first = slot.first.write().unwrap();
-        *first = i64::try_from(draws.below(1000)).unwrap();
-        *slot.tensor.lock().unwrap() = ramp(*first, SIZES[draws.below(SIZES.len())]);
     }
 
     fn writes(&self, slot: &Slot, is_entered: bool) {
@@ -136,28 +139,29 @@ impl World {
         }
     }
 
-    fn reads(&self, slot: &Slot, action: usize, handles: &mut Vec<TensorRef>, file: &Path, is_entered: bool) {
+    fn reads(&self, slot: &Slot, file: &Path, is_entered: bool, draws: &mut Draws) {
         let first = slot.first.read().unwrap();
         let tensor = slot.tensor.lock().unwrap().shallow_clone();
         let said = |error: TchError| error.to_string();
-        match action {
-            5 | 6 => {
-                self.operates(
-                    tensor.f_mul(&Tensor::from(1_f32)).and_then(|copy| elements(&copy)),
-                    *first,
-                    is_entered,
-                );
+        match draws.below(6) {
+            0 | 1 => {
+                let copy = tensor.f_mul(&Tensor::from(1_f32));
+                self.operates(copy.and_then(|copy| elements(&copy)), *first, is_entered);
             }
-            7 => self.compares(elements(&tensor).map_err(said), *first),
-            8 => self.operates(Vec::<f32>::try_from(&tensor), *first, is_entered),
-            9 => self.compares(streamed(&tensor).map_err(said), *first),
-            10 => self.compares(filed(&tensor, file), *first),
-            11 => handles.push(self.manager().adopt(&tensor)),
-            12 => drop(self.manager().adopt(&tensor).offload()),
-            _ => {
-                let handle = handles.pop().unwrap_or_else(|| self.manager().adopt(&tensor));
-                drop(handle.fetch());
-            }
+            2 => self.operates(Vec::<f32>::try_from(&tensor), *first, is_entered),
+            3 => self.compares(elements(&tensor).map_err(said), *first),
+            4 => self.compares(streamed(&tensor).map_err(said), *first),
+            _ => self.compares(filed(&tensor, file), *first),
+        }
+    }
+
+    /// Adopts, evicts or fetches, also what other threads read and write.
+    fn moves(&self, slot: &Slot, handles: &mut Vec<TensorRef>, draws: &mut Draws) {
+        let adopted = self.manager().adopt(&slot.tensor.lock().unwrap());
+        match draws.below(3) {
+            0 => handles.push(adopted),
+            1 => drop(adopted.offload()),
+            _ => drop(handles.pop().unwrap_or(adopted).fetch()),
         }
     }
 

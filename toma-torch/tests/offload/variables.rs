@@ -14,14 +14,14 @@ fn trained(before_step: impl Fn(&Tensor)) -> (Vec<u64>, Vec<u32>) {
     tch::manual_seed(5);
     let variables = nn::VarStore::new(CPU);
     let root = variables.root();
-    let table = nn::embedding(&root / "table", 8192, 256, Default::default());
-    let head = nn::linear(&root / "head", 256, 512, Default::default());
+    let table = nn::embedding(&root / "table", 8192, 256, nn::EmbeddingConfig::default());
+    let head = nn::linear(&root / "head", 256, 512, nn::LinearConfig::default());
     let mut optimizer = nn::sgd(0.9, 0.0, 0.0, false).build(&variables, 1e-2).unwrap();
     let words = Tensor::arange(64, (Kind::Int64, CPU));
     let losses = (0..4).map(|_| {
         before_step(&table.ws);
         let loss = backward_step(&mut optimizer, &words, |words| {
-            head.forward(&table.forward(&words)).square().mean(Kind::Float)
+            head.forward(&table.forward(words)).square().mean(Kind::Float)
         });
         loss.double_value(&[]).to_bits()
     });
