@@ -201,7 +201,13 @@ int32_t toma_storage_memory(void* kept, uint64_t bytes, void** out, toma_error* 
 void toma_memory_drop(void* memory) noexcept { delete &memory_at(memory); }
 
 int32_t toma_memory_fill(void* memory, const void* host, uint64_t bytes, toma_error* error) noexcept {
-  return toma::guarded(error, [&] { copy(memory_at(memory).get(), memory_at(memory).device(), host, c10::kCPU, bytes); });
+  return toma::guarded(error, [&] {
+    const auto& to = memory_at(memory);
+    // Another thread may be reading a block that has stayed, which holds these bytes already.
+    if (to.get_deleter() != &block_dropped || std::memcmp(to.get(), host, bytes) != 0) {
+      copy(to.get(), to.device(), host, c10::kCPU, bytes);
+    }
+  });
 }
 
 int32_t toma_storage_copy(void* kept, void* host, uint64_t bytes, toma_error* error) noexcept {

@@ -27,6 +27,15 @@ struct Slot {
     tensor: Mutex<Tensor>,
 }
 
+impl Slot {
+    /// Another tensor takes its place; threads may hold handles to the one before.
+    fn replace(&self, draws: &mut Draws) {
+        let mut first = self.first.write().unwrap();
+        *first = i64::try_from(draws.below(1000)).unwrap();
+        *self.tensor.lock().unwrap() = ramp(*first, SIZES[draws.below(SIZES.len())]);
+    }
+}
+
 fn ramp(first: i64, size: i64) -> Tensor {
     Tensor::arange(size, (Kind::Float, tch::Device::Cpu)) + first
 }
@@ -117,8 +126,8 @@ impl World {
                 2 => self.writes(slot, entered.is_some()),
                 3 => handles.truncate(draws.below(4)),
                 4 => self.parks(),
-                action @ 5..=10 => self.reads(slot, action, file, entered.is_some()),
-                action => self.moves(slot, action, &mut handles),
+                11.. => self.moves(slot, &mut handles, &mut draws),
+                _ => self.reads(slot, file, entered.is_some(), &mut draws),
             }
         }
     }
@@ -139,35 +148,29 @@ impl World {
         }
     }
 
-    fn reads(&self, slot: &Slot, action: usize, file: &Path, is_entered: bool) {
+    fn reads(&self, slot: &Slot, file: &Path, is_entered: bool, draws: &mut Draws) {
         let first = slot.first.read().unwrap();
         let tensor = slot.tensor.lock().unwrap().shallow_clone();
         let said = |error: TchError| error.to_string();
-        match action {
-            5 | 6 => {
-                self.operates(
-                    tensor.f_mul(&Tensor::from(1_f32)).and_then(|copy| elements(&copy)),
-                    *first,
-                    is_entered,
-                );
+        match draws.below(6) {
+            0 | 1 => {
+                let copy = tensor.f_mul(&Tensor::from(1_f32));
+                self.operates(copy.and_then(|copy| elements(&copy)), *first, is_entered);
             }
-            7 => self.compares(elements(&tensor).map_err(said), *first),
-            8 => self.operates(Vec::<f32>::try_from(&tensor), *first, is_entered),
-            9 => self.compares(streamed(&tensor).map_err(said), *first),
+            2 => self.operates(Vec::<f32>::try_from(&tensor), *first, is_entered),
+            3 => self.compares(elements(&tensor).map_err(said), *first),
+            4 => self.compares(streamed(&tensor).map_err(said), *first),
             _ => self.compares(filed(&tensor, file), *first),
         }
     }
 
-    fn moves(&self, slot: &Slot, action: usize, handles: &mut Vec<TensorRef>) {
-        let _first = slot.first.read().unwrap();
-        let tensor = slot.tensor.lock().unwrap().shallow_clone();
-        match action {
-            11 => handles.push(self.manager().adopt(&tensor)),
-            12 => drop(self.manager().adopt(&tensor).offload()),
-            _ => {
-                let handle = handles.pop().unwrap_or_else(|| self.manager().adopt(&tensor));
-                drop(handle.fetch());
-            }
+    /// Adopts, evicts or fetches, also what other threads read and write.
+    fn moves(&self, slot: &Slot, handles: &mut Vec<TensorRef>, draws: &mut Draws) {
+        let adopted = self.manager().adopt(&slot.tensor.lock().unwrap());
+        match draws.below(3) {
+            0 => handles.push(adopted),
+            1 => drop(adopted.offload()),
+            _ => drop(handles.pop().unwrap_or(adopted).fetch()),
         }
     }
 
