@@ -61,15 +61,6 @@ struct World {
     managers: AtomicU64,
 }
 
-impl Slot {
-    /// Another tensor takes its place; threads may hold handles to the one before.
-    fn replace(&self, draws: &mut Draws) {
-        let mut first = self.first.write().unwrap();
-        *first = i64::try_from(draws.below(1000)).unwrap();
-        *self.tensor.lock().unwrap() = ramp(*first, SIZES[draws.below(SIZES.len())]);
-    }
-}
-
 impl World {
     fn new(seconds: u64) -> Self {
         let slot =
@@ -181,7 +172,7 @@ impl World {
             if Instant::now() > self.ends {
                 return;
             }
-            let next = if round.is_multiple_of(2) {
+            let next = if round % 2 == 0 {
                 manager(Genoa)
             } else {
                 manager(Lru).budget(cpu::allocated_bytes() + (8 << 20))
