@@ -90,7 +90,17 @@ impl<'a> Forecast<'a> {
         let left = now.zip(self.allocated_bytes).map(|(now, then)| now.saturating_sub(then));
         let counted = free_bytes.zip(left).map(|(free, left)| free.saturating_add(left));
         self.works = self.works.filter(|&works| works < size);
+        if self.failed.is_none() {
+            contained(|| self.predict.learn(Shown::RanOut));
+        }
         self.failed = Some((size, counted.unwrap_or(self.said.free_bytes)));
+    }
+
+    /// What fits instead of a size that failed, where the prediction knows better by now.
+    /// Returns the two.
+    pub(super) fn smaller(&self, left: usize, free_bytes: u64) -> Option<(usize, usize)> {
+        let (failed, _) = self.failed?;
+        Some((failed, self.predict.foresee_smaller(left, free_bytes)?.size))
     }
 
     /// A failure was injected, which says nothing.

@@ -184,7 +184,7 @@ impl Machine {
 
     /// What is left, in units of the step.
     #[inline]
-    fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.extent.size(self.position..self.extent.end)
     }
 

@@ -15,6 +15,8 @@ use crate::{Adaptive, Bisect, Halve};
 #[derive(Debug, Default)]
 struct PerItem {
     bytes: u64,
+    /// What it knows once a size has failed.
+    bytes_by_now: Option<u64>,
     is_unproven: bool,
     shown: Mutex<Vec<Shown>>,
     elapsed: Mutex<Duration>,
@@ -35,7 +37,7 @@ impl PerItem {
             Shown::Took { size, peak_bytes, .. } => {
                 Some(peak_bytes?.saturating_sub(self.bytes * size as u64))
             }
-            Shown::Failed { .. } | Shown::Ended { .. } => None,
+            Shown::RanOut | Shown::Failed { .. } | Shown::Ended { .. } => None,
         });
         beyond.max().unwrap_or(0)
     }
@@ -54,6 +56,17 @@ impl Predict for PerItem {
 
     fn is_unproven(&self) -> bool {
         self.is_unproven
+    }
+
+    fn foresee_smaller(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
+        let bytes = self.bytes_by_now?;
+        assert!(self.shown().contains(&Shown::RanOut));
+        let size = usize::try_from(free_bytes / bytes).unwrap().min(left);
+        Some(Foreseen { size, needs_bytes: bytes * size as u64 })
+    }
+
+    fn why_not(&self) -> Option<String> {
+        Some(format!("an item takes {}", self.bytes))
     }
 
     fn learn(&self, shown: Shown) {
@@ -87,10 +100,28 @@ fn the_smallest_size_that_failed_is_told_once() {
     let (predict, device) = (PerItem::of(10), FakeDevice::new(640));
     let (sizes, _) = run(&predict, Halve, &device, |items| 35 * items);
     assert_eq!(sizes[..3], [64, 32, 16]);
-    assert_eq!(
-        predict.shown(),
-        [Shown::Failed { size: 32, works: Some(16), items: Some(100), free_bytes: 640 }]
-    );
+    let failed = Shown::Failed { size: 32, works: Some(16), items: Some(100), free_bytes: 640 };
+    assert_eq!(predict.shown(), [Shown::RanOut, failed]);
+}
+
+#[test]
+fn a_prediction_that_knows_better_after_a_failure_chooses_the_next_size() {
+    let device = FakeDevice::new(640);
+    for (bytes, expected) in [(160, vec![64, 4, 4]), (16, vec![64, 40, 40]), (10, vec![64, 32, 32])] {
+        let predict = PerItem { bytes_by_now: Some(bytes), ..PerItem::of(10) };
+        let (sizes, report) = run(&predict, Halve, &device, |items| bytes.max(11) * items);
+        assert_eq!((&sizes[..3], report.out_of_memory), (&expected[..], 1), "{report}");
+    }
+    // After the first piece it is asked what fits for the rest.
+    let predict = PerItem { bytes_by_now: Some(10), ..PerItem::of(10) };
+    let form = execute::with::<NoCache>().device(&device).predict(&predict);
+    let mut sizes = Vec::new();
+    let result = form.range(0..100, 100, |start, end| {
+        sizes.push(end - start);
+        device.alloc(if start == 64 { 18 } else { 10 } * (end - start) as u64).map(drop)
+    });
+    result.unwrap();
+    assert_eq!(sizes, [64, 36, 18, 18]);
 }
 
 #[test]
@@ -107,10 +138,8 @@ fn what_pieces_left_behind_was_free_and_what_others_took_was_not_promised() {
         device.alloc(((end - start) as u64).min(30)).map(drop)
     });
     result.unwrap();
-    assert_eq!(
-        predict.shown(),
-        [Shown::Failed { size: 36, works: Some(18), items: Some(100), free_bytes: 620 }]
-    );
+    let failed = Shown::Failed { size: 36, works: Some(18), items: Some(100), free_bytes: 620 };
+    assert_eq!(predict.shown(), [Shown::RanOut, failed]);
 }
 
 #[test]
@@ -218,6 +247,7 @@ fn a_budget_below_one_item_is_said_with_bytes_per_item() {
     let shown = report.to_string();
     let why = "it does not fit at size 1: needs 1.2 KiB (200 bytes in every piece, 1000 bytes per item), 640 bytes free";
     assert!(shown.contains(why), "{shown}");
+    assert!(shown.contains("\n  predict  nothing, because an item takes 1000\n"), "{shown}");
     let (_, report) = attempts(6);
     assert_eq!((report.done, report.gave_up), (100, None), "it fits: evidence beats what is said");
 }

@@ -67,6 +67,19 @@ pub trait Predict: fmt::Debug + Sync {
         self.foresee(Some(left), free_bytes)
     }
 
+    /// What fits instead, after a size that was said to fit has failed; `None` leaves the choice to the policy.
+    #[doc(hidden)]
+    fn foresee_smaller(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
+        let _ = (left, free_bytes);
+        None
+    }
+
+    /// Why nothing is said, for the report.
+    #[doc(hidden)]
+    fn why_not(&self) -> Option<String> {
+        None
+    }
+
     /// What a first piece of this size needs.
     #[doc(hidden)]
     fn piece(&self, size: usize) -> Option<Piece> {
@@ -106,6 +119,8 @@ pub struct Piece {
 pub enum Shown {
     /// It succeeded; the most bytes it had allocated at one time beyond those before, where that was measured.
     Took { size: usize, is_first: bool, peak_bytes: Option<u64> },
+    /// It ran out of memory. Told at once, of the first such attempt of a call.
+    RanOut,
     /// It ran out of memory in a call that could have so many bytes. Told once, when the call ends: the smallest such
     /// size, and the largest below it that succeeded then.
     Failed { size: usize, works: Option<usize>, items: Option<usize>, free_bytes: u64 },

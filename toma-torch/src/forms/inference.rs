@@ -8,7 +8,7 @@ use toma_core::execute::{Undo, With};
 use toma_core::policy::Policy;
 use toma_core::{Judge, Outcome};
 
-use super::pieces::{case_of, cut, decide, result, site_of, splitting_of};
+use super::pieces::{after_failure, case_of, cut, decide, result, site_of, splitting_of};
 use crate::error::{Error, ErrorKind};
 use crate::ffi::Recording;
 use crate::predict::{Key, Program, Purpose, StepPrediction, Work};
@@ -59,29 +59,28 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         let (form, undo) = self.lend_undo();
         let undo = RefCell::new(undo);
         let take_back = |piece: Range<usize>| undo.borrow_mut().undo(piece);
-        let mut run = |recording: Option<&Recording>, piece: Range<usize>| {
+        let run = RefCell::new(|recording: Option<&Recording>, piece: Range<usize>| {
             let _off = tch::no_grad_guard();
             let mut held = cut(recording, || data.hold(0, piece));
             let rows = body(D::lend(&mut held));
             then(rows, |rows| result(recording, rows))
-        };
-        if items == 0 {
-            return run(None, 0..0);
-        }
-        let prediction = key.map(|key| {
-            let step = |recording: &Recording, items| tensor_of(run(Some(recording), 0..items));
-            let work = Work { items, room_bytes: 0 };
-            StepPrediction::of(key, work, step, |items| take_back(0..items))
         });
+        if items == 0 {
+            return run.into_inner()(None, 0..0);
+        }
+        let step = |recording: &Recording, items| tensor_of(run.borrow_mut()(Some(recording), 0..items));
+        let work = Work { items, room_bytes: 0 };
+        let prediction = key.map(|key| StepPrediction::of(key, work, step, |items| take_back(0..items)));
         let alone = Program::default();
         let splitting = splitting_of(prediction.as_ref(), &alone, site, case);
-        decide(&splitting, prediction.as_ref(), &mut run, &take_back);
-        let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(take_back);
+        decide(&splitting, prediction.as_ref(), &mut *run.borrow_mut(), &take_back);
+        let again = |piece| after_failure(prediction.as_ref(), &splitting, step, &take_back, piece);
+        let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(again);
         form.evenly().fold(0..items, items, Tensor::new(), |output, start, end| {
             if splitting.is_done(start) {
                 return R::of(output.shallow_clone());
             }
-            let (rows, piece) = splitting.attempt(start..end, &mut run, &take_back);
+            let (rows, piece) = splitting.attempt(start..end, &mut *run.borrow_mut(), &take_back);
             then(rows, |rows| {
                 let output = filled(output, &rows, piece.clone(), items);
                 splitting.ran(&piece);

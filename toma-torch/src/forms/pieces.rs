@@ -10,6 +10,7 @@ use toma_core::Outcome;
 use toma_core::execute::With;
 use toma_core::predict::is_dry;
 
+use crate::error::Error;
 use crate::ffi::Recording;
 use crate::predict::{Case, Program, Purpose, Run, Site, Splitting, StepPrediction};
 
@@ -61,6 +62,21 @@ pub(super) fn decide<R, S>(
         splitting.judge(run, undo);
     }
     splitting.decide();
+}
+
+/// Takes back a piece that has failed. Where its size was said to fit, the body may be another than was predicted: then
+/// it is predicted anew.
+pub(super) fn after_failure(
+    prediction: Option<&StepPrediction>,
+    splitting: &Splitting<'_>,
+    step: impl FnMut(&Recording, usize) -> Result<Tensor, Error>,
+    take_back: &impl Fn(Range<usize>),
+    piece: Range<usize>,
+) {
+    take_back(piece);
+    if prediction.is_some_and(|prediction| prediction.renew(step, |items| take_back(0..items))) {
+        splitting.was_judged();
+    }
 }
 
 /// Cuts the data of a piece, in a scope of its own where that is recorded.

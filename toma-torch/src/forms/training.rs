@@ -14,7 +14,7 @@ use super::first_steps::FirstSteps;
 use super::inference::{tensor_of, then};
 use super::loss::{Loss, Share, Shares};
 use super::optimizer::Steps;
-use super::pieces::{case_of, cut, decide, result, site_of, splitting_of};
+use super::pieces::{after_failure, case_of, cut, decide, result, site_of, splitting_of};
 use super::variables::Variables;
 use crate::accumulate_gradients;
 use crate::ffi::Recording;
@@ -119,27 +119,27 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         let (form, undo) = self.lend_undo();
         let undo = RefCell::new(undo);
         let take_back = |piece: Range<usize>| undo.borrow_mut().undo(piece);
-        let mut run = |recording: Option<&Recording>, piece: Range<usize>| {
+        let run = RefCell::new(|recording: Option<&Recording>, piece: Range<usize>| {
             let mut held = cut(recording, || data.hold(0, piece));
             let loss = body(D::lend(&mut held));
             then(loss, |loss| result(recording, loss))
-        };
-        let prediction = key.map(|key| {
-            let step = |recording: &Recording, items| {
-                let loss = tensor_of(run(Some(recording), 0..items))?;
-                Ok(added(&Tensor::new(), loss, shares.some(), &trained))
-            };
-            StepPrediction::of(key, Work { items, room_bytes }, step, |items| take_back(0..items))
         });
+        let step = |recording: &Recording, items| {
+            let loss = tensor_of(run.borrow_mut()(Some(recording), 0..items))?;
+            Ok(added(&Tensor::new(), loss, shares.some(), &trained))
+        };
+        let work = Work { items, room_bytes };
+        let prediction = key.map(|key| StepPrediction::of(key, work, step, |items| take_back(0..items)));
         let alone = Program::default();
         let splitting = splitting_of(prediction.as_ref(), &alone, site, case);
-        decide(&splitting, prediction.as_ref(), &mut run, &take_back);
-        let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(take_back);
+        decide(&splitting, prediction.as_ref(), &mut *run.borrow_mut(), &take_back);
+        let again = |piece| after_failure(prediction.as_ref(), &splitting, step, &take_back, piece);
+        let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(again);
         let losses = form.evenly().fold(0..items, items.max(1), Tensor::new(), |sum, start, end| {
             if splitting.is_done(start) {
                 return R::of(sum.shallow_clone());
             }
-            let (loss, piece) = splitting.attempt(start..end, &mut run, &take_back);
+            let (loss, piece) = splitting.attempt(start..end, &mut *run.borrow_mut(), &take_back);
             then(loss, |loss| {
                 let sum = added(sum, loss, shares.of(&piece, splitting.combined()), &trained);
                 splitting.ran(&piece);

@@ -5,6 +5,7 @@
 //! What a prediction missed is a number of bytes, kept with it, and no sample of the policy. Samples hold
 //! what was measured. So it serves calls about which the size cache knows nothing, under any policy.
 
+use std::cmp::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Once it was wrong so often, sizes are measured.
@@ -12,6 +13,9 @@ const TRUSTED: u8 = 2;
 
 /// A size that failed is no longer said to fit by one part in so many of what it was said to need.
 const MARGIN: u64 = 16;
+
+/// A piece that takes less by one part in so many than it should is another program's.
+const FAR_LESS: u64 = 4;
 
 /// The size that worked instead is said to fit with so much to spare, which head-room takes.
 const SPARE: u64 = 64;
@@ -31,12 +35,14 @@ struct Learned {
     is_proven: bool,
     /// Calls in which a size failed that was said to fit.
     wrong: u8,
+    /// A size that was said to fit has failed, or a piece took far less than one before.
+    doubted: bool,
     renewed: bool,
 }
 
 impl Default for Learned {
     fn default() -> Self {
-        Self { part: 1.0, beyond_bytes: 0, is_proven: false, wrong: 0, renewed: false }
+        Self { part: 1.0, beyond_bytes: 0, is_proven: false, wrong: 0, doubted: false, renewed: false }
     }
 }
 
@@ -50,11 +56,16 @@ impl Correction {
 
     /// A first piece that was said to need `said` bytes has succeeded, and took so many where that was measured.
     ///
-    /// More counts at once, less by half: pieces of one size differ.
+    /// More counts at once, less by half: pieces of one size differ. Far less than before is another program's.
     pub(crate) fn took(&self, said: u64, peak_bytes: Option<u64>) {
         let mut learned = self.learned();
-        learned.is_proven = true;
+        let was_proven = std::mem::replace(&mut learned.is_proven, true);
         let Some(peak_bytes) = peak_bytes else { return };
+        let before = said.saturating_add_signed(learned.beyond_bytes);
+        if was_proven && peak_bytes < before - before / FAR_LESS {
+            learned.doubted = true;
+            return;
+        }
         let beyond = peak_bytes.wrapping_sub(said).cast_signed();
         learned.beyond_bytes = beyond.max(i64::midpoint(learned.beyond_bytes, beyond));
     }
@@ -74,17 +85,27 @@ impl Correction {
         self.learned().is_proven
     }
 
-    /// Whether it was wrong, and the dry run has not been made anew; it has then.
-    pub(crate) fn renews(&self) -> bool {
-        let mut learned = self.learned();
-        learned.wrong > 0 && !std::mem::replace(&mut learned.renewed, true)
+    /// It may be of another program.
+    pub(crate) fn doubt(&self) {
+        self.learned().doubted = true;
     }
 
-    /// For a prediction made anew: where that says more, the part is no longer needed.
-    pub(crate) fn for_renewed(&self, says_the_same: bool) -> Self {
-        let learned = *self.learned();
-        let part = if says_the_same { learned.part } else { 1.0 };
-        Self(Mutex::new(Learned { part, ..learned }))
+    /// Whether it was wrong or is doubted, and the dry run has not been made anew; it has then.
+    pub(crate) fn renews(&self) -> bool {
+        let mut learned = self.learned();
+        (learned.wrong > 0 || learned.doubted) && !std::mem::replace(&mut learned.renewed, true)
+    }
+
+    /// For a prediction made anew, which says as much as before, less or more. Where that says more, the part is no
+    /// longer needed; another program has nothing of it.
+    pub(crate) fn for_renewed(&self, says: Ordering) -> Self {
+        let learned = Learned { doubted: false, ..*self.learned() };
+        Self(Mutex::new(match says {
+            Ordering::Equal => learned,
+            _ if learned.wrong == 0 => Learned::default(),
+            Ordering::Less => learned,
+            Ordering::Greater => Learned { part: 1.0, ..learned },
+        }))
     }
 
     fn learned(&self) -> MutexGuard<'_, Learned> {
@@ -110,6 +131,7 @@ fn scaled(bytes: u64, part: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::Correction;
+    use std::cmp::Ordering;
 
     #[test]
     fn what_took_more_leaves_less_and_what_took_less_leaves_half_of_that_more() {
@@ -133,10 +155,28 @@ mod tests {
         assert!(!half.failed(800, Some(400), 1000));
         assert_eq!(half.usable(1000), Some(406), "what worked, and a little more");
         assert!(correction.renews() && !correction.renews());
-        assert_eq!(correction.for_renewed(true).usable(1000), Some(750));
-        let renewed = correction.for_renewed(false);
+        assert_eq!(correction.for_renewed(Ordering::Equal).usable(1000), Some(750));
+        let renewed = correction.for_renewed(Ordering::Greater);
         assert_eq!(renewed.usable(1000), Some(1000));
         assert!(renewed.failed(900, Some(890), 1000) && !renewed.renews());
         assert_eq!(renewed.usable(1000), None);
+    }
+
+    #[test]
+    fn far_less_than_before_is_another_programs_and_teaches_nothing() {
+        let correction = Correction::default();
+        correction.took(1000, Some(500));
+        assert!(!correction.renews(), "the first piece shows what is not seen");
+        correction.took(1000, Some(400));
+        assert!(!correction.renews());
+        let usable = correction.usable(1000);
+        correction.took(1000, Some(200));
+        assert_eq!(correction.usable(1000), usable);
+        assert!(correction.renews() && !correction.renews());
+        assert!(correction.for_renewed(Ordering::Equal).usable(1000) == usable && !correction.renews());
+        let other = correction.for_renewed(Ordering::Less);
+        assert_eq!(other.usable(1000), Some(1000));
+        other.doubt();
+        assert!(other.renews());
     }
 }

@@ -15,9 +15,9 @@ use tch::Tensor;
 use toma_core::execute::With;
 use toma_core::{Outcome, report};
 use toma_plan::{Combined, Judged};
+use toma_trace::Trace;
 
 use super::key::Site;
-use super::prediction::Prediction;
 use super::verdict::Verdict;
 use super::{dry, step};
 use crate::cpu;
@@ -30,16 +30,12 @@ use crate::record::trace_of;
 pub(crate) struct Program(Mutex<Option<Arc<Judged>>>);
 
 impl Program {
-    /// `None` where the dry runs did not compare.
-    pub(super) fn of(prediction: &Prediction) -> Self {
-        Self(Mutex::new(prediction.judged().ok().map(Arc::new)))
-    }
-
     fn get(&self) -> Option<Arc<Judged>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, judged: Option<Arc<Judged>>) {
+    /// `None` where the dry runs did not compare.
+    pub(super) fn set(&self, judged: Option<Arc<Judged>>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = judged;
     }
 }
@@ -57,6 +53,8 @@ pub(crate) struct Splitting<'p> {
     /// The bound on sizes that the caller has set.
     largest: Option<usize>,
     program: &'p Program,
+    /// The program that this call goes by: another thread may judge another body of the line meanwhile.
+    judged: RefCell<Option<Arc<Judged>>>,
     /// The body of this call was judged.
     is_judged: Cell<bool>,
     /// Pieces need no check, or no more.
@@ -90,6 +88,7 @@ impl<'p> Splitting<'p> {
             items,
             largest,
             program,
+            judged: RefCell::new(program.get()),
             is_judged: Cell::new(is_judged),
             is_checked: Cell::new(!needs_judgement),
             can_run_dry,
@@ -178,11 +177,11 @@ impl<'p> Splitting<'p> {
     where
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
-        let is_known = self.program.get().is_some_and(|judged| !judged.counts_rows());
+        let is_known = self.judged.borrow().as_deref().is_some_and(|judged| !judged.counts_rows());
         if !is_known && !self.is_judged.get() {
             self.judge(run, undo);
         }
-        let (outcome, is_known) = recorded(self.program, piece, run);
+        let (outcome, is_known) = self.recorded(piece, run);
         if is_known.is_none() || is_known == Some(true) && self.splits() {
             return Some(outcome);
         }
@@ -195,7 +194,7 @@ impl<'p> Splitting<'p> {
         if !self.splits() {
             return None;
         }
-        let (outcome, is_known) = recorded(self.program, piece, run);
+        let (outcome, is_known) = self.recorded(piece, run);
         // Of less items than were judged libraries may run other operators.
         let is_small = piece.len() < step::wide(step::sizes_of(self.items)[0]);
         if is_known != Some(false) || is_small {
@@ -226,7 +225,7 @@ impl<'p> Splitting<'p> {
     }
 
     fn verdict(&self) -> Verdict {
-        let judged = self.program.get();
+        let judged = self.judged.borrow();
         let why = if self.can_run_dry {
             "it could not be judged by dry runs"
         } else {
@@ -242,7 +241,36 @@ impl<'p> Splitting<'p> {
     {
         let judged = if self.can_run_dry { judged(step::sizes_of(self.items), run, undo) } else { None };
         self.program.set(judged.map(Arc::new));
+        self.was_judged();
+    }
+
+    /// Dry runs that this call has made have set the program.
+    pub(crate) fn was_judged(&self) {
+        self.judged.replace(self.program.get());
         self.is_judged.set(true);
+    }
+
+    /// Runs a piece and compares its forward with the program; `None` where the piece has failed.
+    fn recorded<R, S>(&self, piece: &Range<usize>, run: &mut impl Run<R>) -> (R, Option<bool>)
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
+        cpu::count();
+        let Ok(recording) = Recording::begin() else { return (run(None, piece.clone()), Some(false)) };
+        let outcome = run(Some(&recording), piece.clone());
+        match outcome.branch::<Tensor>() {
+            ControlFlow::Break(failed) => (failed, None),
+            ControlFlow::Continue(result) => {
+                let trace = trace_of(&recording).ok();
+                (R::of(result), Some(trace.is_some_and(|trace| self.is_of(piece.len(), &trace))))
+            }
+        }
+    }
+
+    fn is_of(&self, size: usize, trace: &Trace) -> bool {
+        let judged = self.judged.borrow();
+        u32::try_from(size)
+            .is_ok_and(|size| judged.as_deref().is_some_and(|judged| judged.is_of(size, trace)))
     }
 
     /// From here on each attempt is at all items: a smaller one would not help.
@@ -266,25 +294,6 @@ impl Drop for Splitting<'_> {
         let ran_out = || report::last().is_some_and(|report| report.out_of_memory > 0);
         if let Some(why) = self.why.borrow().as_deref().filter(|_| !self.is_done.get() && ran_out()) {
             step::say_once(&self.site, "split", &format!("not split, because {why}"));
-        }
-    }
-}
-
-/// Runs a piece and compares its forward with the program; `None` where the piece has failed.
-fn recorded<R, S>(program: &Program, piece: &Range<usize>, run: &mut impl Run<R>) -> (R, Option<bool>)
-where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
-    cpu::count();
-    let Ok(recording) = Recording::begin() else { return (run(None, piece.clone()), Some(false)) };
-    let outcome = run(Some(&recording), piece.clone());
-    match outcome.branch::<Tensor>() {
-        ControlFlow::Break(failed) => (failed, None),
-        ControlFlow::Continue(result) => {
-            let trace = trace_of(&recording).ok();
-            let size = u32::try_from(piece.len()).ok();
-            let is_known = trace.zip(size).zip(program.get());
-            (R::of(result), Some(is_known.is_some_and(|((trace, size), judged)| judged.is_of(size, &trace))))
         }
     }
 }

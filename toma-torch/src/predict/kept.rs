@@ -25,10 +25,10 @@ pub(super) struct Store<K, S> {
 pub(super) struct Kept {
     /// `None`: the body cannot run dry, or must not for the time it takes.
     pub(super) prediction: Option<Prediction>,
-    /// No size could be confirmed: sizes are measured.
-    pub(super) measures: bool,
+    /// Why sizes are measured: there is no prediction, or none that could be confirmed.
+    pub(super) why: Option<String>,
     /// The program that was judged last.
-    pub(super) program: Program,
+    pub(super) program: Arc<Program>,
     pub(super) pace: Arc<Pace>,
 }
 
@@ -58,29 +58,56 @@ impl<K: Clone + PartialEq, S: Clone + PartialEq> Store<K, S> {
         let pace = Pace::of(&self.paces, site);
         if before.is_none() && !pace.allows() {
             let stands_in = self.predictions.nearest(|key, kept| rank(key, kept));
-            return stands_in
-                .map_or_else(|| (None, Arc::new(Kept::nothing(pace))), |(rank, kept)| (Some(rank), kept));
+            return stands_in.map_or_else(
+                || (None, Arc::new(Kept::nothing(pace, TOO_LONG))),
+                |(rank, kept)| (Some(rank), kept),
+            );
         }
+        (None, self.renewed(key, (known.as_deref(), pace), find, say))
+    }
+
+    /// The one that `find` makes, kept instead of the one `before`.
+    pub(super) fn renewed(
+        &self,
+        key: &K,
+        (before, pace): (Option<&Kept>, Arc<Pace>),
+        find: impl FnOnce() -> Result<Found, Error>,
+        say: impl Fn(&Error),
+    ) -> Arc<Kept> {
         let found = pace.runs_dry(find).inspect_err(&say);
         // The next call may have more memory.
         let is_kept = !found.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfMemory);
-        let kept = Arc::new(Kept::of(found.ok(), before, pace, say));
+        let kept = Arc::new(Kept::of(found, before, pace, say));
         if is_kept {
             self.predictions.renew(key.clone(), Arc::clone(&kept));
         }
-        (None, kept)
+        kept
     }
 }
 
+const TOO_LONG: &str = "dry runs would take more than 5 % of the time of this line's calls";
+
 impl Kept {
-    fn nothing(pace: Arc<Pace>) -> Self {
-        Self { prediction: None, measures: true, program: Program::default(), pace }
+    fn nothing(pace: Arc<Pace>, why: &str) -> Self {
+        Self { prediction: None, why: Some(why.to_owned()), program: Arc::default(), pace }
     }
 
-    fn of(found: Option<Found>, before: Option<&Prediction>, pace: Arc<Pace>, say: impl Fn(&Error)) -> Self {
-        let Some((prediction, unconfirmed)) = found else { return Self::nothing(pace) };
-        let measures = unconfirmed.as_ref().inspect(|error| say(error)).is_some();
-        let program = Program::of(&prediction);
-        Self { prediction: Some(prediction.renews(before)), measures, program, pace }
+    fn of(found: Result<Found, Error>, before: Option<&Self>, pace: Arc<Pace>, say: impl Fn(&Error)) -> Self {
+        let (prediction, unconfirmed) = match found {
+            Ok(found) => found,
+            Err(error) => return Self::nothing(pace, &format!("the body cannot run dry: {error}")),
+        };
+        let unconfirmed = unconfirmed.inspect(say);
+        let why = unconfirmed.map(|error| format!("no size could be confirmed: {error}"));
+        let program = before.map(|before| Arc::clone(&before.program)).unwrap_or_default();
+        program.set(prediction.judged().ok().map(Arc::new));
+        let before = before.and_then(|before| before.prediction.as_ref());
+        Self { prediction: Some(prediction.renews(before)), why, program, pace }
+    }
+
+    /// Why there is no size.
+    pub(super) fn why_none(&self) -> String {
+        let of_prediction = || self.prediction.as_ref().map_or("", Prediction::why_none).to_owned();
+        self.why.clone().unwrap_or_else(of_prediction)
     }
 }

@@ -21,6 +21,10 @@ impl Predict for Kept {
         self.prediction.as_ref()?.foresee(items, free_bytes)
     }
 
+    fn why_not(&self) -> Option<String> {
+        Some(self.why_none())
+    }
+
     fn piece(&self, size: usize) -> Option<Piece> {
         self.prediction.as_ref()?.piece(size)
     }

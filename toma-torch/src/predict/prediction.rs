@@ -166,9 +166,17 @@ impl Prediction {
     pub(super) fn renews(self, before: Option<&Self>) -> Self {
         let Some(before) = before else { return self };
         let largest = before.sizes().max().map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX));
-        let says_the_same = self.needs_bytes(largest) <= before.needs_bytes(largest);
-        let corrected = Arc::new(before.corrected.for_renewed(says_the_same));
+        let says = self.needs_bytes(largest).cmp(&before.needs_bytes(largest));
+        let corrected = Arc::new(before.corrected.for_renewed(says));
         Self { corrected, ..self }
+    }
+
+    /// Why it says no size.
+    pub(super) fn why_none(&self) -> &'static str {
+        match self.corrected.usable(u64::MAX) {
+            None => "what was predicted was wrong twice",
+            Some(_) => "not even one item is said to fit",
+        }
     }
 
     /// Whether kernels take bytes there that no dry run sees, and none has been seen to run.
@@ -205,6 +213,10 @@ impl Predict for Prediction {
         })
     }
 
+    fn why_not(&self) -> Option<String> {
+        Some(self.why_none().to_owned())
+    }
+
     fn piece(&self, size: usize) -> Option<Piece> {
         Some(self.first_piece(size))
     }
@@ -218,6 +230,7 @@ impl Predict for Prediction {
             Shown::Took { size, is_first: true, peak_bytes } => {
                 self.corrected.took(self.needs_bytes(size), peak_bytes);
             }
+            Shown::RanOut => self.corrected.doubt(),
             Shown::Took { is_first: false, .. } | Shown::Ended { .. } => {}
             Shown::Failed { size, works, items, free_bytes } => {
                 let needs =

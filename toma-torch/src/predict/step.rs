@@ -1,6 +1,6 @@
 //! The prediction of a whole step: of `forward`, `backward` and `backward_step`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use tch::Tensor;
@@ -31,12 +31,14 @@ use crate::ffi::Recording;
 /// that it makes would be dry. [`backward_step`](crate::backward_step) leaves it out by itself.
 ///
 /// What is predicted is kept for each line of code that calls, [`key`](toma_core::execute::With::key), device and
-/// shape of the data: two nets that one line runs on data of one shape need keys. Only the forms for tensors and
-/// `chunked` know the shape; others need it in the key. Where the body cannot run dry, sizes are found as without:
+/// shape of the data. Only the forms for tensors and `chunked` know the shape; others need it in the key. Two nets that
+/// one line runs are best told apart by keys, too. Else what is kept for one serves the other until it fails, or takes
+/// far fewer bytes: then it is predicted anew. Where the body cannot run dry, sizes are found as without:
 /// so it is where it is asynchronous, and where `device` is of no memory that libtorch knows.
 ///
 /// What is tried corrects it. A size that was said to fit and failed is not begun with again, and the body is run
-/// dry once more; where it is wrong again, sizes are found as without. Bytes that pieces are measured to take
+/// dry once more, by forms for tensors in the same call; where it is wrong again, sizes are found as without. Where
+/// nothing is predicted, [`Report::unforeseen`](toma_core::report::Report::unforeseen) says why. Bytes that pieces are measured to take
 /// beyond it count from then on. On a GPU the first piece is a quarter where more than half of what is free would
 /// be taken: only a real run shows what kernels take there.
 ///
@@ -95,11 +97,13 @@ pub(crate) struct Work {
 /// The prediction of one call of a form.
 #[derive(Debug)]
 pub(crate) struct StepPrediction {
-    site: Site,
+    key: Key,
     kept: Arc<Kept>,
+    /// Made by this call, since what was kept is wrong about it: it may be of another net.
+    renewed: OnceLock<Arc<Kept>>,
     work: Work,
-    /// Sizes are measured: what is kept is of other data.
-    measures: bool,
+    /// What is kept is of other data, and no bound for these.
+    is_no_bound: bool,
     /// The dry runs of this call have made it.
     is_new: bool,
     begun: Instant,
@@ -128,18 +132,47 @@ impl StepPrediction {
             serves.then(|| (!key.is_within(known), known.extent()))
         };
         let (rank, kept) = PREDICTIONS.of((&key, &key.site), rank, find, say_why);
-        let measures = kept.measures || rank.is_some_and(|(is_no_bound, _)| is_no_bound);
-        Self { site: key.site, kept, work, measures, is_new, begun: now() }
+        let is_no_bound = rank.is_some_and(|(is_no_bound, _)| is_no_bound);
+        Self { key, kept, renewed: OnceLock::new(), work, is_no_bound, is_new, begun: now() }
+    }
+
+    /// Predicts anew by dry runs of this call where a size that was said to fit has failed, since what is kept may be of
+    /// another net. Returns whether it did.
+    pub(crate) fn renew(
+        &self,
+        step: impl FnMut(&Recording, usize) -> Result<Tensor, Error>,
+        undo: impl FnMut(usize),
+    ) -> bool {
+        let Kept { prediction, pace, .. } = &*self.kept;
+        let may = !self.is_new && self.renewed.get().is_none() && pace.allows();
+        if !may || prediction.as_ref().is_none_or(|prediction| !prediction.corrected().renews()) {
+            return false;
+        }
+        let find = || predicted(&self.key, self.work.items, step, undo);
+        let kept = PREDICTIONS.renewed(&self.key, (Some(&*self.kept), Arc::clone(pace)), find, |_| ());
+        self.renewed.set(kept).is_ok()
+    }
+
+    fn kept(&self) -> &Kept {
+        self.renewed.get().unwrap_or(&self.kept)
+    }
+
+    fn site(&self) -> &Site {
+        &self.key.site
+    }
+
+    fn measures(&self) -> bool {
+        self.is_no_bound || self.kept().why.is_some()
     }
 
     /// The judgement on splitting this call.
     pub(crate) fn splitting(&self, case: Case) -> Splitting<'_> {
-        Splitting::new(self.site.clone(), case, &self.kept.program, self.is_new)
+        Splitting::new(self.site().clone(), case, &self.kept.program, self.is_new)
     }
 
     /// The form, which starts with the size that is predicted.
     pub(crate) fn lead<'a, P, K, B>(this: Option<&'a Self>, form: With<'a, P, K, B>) -> With<'a, P, K, B> {
-        match this.filter(|this| this.kept.prediction.is_some()) {
+        match this {
             Some(this) => form.predict(this),
             None => form.without_dry_runs(),
         }
@@ -147,7 +180,7 @@ impl StepPrediction {
 
     /// Whether all items are said to fit.
     pub(crate) fn says_whole_fits(&self) -> bool {
-        let free = Device::new(self.site.device).read().map(|read| read.free_bytes);
+        let free = Device::new(self.site().device).read().map(|read| read.free_bytes);
         free.is_ok_and(|free| self.fits(free).is_some_and(|said| said.size >= self.work.items))
     }
 
@@ -161,7 +194,7 @@ impl StepPrediction {
     fn within(&self, usable_bytes: u64) -> Option<Foreseen> {
         let (prediction, items) = (self.prediction()?, self.work.items);
         let foreseen = prediction.within(Some(items), usable_bytes)?;
-        if self.site.purpose != Purpose::Output || foreseen.size == items {
+        if self.site().purpose != Purpose::Output || foreseen.size == items {
             return Some(foreseen);
         }
         // A piece's rows stand beside the whole, as if one more had gone before.
@@ -172,7 +205,7 @@ impl StepPrediction {
 
     /// A piece's rows that stand beside the whole.
     fn rows_beside(&self, size: usize) -> u64 {
-        let in_pieces = self.site.purpose == Purpose::Output && size < self.work.items;
+        let in_pieces = self.site().purpose == Purpose::Output && size < self.work.items;
         if in_pieces { self.rows(size) } else { 0 }
     }
 
@@ -197,7 +230,7 @@ impl StepPrediction {
     }
 
     fn prediction(&self) -> Option<&Prediction> {
-        self.kept.prediction.as_ref()
+        self.kept().prediction.as_ref()
     }
 
     /// Says it where a single item needs more than there is.
@@ -212,14 +245,14 @@ impl StepPrediction {
             [needs_bytes, fixed_bytes, per_item_bytes, free_bytes].map(bytes_for_people);
         let text =
             format!("one item needs {needs} ({fixed} in every piece, {per_item} per item), {free} free");
-        say_once(&self.site, "least", &text);
+        say_once(self.site(), "least", &text);
     }
 }
 
 impl Predict for StepPrediction {
     fn foresee(&self, _: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
-        let foreseen = if self.measures { None } else { self.fits(free_bytes) };
-        if foreseen.is_none() && !self.measures {
+        let foreseen = if self.measures() { None } else { self.fits(free_bytes) };
+        if foreseen.is_none() && !self.measures() {
             self.say_least(free_bytes);
         }
         foreseen
@@ -227,7 +260,7 @@ impl Predict for StepPrediction {
 
     /// What a piece makes beyond the first does not stay: outputs have their place, and gradients theirs.
     fn foresee_rest(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
-        if self.measures {
+        if self.measures() {
             return None;
         }
         let prediction = self.prediction()?;
@@ -236,8 +269,19 @@ impl Predict for StepPrediction {
         Some(Foreseen { size: size.min(left), needs_bytes })
     }
 
+    fn foresee_smaller(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
+        self.renewed.get().filter(|_| !self.measures())?;
+        if left == self.work.items { self.fits(free_bytes) } else { self.foresee_rest(left, free_bytes) }
+    }
+
+    fn why_not(&self) -> Option<String> {
+        let other =
+            "only data of other shapes were predicted, and dry runs would take too much of the line's time";
+        Some(if self.is_no_bound { other.to_owned() } else { self.kept().why_none() })
+    }
+
     fn piece(&self, size: usize) -> Option<Piece> {
-        self.prediction().filter(|_| !self.measures).map(|prediction| prediction.first_piece(size))
+        self.prediction().filter(|_| !self.measures()).map(|prediction| prediction.first_piece(size))
     }
 
     fn is_unproven(&self) -> bool {
@@ -248,7 +292,8 @@ impl Predict for StepPrediction {
         let Some(prediction) = self.prediction() else { return };
         let corrected = prediction.corrected();
         match shown {
-            _ if self.measures => {}
+            _ if self.measures() => {}
+            Shown::RanOut => corrected.doubt(),
             Shown::Took { size, is_first: true, peak_bytes } => {
                 corrected.took(self.said_of_first(size), peak_bytes);
             }
@@ -257,7 +302,7 @@ impl Predict for StepPrediction {
                 let is_wrong = self.fits(free_bytes).is_some_and(|said| said.size >= size);
                 let works = works.map(|size| self.said_of_all(size));
                 if is_wrong && corrected.failed(self.said_of_all(size), works, free_bytes) {
-                    say(&self.site, "what was predicted was wrong twice: from here on sizes are measured");
+                    say(self.site(), "what was predicted was wrong twice: from here on sizes are measured");
                 }
             }
         }

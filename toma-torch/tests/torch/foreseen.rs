@@ -2,9 +2,10 @@
 
 use tch::nn::{self, OptimizerConfig as _};
 use tch::{Kind, TchError, Tensor};
-use toma_core::NoCache;
 use toma_core::execute;
+use toma_core::predict::is_dry;
 use toma_core::report::{self, Report};
+use toma_core::{Adaptive, NoCache};
 use toma_torch::cpu::{self, Budget};
 use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
 
@@ -82,7 +83,7 @@ fn evidence_beats_a_prediction() {
     let run = |limit: i64| {
         let form = execute::with::<NoCache>().cache(&cache).device(&device).predict(&DryRun);
         let result = form.forward(&rows, |rows| {
-            if !toma_core::predict::is_dry() && rows.size()[0] > limit {
+            if !is_dry() && rows.size()[0] > limit {
                 return Err(TchError::Torch("CUDA out of memory. of another".to_owned()));
             }
             Ok(rows.square())
@@ -103,11 +104,7 @@ fn what_cannot_run_dry_is_found_by_running() {
     let form = || execute::with::<NoCache>().device(&device).predict(&DryRun);
     let budget = Budget::beyond_allocated(20 * 256 * 2);
     let fails_dry = |rows: &Tensor| {
-        if toma_core::predict::is_dry() {
-            Err(TchError::Torch("dry".to_owned()))
-        } else {
-            Ok(rows.exp().square())
-        }
+        if is_dry() { Err(TchError::Torch("dry".to_owned())) } else { Ok(rows.exp().square()) }
     };
     let refused = panic_of(|| drop(form().forward(&rows, fails_dry)));
     assert!(refused.contains("out of memory") && report().bounds.largest_success.is_none(), "{refused}");
@@ -145,7 +142,7 @@ fn a_dry_run_leaves_no_trace() {
     let device = Device::new(tch::Device::Cpu);
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max_attempts(1);
     let stopped = form.backward(Loss::Mean, &net.variables, (&net.input, &net.target), |(input, target)| {
-        if !toma_core::predict::is_dry() {
+        if !is_dry() {
             return Err(TchError::Torch("stop".to_owned()));
         }
         Ok(net.of(input).mse_loss(target, tch::Reduction::Mean))
@@ -193,7 +190,7 @@ fn the_smallest_size_stays_the_users() {
     let device = Device::new(tch::Device::Cpu);
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).min(4);
     let result = form.backward(Loss::Mean, &weight, &data, |rows| {
-        if !toma_core::predict::is_dry() && rows.size()[0] > 3 {
+        if !is_dry() && rows.size()[0] > 3 {
             return Err(TchError::Torch("CUDA out of memory. of another".to_owned()));
         }
         Ok((rows * &weight).square().mean(None))
@@ -213,7 +210,7 @@ fn rows_that_see_each_other_are_split_by_no_option() {
         let form = form.max(most).multiple_of(multiple_of);
         let mut sizes = Vec::new();
         let loss = form.backward(Loss::Mean, &weight, &data, |rows| {
-            if !toma_core::predict::is_dry() {
+            if !is_dry() {
                 sizes.push(rows.size()[0]);
             }
             (rows * &weight).softmax(0, Kind::Float).square().mean(None)
@@ -254,7 +251,7 @@ fn a_step_within_a_loop_that_runs_dry_is_taken_for_real_alone() {
     let (device, mut real) = (Device::new(tch::Device::Cpu), 0);
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
     form.chunked((&net.input, &net.target), ROWS, |data, _, _| {
-        if !toma_core::predict::is_dry() {
+        if !is_dry() {
             real += 1;
             assert_eq!((gradients(), weights()), before);
         }
@@ -281,4 +278,51 @@ fn a_prediction_is_of_one_net() {
         report.foreseen.unwrap().size
     });
     assert!(said[0] > said[1] && said[..2] == said[2..], "{said:?}");
+}
+
+/// What is kept for one net is doubted by what another one shows: by a failure at once, by far fewer bytes from the next
+/// call on, where bytes are measured.
+#[test]
+fn another_net_on_one_line_is_found_by_what_it_takes() {
+    let _alone = alone();
+    let rows = Tensor::ones([64, 16], FLOATS);
+    let device = Device::new(tch::Device::Cpu);
+    let nets = [8, 512].map(|width| Tensor::ones([16, width], FLOATS));
+    let _budget = Budget::beyond_allocated(128 << 10);
+    let evaluate = |net: usize| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).policy(Adaptive::default());
+        drop(
+            form.forward(&rows, |rows| {
+                rows.matmul(&nets[net]).square().sum_dim_intlist(1, true, Kind::Float)
+            }),
+        );
+        report()
+    };
+    let small = evaluate(0);
+    assert_eq!((small.start, small.out_of_memory), (64, 0), "{small}");
+    let [large, again] = [(); 2].map(|()| evaluate(1));
+    assert_eq!((large.start, large.out_of_memory), (64, 1), "{large}");
+    assert!(again.start > 16 && again.out_of_memory == 0, "{again}");
+    assert_eq!(large.tried[1].size, again.start, "{large}");
+    let first = [(); 2].map(|()| evaluate(0));
+    assert!(first.iter().all(|report| report.out_of_memory == 0), "{first:?}");
+    assert_eq!(first[1].start, 64, "{}", first[1]);
+}
+
+#[test]
+fn a_report_says_why_nothing_was_predicted() {
+    let _alone = alone();
+    let device = Device::new(tch::Device::Cpu);
+    let rows = Tensor::ones([64, 16], FLOATS);
+    let form = || execute::with::<NoCache>().device(&device).predict(&DryRun);
+    let square = |rows: &Tensor| {
+        if is_dry() { Err(TchError::FileFormat("of no model".to_owned())) } else { Ok(rows.square()) }
+    };
+    drop(form().forward(&rows, square).unwrap());
+    let (shown, why) = (report().to_string(), "predict  nothing, because the body cannot run dry: ");
+    assert!(shown.contains(why), "{shown}");
+    let _tight = Budget::beyond_allocated(64);
+    let _ = panic_of(|| drop(form().forward(&rows, Tensor::square)));
+    let (shown, why) = (report().to_string(), "predict  nothing, because not even one item is said to fit\n");
+    assert!(shown.contains(why), "{shown}");
 }

@@ -127,6 +127,9 @@ impl Call<'_> {
             device.release_cached_memory();
         }
         reserve::hold();
+        if let Answer::Shrink(_) = answer {
+            self.foresees_smaller();
+        }
         let (size, hold) = (self.machine.size(), attempt.hold);
         let Some(extras) = &mut self.extras else { return };
         if extras.is_agreed() {

@@ -52,8 +52,9 @@ impl<'a> Call<'a> {
         let nothing = Foreseen { size: 0, needs_bytes: 0 };
         let Foreseen { size, needs_bytes } = said.map_or(nothing, |said| self.within(&*predict, said));
         let foreseen = report::Predicted { size, needs_bytes, free_bytes };
-        if said.is_some() {
-            self.report.foresees(foreseen);
+        match said {
+            Some(_) => self.report.foresees(foreseen),
+            None => self.report.foresees_nothing(predict.why_not()),
         }
         is_followed.then(|| self.follow(Forecast::new(predict, device, foreseen, items)))?
     }
@@ -116,6 +117,22 @@ impl<'a> Call<'a> {
             forecast.is_injected();
         } else if is_blamed && !attempt.hold.is_contended() {
             forecast.ran_out(size, failed.now.map(|now| now.free_bytes));
+        }
+    }
+
+    /// A size that was said to fit has failed, and the policy has chosen another: a prediction that knows better by now
+    /// chooses instead.
+    pub(super) fn foresees_smaller(&mut self) {
+        if self.agrees() {
+            return;
+        }
+        let Some(device) = self.memory.device else { return };
+        let Some(forecast) = self.extras.as_ref().and_then(|extras| extras.forecast.as_ref()) else { return };
+        let Ok(read) = device.read() else { return };
+        let free_bytes = device::unpromised(device, read).free_bytes;
+        let Some((failed, said)) = forecast.smaller(self.machine.left(), free_bytes) else { return };
+        if let Some(answer) = self.machine.shrinks_to(said) {
+            self.tell_answer(failed, answer);
         }
     }
 

@@ -115,6 +115,16 @@ impl Machine {
         Answer::Shrink(self.step)
     }
 
+    /// Takes a step that is said to fit instead of the one that the policy has chosen, unless that has failed.
+    pub(in crate::engine) fn shrinks_to(&mut self, size: usize) -> Option<Answer> {
+        let step = self.sizes.fit(size);
+        let is_new = step != self.step && self.bounds.smallest_failure.is_none_or(|failed| step < failed);
+        is_new.then(|| {
+            self.step = step;
+            Answer::Shrink(step)
+        })
+    }
+
     /// Begins anew from the first size, in fallback.
     fn fall_back(&mut self) -> Answer {
         (self.spent, self.expected) = (Rungs::NONE, Rungs::NONE);

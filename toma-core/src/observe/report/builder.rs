@@ -101,6 +101,12 @@ impl ReportBuilder {
         self.history().report.foreseen = Some(foreseen);
     }
 
+    pub(crate) fn foresees_nothing(&mut self, why: Option<String>) {
+        if why.is_some() {
+            self.history().report.unforeseen = why;
+        }
+    }
+
     #[inline]
     pub(crate) fn remembers(&mut self, settled: Option<usize>) {
         self.figures.remembered = settled.and_then(NonZeroUsize::new);

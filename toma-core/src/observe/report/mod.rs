@@ -71,6 +71,8 @@ pub struct Report {
     pub remembered: Option<usize>,
     /// What was [predicted](crate::execute::With::predict), where that chose the first size.
     pub foreseen: Option<Predicted>,
+    /// Why nothing was predicted, where that was asked for.
+    pub unforeseen: Option<String>,
     /// Attempts made, failed ones included.
     pub attempts: usize,
     /// Attempts that ran out of memory.

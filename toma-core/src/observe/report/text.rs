@@ -22,7 +22,10 @@ impl fmt::Display for Report {
         }
         let lines = [
             ("started", Some(self.started())),
-            ("foresaw", self.foreseen.map(|foreseen| self.foresaw(&foreseen))),
+            (
+                "predict",
+                self.foreseen.map(|foreseen| self.foresaw(&foreseen)).or_else(|| self.not_foreseen()),
+            ),
             ("tried", self.history()),
             (if self.tried.is_empty() { "known" } else { "learned" }, self.evidence()),
             ("why", self.why()),
@@ -78,6 +81,10 @@ impl Report {
         let of = self.length.map(|length| format!(" of {length}")).unwrap_or_default();
         let took = self.fullest.map(|full| format!("; took {}", bytes(full.peak_bytes))).unwrap_or_default();
         format!("{size}{of} need {}, {} free{took}", bytes(needs_bytes), bytes(free_bytes))
+    }
+
+    fn not_foreseen(&self) -> Option<String> {
+        self.unforeseen.as_deref().map(|why| format!("nothing, because {why}"))
     }
 
     /// A size, with its unit where it does not count items.
