@@ -26,6 +26,13 @@ impl Line {
         u64::try_from(self.at(size).max(0)).unwrap_or(u64::MAX)
     }
 
+    /// The line over another number, of which the size is a line.
+    #[must_use]
+    pub(super) fn over(self, size: Self) -> Self {
+        let fixed = self.per_item.saturating_mul(size.fixed).saturating_add(self.fixed);
+        Self { fixed, per_item: self.per_item.saturating_mul(size.per_item) }
+    }
+
     /// The line for so many times as much.
     #[must_use]
     pub(super) fn times(self, count: u64) -> Self {
