@@ -42,36 +42,51 @@ impl Grown {
     /// The most bytes that live while the items are worked off in pieces of at most `size`.
     pub(super) fn needs(&self, size: u64, work: Work) -> u64 {
         let size = size.clamp(1, work.items.max(1));
+        if size == work.items && work.repeats == 0 {
+            return self.at(size).highest(size).bytes_at(size);
+        }
         let count = work.items.div_ceil(size).max(1);
         let rest = self.at(work.items - (count - 1) * size);
         let ragged = Pieces::lines(work.ragged(count, self.at(size), rest));
-        let even = Pieces::lines(self.even(count, work));
-        ragged.chain(even).map(|line| line.bytes_at(size)).max().unwrap_or(0)
+        ragged.chain(self.even(count, work)).map(|line| line.bytes_at(size)).max().unwrap_or(0)
     }
 
     /// The largest size of which the items need at most `bytes`.
     pub(super) fn largest(&self, bytes: u64, work: Work) -> Option<u64> {
-        let mut most = work.items;
-        while most > 0 {
+        let mut most = self.largest_of_one(bytes, work.items)?;
+        if most == work.items && work.repeats == 0 {
+            return Some(most);
+        }
+        loop {
             let count = work.items.div_ceil(most);
             let least = work.items.div_ceil(count);
-            // A single piece is even.
-            let fits = |_: &u64| {
-                count == 1 || Pieces::lines(self.even(count, work)).all(|line| line.bytes_at(0) <= bytes)
-            };
-            if let Some(size) = self.largest_ragged(bytes, work, count, least..=most).filter(fits) {
-                return Some(size);
+            if self.even(count, work).all(|line| line.bytes_at(most) <= bytes) {
+                let ragged = self.largest_ragged(bytes, work, count, least..=most);
+                if ragged.is_some() {
+                    return ragged;
+                }
             }
             // Each smaller size makes one piece more, so this many are full.
             most = self.largest_of_full(bytes, count, least - 1)?;
         }
-        None
+    }
+
+    /// The largest size up to `most` of which one piece needs at most `bytes`.
+    pub(super) fn largest_of_one(&self, bytes: u64, most: u64) -> Option<u64> {
+        self.largest_of(Pieces::first, bytes, most)
     }
 
     /// The largest size up to `most` of which so many full pieces need at most `bytes`.
-    pub(super) fn largest_of_full(&self, bytes: u64, count: u64, most: u64) -> Option<u64> {
-        let of = |pieces, sizes| largest(Pieces::lines([Run { pieces, size: SIZE, count }]), bytes, sizes);
-        of(&self.above, self.smallest..=most).or_else(|| of(&self.below, 1..=most.min(self.smallest - 1)))
+    fn largest_of_full(&self, bytes: u64, count: u64, most: u64) -> Option<u64> {
+        self.largest_of(|pieces| Pieces::lines([Run { pieces, size: SIZE, count }]), bytes, most)
+    }
+
+    fn largest_of<'a, L>(&'a self, lines: impl Fn(&'a Pieces) -> L, bytes: u64, most: u64) -> Option<u64>
+    where
+        L: Iterator<Item = Line>,
+    {
+        let smaller = || largest(lines(&self.below), bytes, 1..=most.min(self.smallest - 1));
+        largest(lines(&self.above), bytes, self.smallest..=most).or_else(smaller)
     }
 
     /// The largest of some sizes, all of which cut the items into `count`, of which full pieces and a rest need at
@@ -93,8 +108,8 @@ impl Grown {
         })
     }
 
-    /// So many even pieces, the larger ones first.
-    fn even(&self, count: u64, work: Work) -> [Run<'_>; 3] {
+    /// The lines of so many even pieces, the larger ones first; none of a single piece, which has no rest either.
+    fn even(&self, count: u64, work: Work) -> impl Iterator<Item = Line> {
         let (larger, smaller) = (work.items.div_ceil(count), work.items / count);
         let more = work.items % count;
         let run = |size, count| Run {
@@ -102,7 +117,8 @@ impl Grown {
             size: Line { fixed: size.into(), per_item: 0 },
             count,
         };
-        [run(larger, more), run(smaller, count - more), run(larger, work.repeats)]
+        let runs = [run(larger, more), run(smaller, count - more), run(larger, work.repeats)];
+        Pieces::lines(runs.into_iter().filter(move |_| count > 1))
     }
 }
 

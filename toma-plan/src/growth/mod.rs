@@ -174,7 +174,7 @@ impl Growth {
     #[must_use]
     pub fn largest(&self, place: &Place, bytes: u64) -> Option<u64> {
         let Some(grown) = self.places.get(place) else { return Some(u64::MAX) };
-        grown.largest_of_full(bytes, 1, u64::MAX)
+        grown.largest_of_one(bytes, u64::MAX)
     }
 
     /// The largest size of which [`needs_bytes_for`](Self::needs_bytes_for) is at most `bytes`; `None` if there is

@@ -59,6 +59,11 @@ impl Pieces {
         })
     }
 
+    /// The levels of the first piece.
+    pub(super) fn first(&self) -> impl Iterator<Item = Line> {
+        self.first.lines().iter().copied()
+    }
+
     pub(super) fn highest(&self, size: u64) -> Line {
         self.first.highest(size)
     }
