@@ -1,7 +1,6 @@
 //! Needs of other sizes, and the largest size that fits.
 
-use std::iter;
-
+use proptest::collection::vec;
 use proptest::prelude::*;
 use toma_plan::{Growth, HeadRoom, Line};
 use toma_trace::{Contradiction, Label, Place, Recorder, ScopeKind, StorageId, Trace};
@@ -18,6 +17,23 @@ fn sizes() -> impl Strategy<Value = Vec<u32>> {
     prop::sample::select(vec![vec![4, 8], vec![1, 2], vec![9, 2], vec![4, 8, 48]])
 }
 
+/// Two pieces that make these blocks, and hold some.
+fn late(blocks: &[(u64, u64, bool)], bytes: impl Fn(&(u64, u64, bool)) -> u64) -> Trace {
+    let mut recorder = Recorder::new();
+    for _ in 0..2 {
+        let scope = recorder.begin_scope(MAIN, Label::new(ScopeKind::Attempt, "piece"));
+        let made: Vec<_> =
+            blocks.iter().map(|block| recorder.birth(MAIN, &gpu(), bytes(block)).unwrap()).collect();
+        for (storage, (_, _, is_held)) in made.into_iter().zip(blocks) {
+            if !is_held {
+                recorder.death(MAIN, storage).unwrap();
+            }
+        }
+        recorder.end_scope(scope).unwrap();
+    }
+    recorder.finish()
+}
+
 /// The sizes of the pieces that items are cut into: full ones and a rest, or even ones.
 fn cut(items: u64, size: u64, is_even: bool) -> Vec<u64> {
     let (mut left, mut pieces) = (items, Vec::new());
@@ -29,17 +45,13 @@ fn cut(items: u64, size: u64, is_even: bool) -> Vec<u64> {
     pieces
 }
 
-/// By size, the most bytes while all pieces run, however they are cut; and the same where one more piece runs last.
-fn played(program: &Program, items: u64) -> [Vec<u64>; 2] {
+/// The most bytes while all pieces run, however they are cut; and the same where one more piece runs last.
+fn played(program: &Program, items: u64, size: u64) -> [u64; 2] {
+    let cuts = [cut(items, size, false), cut(items, size, true)];
     [0, 1].map(|more| {
-        let needs = |size| {
-            [false, true].map(|is_even| {
-                let pieces = cut(items, size, is_even);
-                program.needs_of(&gpu(), pieces.iter().chain(&pieces[..more]).copied())
-            })
-        };
-        let of_each = (1..=items).map(|size| needs(size).into_iter().max().unwrap());
-        iter::once(0).chain(of_each).collect()
+        let needs =
+            |pieces: &Vec<u64>| program.needs_of(&gpu(), pieces.iter().chain(&pieces[..more]).copied());
+        cuts.iter().map(needs).max().unwrap()
     })
 }
 
@@ -68,24 +80,37 @@ proptest! {
 
     #[test]
     fn the_largest_size_is_that_of_a_search(
-        program in programs(), recorded in sizes(), bytes in 0..5_000_u64, items in 0..32_u64,
+        program in programs(), recorded in sizes(), bytes in 0..3_000_u64, items in 0..20_u64,
     ) {
         let growth = grown(&program, &recorded, 2);
-        let needs = played(&program, items);
-        let fits = |size: &u64| needs[0][*size as usize] <= bytes;
-        prop_assert_eq!(growth.largest_for(&gpu(), bytes, items), (1..=items).rev().find(fits));
-        let fits_after_all = |size: &u64| needs[1][*size as usize] <= bytes;
-        prop_assert_eq!(growth.largest_into(&gpu(), bytes, items), (1..=items).rev().find(fits_after_all));
+        let mut fits = [None, None];
         for size in 1..=items {
+            let needs = played(&program, items, size);
             let said = [growth.needs_bytes_for(&gpu(), size, items), growth.needs_bytes_into(&gpu(), size, items)];
-            prop_assert_eq!(said, [0, 1].map(|held| needs[held][size as usize]), "{}", size);
+            prop_assert_eq!(said, needs, "{}", size);
+            fits = [0, 1].map(|into| if needs[into] <= bytes { Some(size) } else { fits[into] });
         }
+        let found = [growth.largest_for(&gpu(), bytes, items), growth.largest_into(&gpu(), bytes, items)];
+        prop_assert_eq!(found, fits);
         let alone = |size: u64| growth.needs_bytes(&gpu(), size) <= bytes;
         match growth.largest(&gpu(), bytes) {
             None => prop_assert!(!alone(1)),
             Some(u64::MAX) => prop_assert!(alone(u64::MAX)),
             Some(size) => prop_assert!(alone(size) && !alone(size + 1), "{}", size),
         }
+    }
+
+    /// Below the smallest size that was recorded other lines hold, also for a rest.
+    #[test]
+    fn the_largest_size_is_that_of_a_search_where_blocks_begin_late(
+        blocks in vec((1..600_u64, 1..1_800_u64, any::<bool>()), 1..6), bytes in 0..20_000_u64, items in 0..50_u64,
+    ) {
+        let [four, eight] = [late(&blocks, |block| block.0), late(&blocks, |block| block.1)];
+        let growth = Growth::fit(&[(4, &four), (8, &eight)]).unwrap();
+        let fits = |size: &u64| growth.needs_bytes_for(&gpu(), *size, items) <= bytes;
+        prop_assert_eq!(growth.largest_for(&gpu(), bytes, items), (1..=items).rev().find(fits));
+        let fits_into = |size: &u64| growth.needs_bytes_into(&gpu(), *size, items) <= bytes;
+        prop_assert_eq!(growth.largest_into(&gpu(), bytes, items), (1..=items).rev().find(fits_into));
     }
 
     #[test]
@@ -175,10 +200,9 @@ fn later_pieces_run_on_what_earlier_ones_have_left() {
 /// A piece of 200 bytes of scratch and 100 of output for each item.
 fn outputs(size: u64) -> Trace {
     let mut recorder = Recorder::new();
-    let output = recorder.birth(MAIN, &Place::HOST, 100 * size).unwrap();
+    recorder.birth(MAIN, &Place::HOST, 100 * size).unwrap();
     let scratch = recorder.birth(MAIN, &Place::HOST, 200 * size).unwrap();
     recorder.death(MAIN, scratch).unwrap();
-    let _held = output;
     recorder.finish()
 }
 
