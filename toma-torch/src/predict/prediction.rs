@@ -85,7 +85,7 @@ impl Prediction {
     }
 
     /// The most bytes that live at once while `items` are worked off in pieces of at most `size`, one after the other,
-    /// and what they return is held. Both full pieces with a rest and even ones fit into so many.
+    /// and what they return is held. Full pieces with a rest fit into so many bytes, and so do even ones.
     pub fn needs_bytes_for(&self, size: usize, items: usize) -> u64 {
         self.growth.needs_bytes_for(&self.place, wide(size), wide(items))
     }
