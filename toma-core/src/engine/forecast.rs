@@ -69,10 +69,16 @@ impl<'a> Forecast<'a> {
     }
 
     /// The same, and what it showed. Returns what fits now, while nothing has failed.
-    pub(super) fn took(&mut self, shown: Shown, left: usize, free_bytes: Option<u64>) -> Option<usize> {
+    pub(super) fn took(
+        &mut self,
+        shown: Shown,
+        left: usize,
+        is_packed: bool,
+        free_bytes: Option<u64>,
+    ) -> Option<usize> {
         self.predict.learn(shown);
         let goes_on = self.failed.is_none() && left > 0;
-        let fits = self.predict.foresee_rest(left, free_bytes.filter(|_| goes_on)?)?;
+        let fits = self.predict.foresee_rest(left, is_packed, free_bytes.filter(|_| goes_on)?)?;
         Some(fits.size)
     }
 

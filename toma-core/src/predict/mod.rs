@@ -61,9 +61,11 @@ pub trait Predict: fmt::Debug + Sync {
         self.foresee(rehearsal.items(), rehearsal.free_bytes())
     }
 
-    /// What fits once pieces have run: what they leave behind is not free any more.
+    /// What fits once pieces have run: what they leave behind is not free any more. `is_packed` is
+    /// [`Rehearsal::is_packed`].
     #[doc(hidden)]
-    fn foresee_rest(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
+    fn foresee_rest(&self, left: usize, is_packed: bool, free_bytes: u64) -> Option<Foreseen> {
+        let _ = is_packed;
         self.foresee(Some(left), free_bytes)
     }
 

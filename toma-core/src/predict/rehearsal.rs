@@ -72,6 +72,7 @@ pub struct Rehearsal<'a> {
     pub(crate) origin: &'a Origin,
     pub(crate) user: u64,
     pub(crate) items: Option<usize>,
+    pub(crate) is_packed: bool,
     pub(crate) free_bytes: u64,
     pub(crate) device: &'a dyn MemorySource,
     pub(crate) cuts: &'a dyn Cuts,
@@ -106,6 +107,11 @@ impl<'a> Rehearsal<'a> {
     /// How much work there is, in what sizes count; `None` in a batch.
     pub fn items(&self) -> Option<usize> {
         self.items
+    }
+
+    /// Whether sizes count costs: then any piece may be smaller than the step, and not only the last.
+    pub fn is_packed(&self) -> bool {
+        self.is_packed
     }
 
     /// What is free of the memory.

@@ -18,7 +18,7 @@ impl Line {
     /// The bytes at a size. Sums that overflow are the largest number there is.
     #[must_use]
     pub fn at(self, size: u64) -> i128 {
-        self.per_item.saturating_mul(i128::from(size)).saturating_add(self.fixed)
+        product(self.per_item, i128::from(size)).saturating_add(self.fixed)
     }
 
     /// The same, as bytes that are taken: nothing where the line is below that.
@@ -26,11 +26,26 @@ impl Line {
         u64::try_from(self.at(size).max(0)).unwrap_or(u64::MAX)
     }
 
+    /// The line over another number, of which the size is a line.
+    #[must_use]
+    pub(super) fn over(self, size: Self) -> Self {
+        let fixed = product(self.per_item, size.fixed).saturating_add(self.fixed);
+        Self { fixed, per_item: product(self.per_item, size.per_item) }
+    }
+
     /// The line for so many times as much.
     #[must_use]
     pub(super) fn times(self, count: u64) -> Self {
         let count = i128::from(count);
-        Self { fixed: self.fixed.saturating_mul(count), per_item: self.per_item.saturating_mul(count) }
+        Self { fixed: product(self.fixed, count), per_item: product(self.per_item, count) }
+    }
+}
+
+/// A product that is the largest number where it overflows. Small factors are multiplied in one instruction.
+fn product(left: i128, right: i128) -> i128 {
+    match (i64::try_from(left), i64::try_from(right)) {
+        (Ok(left), Ok(right)) => i128::from(left) * i128::from(right),
+        _ => left.saturating_mul(right),
     }
 }
 
@@ -94,20 +109,22 @@ fn is_below(highest: &[Line], next: Line) -> bool {
 
 /// The largest size of a range at which all lines are at most `bytes`.
 pub(super) fn largest(
-    lines: impl Iterator<Item = Line>,
+    mut lines: impl Iterator<Item = Line>,
     bytes: u64,
     sizes: RangeInclusive<u64>,
 ) -> Option<u64> {
     let (mut least, mut most) = (i128::from(*sizes.start()), i128::from(*sizes.end()));
-    for line in lines {
+    lines.try_for_each(|line| {
         let room = i128::from(bytes).saturating_sub(line.fixed);
         match line.per_item {
             0 if room < 0 => return None,
-            0 => {}
-            rises @ 1.. => most = most.min(room.div_euclid(rises)),
-            falls => least = least.max(-room.div_euclid(-falls)),
+            // Divisions take longest.
+            rises @ 1.. if product(rises, most) > room => most = room.div_euclid(rises),
+            falls @ ..0 if product(falls, least) > room => least = -room.div_euclid(-falls),
+            _ => {}
         }
-    }
+        (least <= most).then_some(())
+    })?;
     if least <= most { u64::try_from(most).ok() } else { None }
 }
 

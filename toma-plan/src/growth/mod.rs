@@ -12,6 +12,7 @@
 //!   largest of all may be one by shapes alone, which knows no scratch.
 
 mod blocks;
+mod cuts;
 mod fit;
 mod head_room;
 mod line;
@@ -24,10 +25,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use toma_trace::{OperatorId, Place, StorageId, Tick, Trace};
 
 use blocks::{Grows, ends, levels, pieces};
+use cuts::{Grown, Work};
 use fit::Fit;
 pub use head_room::HeadRoom;
 pub use line::Line;
-use pieces::Pieces;
 
 use crate::alike::{Recorded, Unlike};
 
@@ -56,7 +57,7 @@ use crate::alike::{Recorded, Unlike};
 /// }
 ///
 /// let growth = Growth::fit(&[(4, &step(4)?), (8, &step(8)?)])?;
-/// assert_eq!(growth.needs_bytes(&Place::HOST, 100, 1), 100_500);
+/// assert_eq!(growth.needs_bytes(&Place::HOST, 100), 100_500);
 /// assert_eq!(growth.largest(&Place::HOST, HeadRoom::default().usable(52_000)), Some(50));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -66,14 +67,6 @@ pub struct Growth {
     blocks: Vec<Grows>,
     smallest: u64,
     trace: Trace,
-}
-
-/// The pieces of a step in one place.
-#[derive(Clone, Debug)]
-struct Grown {
-    /// From the smallest size on that was recorded.
-    above: Pieces,
-    below: Pieces,
 }
 
 /// The moment of a step at which most bytes live.
@@ -124,12 +117,14 @@ impl Growth {
         let blocks: Vec<_> = matched.blocks.iter().map(Grows::of).collect();
         let trace = matched.trace.clone();
         let places: BTreeSet<_> = blocks.iter().map(|block| &block.place).collect();
+        let smallest = u64::from(smallest.size);
         let grown = |place: &Place| Grown {
+            smallest,
             above: pieces(&blocks, place, &trace, |fit| fit.line),
             below: pieces(&blocks, place, &trace, |fit| fit.below),
         };
         let places = places.into_iter().map(|place| (place.clone(), grown(place))).collect();
-        Ok(Self { places, blocks, smallest: u64::from(smallest.size), trace })
+        Ok(Self { places, blocks, smallest, trace })
     }
 
     /// The places in which the step makes or frees memory.
@@ -143,16 +138,30 @@ impl Growth {
         &self.trace
     }
 
-    /// The most bytes that live in a place while so many pieces of a size run one after the other.
+    /// The most bytes that live in a place while one piece of a size runs.
     #[must_use]
-    pub fn needs_bytes(&self, place: &Place, size: u64, pieces: u64) -> u64 {
-        self.at(place, size).map_or(0, |grown| grown.needs(size, pieces))
+    pub fn needs_bytes(&self, place: &Place, size: u64) -> u64 {
+        self.places.get(place).map_or(0, |grown| grown.at(size).highest(size).bytes_at(size))
+    }
+
+    /// The most bytes that live in a place while `items` are worked off in pieces of at most `size`, in full pieces
+    /// and a rest or in even ones.
+    #[must_use]
+    pub fn needs_bytes_for(&self, place: &Place, size: u64, items: u64) -> u64 {
+        self.places.get(place).map_or(0, |grown| grown.needs(size, Work { items, repeats: 0 }))
+    }
+
+    /// The same where what all pieces leave is there from the first piece on, as an output is that each piece is
+    /// copied to: as if one more piece ran after them.
+    #[must_use]
+    pub fn needs_bytes_into(&self, place: &Place, size: u64, items: u64) -> u64 {
+        self.places.get(place).map_or(0, |grown| grown.needs(size, Work { items, repeats: 1 }))
     }
 
     /// The line on which the peak of the first piece lies at a size.
     #[must_use]
     pub fn line(&self, place: &Place, size: u64) -> Line {
-        self.at(place, size).map_or(Line::default(), |grown| grown.highest(size))
+        self.places.get(place).map_or(Line::default(), |grown| grown.at(size).highest(size))
     }
 
     /// What a first piece leaves behind, and what each further one adds.
@@ -164,46 +173,27 @@ impl Growth {
     /// The largest size of which one piece needs at most `bytes`; `None` if a single item needs more.
     #[must_use]
     pub fn largest(&self, place: &Place, bytes: u64) -> Option<u64> {
-        self.largest_of(place, bytes, 1, u64::MAX)
+        let Some(grown) = self.places.get(place) else { return Some(u64::MAX) };
+        grown.largest_of_one(bytes, u64::MAX)
     }
 
-    /// The largest size in which `items` can be worked off within `bytes`, piece by piece; `None` if there is
-    /// none.
+    /// The largest size of which [`needs_bytes_for`](Self::needs_bytes_for) is at most `bytes`; `None` if there is
+    /// none. A smaller size may need more, because of another rest.
     #[must_use]
     pub fn largest_for(&self, place: &Place, bytes: u64, items: u64) -> Option<u64> {
-        self.largest_after(place, bytes, items, 0)
+        self.largest_of(place, bytes, Work { items, repeats: 0 })
     }
 
-    /// The same where what all pieces leave is there from the first piece on, as an output is that each piece is
-    /// copied to: then one piece more is held.
+    /// The largest size of which [`needs_bytes_into`](Self::needs_bytes_into) is at most `bytes`; `None` if there is
+    /// none.
     #[must_use]
     pub fn largest_into(&self, place: &Place, bytes: u64, items: u64) -> Option<u64> {
-        self.largest_after(place, bytes, items, 1)
+        self.largest_of(place, bytes, Work { items, repeats: 1 })
     }
 
-    /// After so many pieces more.
-    fn largest_after(&self, place: &Place, bytes: u64, items: u64, more: u64) -> Option<u64> {
-        let mut size = items;
-        // A smaller size makes more pieces, which need no less. So no size above the answer is skipped.
-        loop {
-            let pieces = items.div_ceil(size.max(1));
-            let fits = self.largest_of(place, bytes, pieces.saturating_add(more), size)?;
-            if items.div_ceil(fits) == pieces {
-                return Some(fits);
-            }
-            size = fits;
-        }
-    }
-
-    fn largest_of(&self, place: &Place, bytes: u64, pieces: u64, most: u64) -> Option<u64> {
-        let Some(Grown { above, below }) = self.places.get(place) else { return (most > 0).then_some(most) };
-        let smaller = || below.largest(bytes, pieces, 1..=most.min(self.smallest - 1));
-        above.largest(bytes, pieces, self.smallest..=most).or_else(smaller)
-    }
-
-    fn at(&self, place: &Place, size: u64) -> Option<&Pieces> {
-        let Grown { above, below } = self.places.get(place)?;
-        Some(if size < self.smallest { below } else { above })
+    fn largest_of(&self, place: &Place, bytes: u64, work: Work) -> Option<u64> {
+        let Some(grown) = self.places.get(place) else { return Some(work.items).filter(|items| *items > 0) };
+        grown.largest(bytes, work)
     }
 
     /// The moment at which most bytes live in a place, at a size: in the first piece, or in the first two.

@@ -1,8 +1,6 @@
 //! What pieces of a step need, one after the other.
 
-use std::ops::RangeInclusive;
-
-use super::line::{Envelope, Line, largest};
+use super::line::{Envelope, Line};
 
 /// What the pieces of a step take from one place, beyond what was there before the first.
 #[derive(Clone, Debug)]
@@ -15,6 +13,15 @@ pub(super) struct Pieces {
     further: Envelope,
     /// What a further piece leaves.
     adds: Line,
+}
+
+/// Pieces of one size that run one after the other.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a> {
+    pub(super) pieces: &'a Pieces,
+    /// The size of each, as a line over another number.
+    pub(super) size: Line,
+    pub(super) count: u64,
 }
 
 impl Pieces {
@@ -32,25 +39,29 @@ impl Pieces {
         }
     }
 
-    /// The most bytes that live while so many pieces of a size run one after the other.
-    pub(super) fn needs(&self, size: u64, pieces: u64) -> u64 {
-        self.lines(pieces).map(|line| line.bytes_at(size)).max().unwrap_or(0)
+    /// The lines of which the highest counts, over the number of which the runs' sizes are lines: the first piece,
+    /// and the first and the last further piece of each run, on what those before have left. What a further piece
+    /// leaves may be less than nothing; not so what many leave.
+    pub(super) fn lines<'a>(runs: impl IntoIterator<Item = Run<'a>>) -> impl Iterator<Item = Line> {
+        let mut ground = None;
+        runs.into_iter().filter(|run| run.count > 0).flat_map(move |Run { pieces, size, count }| {
+            let is_first = ground.is_none();
+            let first = if is_first { pieces.first.lines() } else { &[] };
+            let begin = ground.unwrap_or_else(|| pieces.left.over(size));
+            let (adds, further) = (pieces.adds.over(size), count - u64::from(is_first));
+            ground = Some(begin + adds.times(further));
+            let last = (further >= 2).then(|| begin + adds.times(further - 1));
+            let grounds = (further >= 1).then_some(begin).into_iter().chain(last);
+            let later = grounds.flat_map(move |ground| {
+                pieces.further.lines().iter().map(move |line| ground + line.over(size))
+            });
+            first.iter().map(move |line| line.over(size)).chain(later)
+        })
     }
 
-    /// The largest of some sizes at which so many pieces need at most `bytes`.
-    pub(super) fn largest(&self, bytes: u64, pieces: u64, sizes: RangeInclusive<u64>) -> Option<u64> {
-        largest(self.lines(pieces), bytes, sizes)
-    }
-
-    /// The lines of which the highest counts: the first piece, what it leaves and a further piece, and the
-    /// same after all pieces between. What a further piece leaves may be less than nothing; not so what many
-    /// leave.
-    fn lines(&self, pieces: u64) -> impl Iterator<Item = Line> {
-        let between = (pieces >= 3).then(|| self.adds.times(pieces - 2));
-        let grounds = (pieces >= 2).then_some(Line::default()).into_iter().chain(between);
-        let later = grounds
-            .flat_map(move |ground| self.further.lines().iter().map(move |line| self.left + ground + *line));
-        self.first.lines().iter().copied().chain(later)
+    /// The levels of the first piece.
+    pub(super) fn first(&self) -> impl Iterator<Item = Line> {
+        self.first.lines().iter().copied()
     }
 
     pub(super) fn highest(&self, size: u64) -> Line {

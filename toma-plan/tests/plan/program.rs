@@ -67,10 +67,15 @@ fn act(frees_existing: bool) -> impl Strategy<Value = Act> {
 impl Program {
     /// The trace of so many pieces of a size, whose values are held.
     pub(crate) fn record(&self, size: u64, pieces: u64) -> Trace {
+        self.record_each((0..pieces).map(|_| size))
+    }
+
+    /// The trace of pieces of these sizes, one after the other.
+    fn record_each(&self, sizes: impl Iterator<Item = u64>) -> Trace {
         let mut recorder = Recorder::new();
         let there = |(place, bytes): &(Place, u64)| recorder.existing(place, *bytes).unwrap();
         let mut existing: Vec<_> = self.existing.iter().map(there).collect();
-        for piece in 0..pieces {
+        for (piece, size) in sizes.enumerate() {
             let scope = recorder.begin_scope(MAIN, Label::new(ScopeKind::Attempt, "piece"));
             let mut living = Vec::new();
             for act in if piece == 0 { &self.first } else { &self.further } {
@@ -94,7 +99,12 @@ impl Program {
 
     /// The most bytes that live beyond those before, by the trace of just that.
     pub(crate) fn needs(&self, place: &Place, size: u64, pieces: u64) -> u64 {
-        let live = self.record(size, pieces).live(place);
+        self.needs_of(place, (0..pieces).map(|_| size))
+    }
+
+    /// The same of pieces of these sizes.
+    pub(crate) fn needs_of(&self, place: &Place, sizes: impl Iterator<Item = u64>) -> u64 {
+        let live = self.record_each(sizes).live(place);
         live.peak().bytes - live.before()
     }
 }

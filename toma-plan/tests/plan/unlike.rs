@@ -105,7 +105,7 @@ fn a_line_takes_two_sizes() {
 fn a_step_that_makes_nothing_needs_nothing() {
     let trace = trace(&[("aten::t", &[])]);
     let growth = Growth::fit(&[(4, &trace), (8, &trace)]).unwrap();
-    assert_eq!(growth.needs_bytes(&gpu(), 100, 100), 0);
+    assert_eq!(growth.needs_bytes_for(&gpu(), 100, 10_000), 0);
     assert_eq!(growth.places().count(), 0);
     assert_eq!(growth.highest(&gpu(), 100, 1).bytes, 0);
 }
@@ -132,7 +132,7 @@ fn a_block_off_its_line_takes_the_steepest() {
     let at = |bytes| trace(&[("aten::convolution", &[bytes])]);
     let growth = Growth::fit(&[(4, &at(512)), (8, &at(512)), (12, &at(1024))]).unwrap();
     assert_eq!(growth.squares().count(), 0);
-    let needs = |size| growth.needs_bytes(&gpu(), size, 1);
+    let needs = |size| growth.needs_bytes(&gpu(), size);
     assert_eq!([needs(4), needs(8), needs(12), needs(16)], [512, 1024, 1536, 2048]);
 }
 
@@ -152,7 +152,7 @@ fn with_late_scratch(size: u64) -> Trace {
 #[test]
 fn scratch_that_comes_late_grows_from_nothing_and_is_never_less() {
     let growth = Growth::fit(&[(4, &with_late_scratch(4)), (8, &with_late_scratch(8))]).unwrap();
-    let needs = |size| growth.needs_bytes(&gpu(), size, 1);
+    let needs = |size| growth.needs_bytes(&gpu(), size);
     assert_eq!([needs(1), needs(3), needs(4), needs(8), needs(16)], [100, 300, 400, 1600, 4000]);
     assert_eq!(
         [299, 300, 399, 400].map(|bytes| growth.largest(&gpu(), bytes)),
@@ -170,7 +170,7 @@ fn what_was_there_and_stays_is_no_difference() {
         recorder.finish()
     };
     let growth = Growth::fit(&[(4, &there(1)), (8, &there(2))]).unwrap();
-    assert_eq!(growth.needs_bytes(&gpu(), 100, 1), 0);
+    assert_eq!(growth.needs_bytes(&gpu(), 100), 0);
 }
 
 /// Attempts by their depths, each of which makes 8 bytes for each item; all of it is freed at the end.

@@ -55,7 +55,7 @@ impl fmt::Display for Explanation<'_> {
         self.peak(f)?;
         writeln!(f, "  {:>12}  bytes", "items")?;
         for size in SIZES {
-            let bytes = growth.needs_bytes(prediction.place(), u64::from(size), 1);
+            let bytes = growth.needs_bytes(prediction.place(), u64::from(size));
             writeln!(f, "  {size:>12}  {}", bytes_for_people(bytes))?;
         }
         for name in prediction.unknown() {

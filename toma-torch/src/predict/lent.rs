@@ -25,6 +25,10 @@ impl Predict for Kept {
         Some(self.why_none())
     }
 
+    fn foresee_rest(&self, left: usize, is_packed: bool, free_bytes: u64) -> Option<Foreseen> {
+        self.prediction.as_ref()?.foresee_rest(left, is_packed, free_bytes)
+    }
+
     fn piece(&self, size: usize) -> Option<Piece> {
         self.prediction.as_ref()?.piece(size)
     }
@@ -51,7 +55,7 @@ pub(super) fn foresee(call: &mut Rehearsal<'_>) -> Option<Foreseen> {
     let found = || predicted(call, sizes).map(|prediction| (prediction, None));
     let (_, kept) = PREDICTIONS.of((&key, &site), |_, _| None::<()>, found, say_why);
     call.follow(Arc::<Kept>::clone(&kept));
-    kept.foresee(call.items(), call.free_bytes())
+    kept.prediction.as_ref()?.foresee_call(call)
 }
 
 /// From two sizes, and confirmed at the one that it says fits.
@@ -64,7 +68,7 @@ fn predicted(call: &mut Rehearsal<'_>, sizes: [usize; 2]) -> Result<Prediction, 
     let device = Device::named(name)
         .ok_or_else(|| unsupported(format!("memory `{name}` is of no device that libtorch knows")))?;
     let prediction = from_runs(&device, sizes.map(narrow), |by_shapes, size| pieces(call, by_shapes, size))?;
-    let Some(foreseen) = prediction.foresee(call.items(), call.free_bytes()) else { return Ok(prediction) };
+    let Some(foreseen) = prediction.foresee_call(call) else { return Ok(prediction) };
     let size = narrow(call.size_at(foreseen.size));
     prediction.confirmed_by(size, |by_shapes| pieces(call, by_shapes, size))
 }

@@ -81,12 +81,24 @@ impl Prediction {
 
     /// The most bytes that live at once while the step runs with `size` items.
     pub fn needs_bytes(&self, size: usize) -> u64 {
-        self.needs_bytes_in_pieces(size, 1)
+        self.growth.needs_bytes(&self.place, wide(size))
     }
 
-    /// The same while so many pieces of `size` items run one after the other, and what they return is held.
-    pub fn needs_bytes_in_pieces(&self, size: usize, pieces: usize) -> u64 {
-        self.growth.needs_bytes(&self.place, wide(size), wide(pieces))
+    /// The most bytes that live at once while `items` are worked off in pieces of at most `size`, one after the other,
+    /// and what they return is held. Full pieces with a rest fit into so many bytes, and so do even ones.
+    pub fn needs_bytes_for(&self, size: usize, items: usize) -> u64 {
+        self.growth.needs_bytes_for(&self.place, wide(size), wide(items))
+    }
+
+    /// The same where all that the pieces return is there from the first on, as an output is that they are copied to.
+    pub(super) fn needs_bytes_into(&self, size: usize, items: usize) -> u64 {
+        self.growth.needs_bytes_into(&self.place, wide(size), wide(items))
+    }
+
+    /// Bytes that each further piece of a size leaves.
+    pub(super) fn adds_bytes(&self, size: usize) -> u64 {
+        let [_, adds] = self.growth.leaves(&self.place);
+        u64::try_from(adds.at(wide(size))).unwrap_or_default()
     }
 
     /// The largest size that fits into so many free bytes, less the head-room; `None` if one item does not.
@@ -96,7 +108,7 @@ impl Prediction {
     }
 
     /// The largest size in which `items` can be worked off piece by piece within so many free bytes, less the
-    /// head-room; `None` if there is none.
+    /// head-room; `None` if there is none. [`needs_bytes_for`](Self::needs_bytes_for) says how many it takes.
     pub fn fits_for(&self, items: usize, free_bytes: u64) -> Option<usize> {
         let usable = self.head_room.usable(free_bytes);
         self.growth.largest_for(&self.place, usable, wide(items)).map(narrow)
@@ -104,7 +116,7 @@ impl Prediction {
 
     /// The largest size for pieces of a loop, which may be copied to one output that is there from the first piece
     /// on. Where not even one item leaves the head-room, it takes that, too: any other start is larger.
-    pub(super) fn piece_of(&self, items: usize, free_bytes: u64, has_output: bool) -> Option<usize> {
+    fn piece_of(&self, items: usize, free_bytes: u64, has_output: bool) -> Option<usize> {
         let of = if has_output { Growth::largest_into } else { Growth::largest_for };
         let largest = |bytes| of(&self.growth, &self.place, bytes, wide(items));
         largest(self.head_room.usable(free_bytes)).or_else(|| largest(free_bytes)).map(narrow)
@@ -144,8 +156,22 @@ impl Prediction {
             let size = self.fits(usable_bytes)?;
             return Some(Foreseen { size, needs_bytes: self.needs_bytes(size) });
         };
-        let size = self.piece_of(items, usable_bytes, false)?.min(items);
-        Some(Foreseen { size, needs_bytes: self.needs_bytes_in_pieces(size, items.div_ceil(size)) })
+        let size = self.piece_of(items, usable_bytes, false)?;
+        Some(Foreseen { size, needs_bytes: self.needs_bytes_for(size, items) })
+    }
+
+    /// The same where all that the pieces return is there from the first on.
+    pub(super) fn within_into(&self, items: usize, usable_bytes: u64) -> Option<Foreseen> {
+        let size = self.piece_of(items, usable_bytes, true)?;
+        Some(Foreseen { size, needs_bytes: self.needs_bytes_into(size, items) })
+    }
+
+    /// The size that fits a call.
+    pub(super) fn foresee_call(&self, call: &Rehearsal<'_>) -> Option<Foreseen> {
+        match call.items() {
+            Some(items) => self.foresee_rest(items, call.is_packed(), call.free_bytes()),
+            None => self.foresee(None, call.free_bytes()),
+        }
     }
 
     /// What a first piece of this size needs, and each of its items.
@@ -207,7 +233,7 @@ impl Predict for Prediction {
     /// them, and a form that does runs out of memory at any size.
     fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
         let (items, free_bytes) = (call.items(), call.free_bytes());
-        self.foresee(items, free_bytes).or_else(|| {
+        self.foresee_call(call).or_else(|| {
             let size = self.foresee(None, free_bytes)?.size.min(items?);
             Some(Foreseen { size, needs_bytes: self.needs_bytes(size) })
         })
@@ -215,6 +241,12 @@ impl Predict for Prediction {
 
     fn why_not(&self) -> Option<String> {
         Some(self.why_none().to_owned())
+    }
+
+    /// Where pieces are packed by costs, a full one may be the last, when all others have left what they leave.
+    fn foresee_rest(&self, left: usize, is_packed: bool, free_bytes: u64) -> Option<Foreseen> {
+        let usable = self.corrected.usable(free_bytes)?;
+        if is_packed { self.within_into(left, usable) } else { self.within(Some(left), usable) }
     }
 
     fn piece(&self, size: usize) -> Option<Piece> {
@@ -233,8 +265,7 @@ impl Predict for Prediction {
             Shown::RanOut => self.corrected.doubt(),
             Shown::Took { is_first: false, .. } | Shown::Ended { .. } => {}
             Shown::Failed { size, works, items, free_bytes } => {
-                let needs =
-                    |size| self.needs_bytes_in_pieces(size, items.map_or(1, |items| items.div_ceil(size)));
+                let needs = |size| self.needs_bytes_for(size, items.unwrap_or(size));
                 let is_wrong = self.foresee(items, free_bytes).is_some_and(|said| said.size >= size);
                 if is_wrong && self.corrected.failed(needs(size), works.map(needs), free_bytes) {
                     let device = self.device();

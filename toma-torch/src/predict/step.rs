@@ -197,36 +197,33 @@ impl StepPrediction {
         if self.site().purpose != Purpose::Output || foreseen.size == items {
             return Some(foreseen);
         }
-        // A piece's rows stand beside the whole, as if one more had gone before.
-        let size = prediction.piece_of(items, usable_bytes, true)?;
-        let needs_bytes = prediction.needs_bytes_in_pieces(size, items.div_ceil(size).saturating_add(1));
-        Some(Foreseen { size, needs_bytes })
+        // A piece's rows stand beside the whole.
+        prediction.within_into(items, usable_bytes)
     }
 
-    /// A piece's rows that stand beside the whole.
-    fn rows_beside(&self, size: usize) -> u64 {
-        let in_pieces = self.site().purpose == Purpose::Output && size < self.work.items;
-        if in_pieces { self.rows(size) } else { 0 }
+    /// Whether pieces of this size are copied to one output.
+    fn fills_output(&self, size: usize) -> bool {
+        self.site().purpose == Purpose::Output && size < self.work.items
     }
 
-    fn rows(&self, size: usize) -> u64 {
-        let Some(prediction) = self.prediction() else { return 0 };
-        let held = |pieces| prediction.needs_bytes_in_pieces(size, pieces);
-        held(3).saturating_sub(held(2))
+    /// Bytes that a first piece was said to need: it makes the whole output.
+    fn said_of_first(&self, prediction: &Prediction, size: usize) -> u64 {
+        let piece = prediction.needs_bytes(size);
+        if !self.fills_output(size) {
+            return piece;
+        }
+        let [rows, output] = [size, self.work.items].map(|items| prediction.adds_bytes(items));
+        piece.max(rows.saturating_add(output))
     }
 
-    /// What a first piece was said to need: it makes the whole output.
-    fn said_of_first(&self, size: usize) -> u64 {
-        let piece = self.prediction().map_or(0, |prediction| prediction.needs_bytes(size));
-        let rows = self.rows_beside(size);
-        if rows == 0 { piece } else { piece.max(rows.saturating_add(self.rows(self.work.items))) }
-    }
-
-    /// What all pieces of this size were said to need.
-    fn said_of_all(&self, size: usize) -> u64 {
-        let pieces = self.work.items.div_ceil(size);
-        let all = self.prediction().map_or(0, |prediction| prediction.needs_bytes_in_pieces(size, pieces));
-        all.saturating_add(self.rows_beside(size))
+    /// Bytes that all pieces of this size were said to need.
+    fn said_of_all(&self, prediction: &Prediction, size: usize) -> u64 {
+        let items = self.work.items;
+        if self.fills_output(size) {
+            prediction.needs_bytes_into(size, items)
+        } else {
+            prediction.needs_bytes_for(size, items)
+        }
     }
 
     fn prediction(&self) -> Option<&Prediction> {
@@ -259,7 +256,7 @@ impl Predict for StepPrediction {
     }
 
     /// What a piece makes beyond the first does not stay: outputs have their place, and gradients theirs.
-    fn foresee_rest(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
+    fn foresee_rest(&self, left: usize, _: bool, free_bytes: u64) -> Option<Foreseen> {
         if self.measures() {
             return None;
         }
@@ -271,7 +268,11 @@ impl Predict for StepPrediction {
 
     fn foresee_smaller(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
         self.renewed.get().filter(|_| !self.measures())?;
-        if left == self.work.items { self.fits(free_bytes) } else { self.foresee_rest(left, free_bytes) }
+        if left == self.work.items {
+            self.fits(free_bytes)
+        } else {
+            self.foresee_rest(left, false, free_bytes)
+        }
     }
 
     fn why_not(&self) -> Option<String> {
@@ -295,13 +296,13 @@ impl Predict for StepPrediction {
             _ if self.measures() => {}
             Shown::RanOut => corrected.doubt(),
             Shown::Took { size, is_first: true, peak_bytes } => {
-                corrected.took(self.said_of_first(size), peak_bytes);
+                corrected.took(self.said_of_first(prediction, size), peak_bytes);
             }
             Shown::Took { is_first: false, .. } | Shown::Ended { .. } => {}
             Shown::Failed { size, works, free_bytes, .. } => {
                 let is_wrong = self.fits(free_bytes).is_some_and(|said| said.size >= size);
-                let works = works.map(|size| self.said_of_all(size));
-                if is_wrong && corrected.failed(self.said_of_all(size), works, free_bytes) {
+                let said = |size| self.said_of_all(prediction, size);
+                if is_wrong && corrected.failed(said(size), works.map(said), free_bytes) {
                     say(self.site(), "what was predicted was wrong twice: from here on sizes are measured");
                 }
             }

@@ -31,7 +31,7 @@ fn nine_nets_take_what_is_said_of_them() {
     nine::each(|net| {
         let prediction = of(net);
         for pieces in [1, 2, 3] {
-            let (said, counted) = (prediction.needs_bytes_in_pieces(48, pieces), counted(net, 48, pieces));
+            let (said, counted) = (prediction.needs_bytes_for(48, 48 * pieces), counted(net, 48, pieces));
             // Scratch differs by processor.
             let off = said.abs_diff(counted);
             println!("{:>34}, {pieces} pieces: {said:>9} of {counted:>9} bytes", net.name);
@@ -125,7 +125,7 @@ fn a_small_size_is_confirmed_with_its_scratch() {
             let prediction = of(net).confirm(rows, |size| net.step(size)).unwrap();
             for pieces in [1, 2, 3] {
                 let (said, counted) =
-                    (prediction.needs_bytes_in_pieces(rows, pieces), counted(net, rows, pieces));
+                    (prediction.needs_bytes_for(rows, rows * pieces), counted(net, rows, pieces));
                 let off = said.abs_diff(counted);
                 assert!(off * 50 < counted, "{}, {rows} rows: {off} of {counted} bytes", net.name);
             }

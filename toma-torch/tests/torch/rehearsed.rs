@@ -105,22 +105,66 @@ fn every_form_starts_at_the_largest_size_that_fits() {
     }
 }
 
-/// What earlier pieces have left takes room from the later ones.
+/// Bytes of pieces of these sizes, of which each takes two rows for an item beside the row that is held of each before.
+fn held(pieces: &[usize]) -> u64 {
+    let (mut before, mut most) = (0, 0);
+    for piece in pieces {
+        most = most.max(before + 2 * piece);
+        before += piece;
+    }
+    4096 * most as u64
+}
+
+/// The larger number of bytes of full pieces with a rest and of even ones.
+fn needs(items: usize, piece: usize) -> u64 {
+    let count = items.div_ceil(piece);
+    let mut full = vec![piece; count - 1];
+    full.push(items - piece * (count - 1));
+    let even: Vec<_> = (0..count).map(|index| (items + count - 1 - index) / count).collect();
+    held(&full).max(held(&even))
+}
+
+/// What earlier pieces have left takes room from the later ones, of which the last is smaller.
 #[test]
 fn values_that_map_holds_are_counted() {
     let _alone = alone();
-    let (data, device) = (rows(ITEMS), cpu_device());
-    for bytes in [60, 64, 71, 80, 90].map(|rows| rows * 4096) {
-        let needs = |piece: usize| {
-            let pieces = ITEMS.div_ceil(piece);
-            4096 * (piece * (pieces - 1) + 2 * piece) as u64
-        };
-        let fits = (1..=ITEMS).rfind(|piece| needs(*piece) <= bytes - bytes / 100);
+    let device = cpu_device();
+    for (items, bytes) in
+        [48, 47, 33].into_iter().flat_map(|items| (items + 3..2 * items).map(move |rows| (items, rows)))
+    {
+        let (data, bytes) = (rows(items), bytes as u64 * 4096);
+        let fits = (1..=items).rfind(|piece| needs(items, *piece) <= bytes - bytes.div_ceil(100));
+        let body = |start, end| work(&data, start, end);
+        for is_even in [false, true] {
+            let budget = Budget::beyond_allocated(bytes);
+            let values = if is_even {
+                with(&device).evenly().map(0..items, items, body)
+            } else {
+                with(&device).map(0..items, items, body)
+            };
+            drop(budget);
+            let foreseen = report().foreseen.map(|foreseen| (foreseen.size, foreseen.needs_bytes));
+            let expected = fits.map(|piece| (piece, needs(items, piece)));
+            assert_eq!((foreseen, report().out_of_memory), (expected, 0), "{bytes}, {is_even}: {}", report());
+            assert_eq!(values.iter().map(|value| value.size()[0]).sum::<i64>(), size(items));
+        }
+    }
+}
+
+/// Where sizes are costs, a full piece may come after smaller ones.
+#[test]
+fn values_before_a_full_piece_of_costs_are_counted() {
+    let _alone = alone();
+    let (data, device) = (rows(17), cpu_device());
+    let starts = [0, 6, 14, 17];
+    // A size of 12 runs as 6 and 11, of which the second needs 28 rows; 12 and 5 would need 24, and 9 and 8 need 25.
+    for bytes in (23..40).map(|rows| rows * 4150) {
         let budget = Budget::beyond_allocated(bytes);
-        let values = with(&device).map(0..ITEMS, ITEMS, |start, end| work(&data, start, end));
+        let form = with(&device).by_cost(|item| [6, 8, 3][item]);
+        let values = form.map(0..3, 17, |start, end| work(&data, starts[start], starts[end]));
         drop(budget);
-        assert_eq!((Some(report().start), report().out_of_memory), (fits, 0), "{bytes}: {}", report());
-        assert_eq!(values.iter().map(|value| value.size()[0]).sum::<i64>(), size(ITEMS));
+        assert_eq!(values.iter().map(|value| value.size()[0]).sum::<i64>(), 17);
+        assert_eq!(report().out_of_memory, 0, "{bytes}: {}", report());
     }
 }
 

@@ -35,6 +35,7 @@ impl<'a> Call<'a> {
             origin,
             user: *user,
             items,
+            is_packed: self.machine.is_packed(),
             free_bytes,
             device,
             cuts: &self.machine,
@@ -93,7 +94,8 @@ impl<'a> Call<'a> {
         }
         let shown =
             Shown::Took { size: self.machine.size(), is_first: self.machine.position == 0, peak_bytes };
-        let fits = forecast.took(shown, self.machine.left_behind(), available_bytes);
+        let (left, is_packed) = (self.machine.left_behind(), self.machine.is_packed());
+        let fits = forecast.took(shown, left, is_packed, available_bytes);
         let fits = fits.and_then(NonZeroUsize::new);
         match &mut took.measured {
             Some(measured) if self.needs.memory => measured.foreseen = fits,

@@ -1,0 +1,133 @@
+//! The pieces into which items are cut, and the largest size that fits.
+//!
+//! # Why
+//!
+//! A size is an upper bound: 10 items in pieces of 9 run as 9 and 1, or as 5 and 5 where pieces are even. Either may
+//! need more, and who asks need not know which it will be. So a size fits if both cuts do.
+//!
+//! The bytes are not monotone in the size, because the rest is not. Among sizes that make the same number of pieces
+//! even pieces are the same, and the rest is a line over the size, so the search solves lines and tries no sizes.
+
+use std::ops::RangeInclusive;
+
+use super::line::{Line, largest};
+use super::pieces::{Pieces, Run};
+
+/// The pieces of a step in one place.
+#[derive(Clone, Debug)]
+pub(super) struct Grown {
+    /// The smallest size that was recorded.
+    pub(super) smallest: u64,
+    /// From that size on.
+    pub(super) above: Pieces,
+    pub(super) below: Pieces,
+}
+
+/// Items that are worked off piece by piece.
+#[derive(Clone, Copy)]
+pub(super) struct Work {
+    pub(super) items: u64,
+    /// Pieces as large as the first that count in addition, after all others.
+    pub(super) repeats: u64,
+}
+
+/// The line that is the size itself.
+const SIZE: Line = Line { fixed: 0, per_item: 1 };
+
+impl Grown {
+    pub(super) fn at(&self, size: u64) -> &Pieces {
+        if size < self.smallest { &self.below } else { &self.above }
+    }
+
+    /// The most bytes that live while the items are worked off in pieces of at most `size`.
+    pub(super) fn needs(&self, size: u64, work: Work) -> u64 {
+        let size = size.clamp(1, work.items.max(1));
+        if size == work.items && work.repeats == 0 {
+            return self.at(size).highest(size).bytes_at(size);
+        }
+        let count = work.items.div_ceil(size).max(1);
+        let rest = self.at(work.items - (count - 1) * size);
+        let ragged = Pieces::lines(work.ragged(count, self.at(size), rest));
+        ragged.chain(self.even(count, work)).map(|line| line.bytes_at(size)).max().unwrap_or(0)
+    }
+
+    /// The largest size of which the items need at most `bytes`.
+    pub(super) fn largest(&self, bytes: u64, work: Work) -> Option<u64> {
+        let mut most = self.largest_of_one(bytes, work.items)?;
+        if most == work.items && work.repeats == 0 {
+            return Some(most);
+        }
+        loop {
+            let count = work.items.div_ceil(most);
+            let least = work.items.div_ceil(count);
+            if self.even(count, work).all(|line| line.bytes_at(most) <= bytes) {
+                let ragged = self.largest_ragged(bytes, work, count, least..=most);
+                if ragged.is_some() {
+                    return ragged;
+                }
+            }
+            // Each smaller size makes one piece more, so this many are full.
+            most = self.largest_of_full(bytes, count, least - 1)?;
+        }
+    }
+
+    /// The largest size up to `most` of which one piece needs at most `bytes`.
+    pub(super) fn largest_of_one(&self, bytes: u64, most: u64) -> Option<u64> {
+        self.largest_of(Pieces::first, bytes, most)
+    }
+
+    /// The largest size up to `most` of which so many full pieces need at most `bytes`.
+    fn largest_of_full(&self, bytes: u64, count: u64, most: u64) -> Option<u64> {
+        self.largest_of(|pieces| Pieces::lines([Run { pieces, size: SIZE, count }]), bytes, most)
+    }
+
+    fn largest_of<'a, L>(&'a self, lines: impl Fn(&'a Pieces) -> L, bytes: u64, most: u64) -> Option<u64>
+    where
+        L: Iterator<Item = Line>,
+    {
+        let smaller = || largest(lines(&self.below), bytes, 1..=most.min(self.smallest - 1));
+        largest(lines(&self.above), bytes, self.smallest..=most).or_else(smaller)
+    }
+
+    /// The largest of some sizes, all of which cut the items into `count`, of which full pieces and a rest need at
+    /// most `bytes`.
+    fn largest_ragged(&self, bytes: u64, work: Work, count: u64, sizes: RangeInclusive<u64>) -> Option<u64> {
+        let (least, most) = (*sizes.start(), *sizes.end());
+        let from = least.max(self.smallest);
+        // The rest shrinks as the size grows: up to this size it is one from the smallest recorded on.
+        let turn = work.items.checked_sub(self.smallest);
+        let turn = turn.map_or(0, |more| more.checked_div(count - 1).unwrap_or(u64::MAX));
+        let parts = [
+            (&self.above, &self.below, from.max(turn.saturating_add(1))..=most),
+            (&self.above, &self.above, from..=most.min(turn)),
+            (&self.below, &self.below, least..=most.min(self.smallest - 1)),
+        ];
+        let mut parts = parts.into_iter().filter(|(.., sizes)| !sizes.is_empty());
+        parts.find_map(|(full, rest, sizes)| {
+            largest(Pieces::lines(work.ragged(count, full, rest)), bytes, sizes)
+        })
+    }
+
+    /// The lines of so many even pieces, the larger ones first; none of a single piece, which has no rest either.
+    fn even(&self, count: u64, work: Work) -> impl Iterator<Item = Line> {
+        let (larger, smaller) = (work.items.div_ceil(count), work.items / count);
+        let more = work.items % count;
+        let run = |size, count| Run {
+            pieces: self.at(size),
+            size: Line { fixed: size.into(), per_item: 0 },
+            count,
+        };
+        let runs = [run(larger, more), run(smaller, count - more), run(larger, work.repeats)];
+        Pieces::lines(runs.into_iter().filter(move |_| count > 1))
+    }
+}
+
+impl Work {
+    /// So many pieces, all full but the last, over their size.
+    fn ragged<'a>(self, count: u64, full: &'a Pieces, rest: &'a Pieces) -> [Run<'a>; 3] {
+        let before = count - 1;
+        let left = Line { fixed: self.items.into(), per_item: -i128::from(before) };
+        let run = |pieces, size, count| Run { pieces, size, count };
+        [run(full, SIZE, before), run(rest, left, 1), run(full, SIZE, self.repeats)]
+    }
+}
