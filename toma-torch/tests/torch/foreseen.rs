@@ -326,3 +326,27 @@ fn a_report_says_why_nothing_was_predicted() {
     let (shown, why) = (report().to_string(), "predict  nothing, because not even one item is said to fit\n");
     assert!(shown.contains(why), "{shown}");
 }
+
+/// What is judged once is recognized in the next call, which runs nothing dry and nothing twice.
+#[test]
+fn a_known_program_is_split_without_dry_runs() {
+    let _alone = alone();
+    let device = Device::new(tch::Device::Cpu);
+    let layers = nn::VarStore::new(tch::Device::Cpu);
+    let net = nn::linear(layers.root(), 16, 8, nn::LinearConfig::default());
+    let rows = Tensor::ones([64, 16], FLOATS);
+    let runs = std::cell::Cell::new([0; 2]);
+    let train = || {
+        let form = execute::with::<NoCache>().device(&device).max(16).predict(&DryRun);
+        let loss = form.backward(Loss::Found, &layers.trainable_variables(), &rows, |rows| {
+            let [dry, real] = runs.get();
+            runs.set(if is_dry() { [dry + 1, real] } else { [dry, real + 1] });
+            rows.apply(&net).relu().square().mean(None)
+        });
+        drop(loss);
+        runs.replace([0; 2])
+    };
+    assert!(train()[0] > 0);
+    drop(train());
+    assert_eq!([train(), train()], [[0, 4]; 2]);
+}
