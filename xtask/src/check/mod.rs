@@ -1,7 +1,7 @@
 //! `cargo xtask test` and `cargo xtask nightly`: checks, each a step with a name.
 
 mod fixtures;
-pub(crate) mod layout;
+mod layout;
 mod lints;
 mod marks;
 mod msrv;
