@@ -68,7 +68,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    check::surface::in_place_of_rustdoc().unwrap_or_else(|| run(Line::parse())).unwrap_or_else(|error| {
+    run(Line::parse()).unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })

@@ -9,7 +9,6 @@ mod package;
 mod programs;
 mod steps;
 mod suites;
-pub(crate) mod surface;
 mod torch;
 
 use std::fs;
@@ -34,9 +33,6 @@ pub(crate) struct Test {
     /// libtorch where files of toma-torch are changed and not committed
     #[arg(long)]
     fast: bool,
-    /// Let the step `surface` write what users can name instead of comparing it
-    #[arg(long)]
-    bless: bool,
 }
 
 #[derive(Args, Debug)]
@@ -68,8 +64,6 @@ struct Checks<'a> {
     how: How,
     /// Without slow tests.
     fast: bool,
-    /// Snapshots are written instead of compared.
-    bless: bool,
     length: Length,
 }
 
@@ -91,7 +85,7 @@ impl Test {
             When::Full => !fast,
             When::Nightly => false,
         };
-        let checks = Checks { fast, bless: self.bless, ..Checks::new(&project, build, self.how) };
+        let checks = Checks { fast, ..Checks::new(&project, build, self.how) };
         checks.run(&choose(is_run, &checks.how.steps)?)
     }
 }
@@ -118,7 +112,7 @@ fn choose(of_command: impl Fn(When) -> bool, names: &[String]) -> Result<Vec<&'s
 impl<'a> Checks<'a> {
     fn new(project: &'a Project, build: Option<Build>, how: How) -> Self {
         let provision = Provision::new(project, build);
-        Self { project, provision, how, fast: false, bless: false, length: Length::default() }
+        Self { project, provision, how, fast: false, length: Length::default() }
     }
 
     fn run(&self, steps: &[&Step]) -> Result<ExitCode> {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Checks, fixtures, layout, lints, marks, nightly, package, programs, suites, surface, torch};
+use super::{Checks, fixtures, layout, lints, marks, nightly, package, programs, suites, torch};
 
 /// One check with a name.
 #[derive(Debug)]
@@ -40,8 +40,7 @@ pub(super) const STEPS: &[Step] = &[
     step("clippy", Fast, "lints of every target in every package, with all features", lints::clippy),
     step("features", Full, "lints with no feature, and of the libraries with each alone", lints::features),
     step("doc", Full, "documentation builds without warnings, private items too", lints::doc),
-    step("surface", Full, "what users can name is in its snapshot, each name with one path", surface::step),
-    step("package", Full, "packages are built from what is in them, and say what they are", package::step),
+    step("package", Full, "packages compile from their own files", package::step),
     step("test", Fast, "unit and integration tests, with all features", suites::all),
     step("test-bare", Full, "unit and integration tests, with no feature", suites::bare),
     step("doc-tests", Full, "examples in the documentation, with all features", suites::doc),
