@@ -36,12 +36,8 @@ impl Python {
         let torch = packages_around(environment.folder())?;
         let root = project.workspace.target_dir.join("peers");
         let packages = Packages {
-            what: format!("toma and accelerate for Python, to compare with, into {}", root.display()),
             root: root.clone(),
             requirements: REQUIREMENTS.to_owned(),
-            megabytes: 300,
-            proof: "accelerate/utils/memory.py".into(),
-            python: "Python 3.10 to 3.14",
             otherwise: "or go without this comparison".to_owned(),
         };
         packages.install(project, |_| Ok(()))?;
