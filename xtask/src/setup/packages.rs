@@ -89,7 +89,7 @@ impl Packages {
     }
 
     /// The interpreter of the virtual environment.
-    pub(crate) fn python(&self) -> PathBuf {
+    fn python(&self) -> PathBuf {
         self.venv().join("bin/python")
     }
 
