@@ -5,8 +5,7 @@
 use anyhow::Result;
 use xshell::Cmd;
 
-use super::Checks;
-use super::steps::counted;
+use super::{Checks, counted};
 use crate::metadata::Settings;
 
 /// What defines the profiles that the workspace does not need itself.

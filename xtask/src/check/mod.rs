@@ -196,9 +196,25 @@ fn all_clear(problems: &[String]) -> Result<()> {
     if problems.is_empty() { Ok(()) } else { bail!(problems.join("\n")) }
 }
 
+/// How many there are, in words.
+fn counted(count: usize, word: &str) -> String {
+    match count {
+        0 => format!("no {word}s"),
+        1 => format!("1 {word}"),
+        _ => format!("{count} {word}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_to_do_is_said() {
+        assert_eq!(counted(0, "example"), "no examples");
+        assert_eq!(counted(1, "example"), "1 example");
+        assert_eq!(counted(2, "run"), "2 runs");
+    }
 
     #[test]
     fn the_table_shows_each_step_and_then_the_problems() {

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use xshell::Cmd;
 
-use super::Checks;
-use super::steps::counted;
+use super::{Checks, counted};
 use crate::metadata::Package;
 use crate::project::Project;
 

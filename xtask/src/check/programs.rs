@@ -3,9 +3,8 @@
 use anyhow::Result;
 use xshell::Cmd;
 
-use super::Checks;
-use super::steps::counted;
 use super::suites::OPTIMIZED;
+use super::{Checks, counted};
 use crate::bench::bundle;
 use crate::examples::Example;
 use crate::metadata::Target;

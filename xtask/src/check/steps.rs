@@ -81,25 +81,9 @@ const fn step(
     Step { name, when, checks, run }
 }
 
-/// How many there are, in words.
-pub(super) fn counted(count: usize, word: &str) -> String {
-    match count {
-        0 => format!("no {word}s"),
-        1 => format!("1 {word}"),
-        _ => format!("{count} {word}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_to_do_is_said() {
-        assert_eq!(counted(0, "example"), "no examples");
-        assert_eq!(counted(1, "example"), "1 example");
-        assert_eq!(counted(2, "run"), "2 runs");
-    }
 
     #[test]
     fn the_steps_have_different_names() {
