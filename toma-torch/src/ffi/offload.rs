@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
-use super::swap::{self, Use};
+use super::swap::{self, Kept, Use};
 use super::{DeviceId, RawError, checked};
 use crate::error::Error;
 
@@ -117,7 +117,8 @@ pub(crate) trait Rows: Send + Sync {
 
 impl Use<'_> {
     /// Its operator takes rows of what is there, until it ends.
-    pub(crate) fn stay(&mut self, outside: Arc<dyn Rows>) {
+    pub(crate) fn stay(&mut self, outside: Arc<dyn Rows>, kept: &Kept) {
+        self.block = kept.block();
         self.outside = Box::into_raw(Box::new(outside)).cast_const().cast();
     }
 
