@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use toma_trace::operators::{RowRule, row_rule};
+use toma_trace::operators::{RowRule, base_name, row_rule};
 use toma_trace::{Access, Operand, Operator, OperatorId, StorageId, Trace};
 
 use super::rules::is_near;
@@ -189,7 +189,12 @@ fn path<'a>(
     let mut calls: Vec<_> = recorded.operators().filter(|(_, operator)| !is_data(operator)).collect();
     let last = calls.last().map(|(id, _)| *id);
     calls.reverse();
-    calls.retain(|(id, _)| needs.take(&operands[id.index()], Some(*id) == last));
+    // They compute nothing. A body that logs outputs may detach these, unless it runs dry.
+    let is_alias = |name: &str| matches!(base_name(name), "detach" | "alias");
+    calls.retain(|(id, operator)| {
+        let is_last = Some(*id) == last;
+        (is_last || !is_alias(&operator.name)) && needs.take(&operands[id.index()], is_last)
+    });
     (calls, needs)
 }
 

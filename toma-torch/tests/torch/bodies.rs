@@ -1,6 +1,8 @@
 //! Random bodies, called one after the other on one line: in pieces they come to what they come to as a whole, or they
 //! are not split.
 
+use std::cell::RefCell;
+
 use fastrand::Rng;
 use tch::{Device, Kind, Reduction, TchError, Tensor};
 use toma_core::predict::is_dry;
@@ -28,6 +30,7 @@ struct World {
     table: Tensor,
     /// Bodies may write to it; zeros before each call.
     state: Tensor,
+    kept: RefCell<Vec<Tensor>>,
 }
 
 impl Rows<'_> {
@@ -76,7 +79,7 @@ use Split::{Always, Exact, Never};
 type Body = fn(&Rows<'_>) -> Tensor;
 
 /// Losses of the default kind.
-const LOSSES: [(&str, Split, Body); 50] = [
+const LOSSES: [(&str, Split, Body); 51] = [
     ("mean", Always, |r| r.errors().mean(None)),
     ("sum", Always, |r| r.errors().sum(None)),
     ("dropout", Always, |r| r.hidden().dropout(0.0, true).square().mean(None)),
@@ -155,6 +158,13 @@ const LOSSES: [(&str, Split, Body); 50] = [
         let hits = scores.argmax(-1, false).eq_tensor(r.labels).sum(Kind::Int64).int64_value(&[]);
         assert!(hits <= 1000, "{hits} hits");
         scores.cross_entropy_loss(r.labels, NONE, Reduction::Mean, -100, 0.0)
+    }),
+    ("outputs kept", Always, |r| {
+        let scores = r.hidden();
+        if !is_dry() {
+            r.world.kept.borrow_mut().push(scores.detach());
+        }
+        scores.square().mean(None)
     }),
     ("means of smaller batches", Never, |r| {
         let parts = r.errors().split(9, 0);
@@ -260,6 +270,7 @@ impl Case {
                 weight: between(&[6, 4]).set_requires_grad(true),
                 table: between(&[64]).exp(),
                 state: Tensor::zeros([4], DOUBLES),
+                kept: RefCell::default(),
             },
             data: [between(&[items, 6]), between(&[items, 4]), labels, counts],
             number: random.f64() + 0.1,
