@@ -137,11 +137,15 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
 }
 
 // What the kernel of the CPU makes of zeros, as Meta, and the bytes that it takes meanwhile beyond that.
+//
+// Operators that return two `out` arguments return references to the stack, which drops them: whoever calls one boxed
+// must hold its arguments.
 using Told = std::pair<Stack, size_t>;
 
 Told told_by_kernel(const Call& call) {
   Undisturbed counted;
   auto stack = twins_on(c10::kCPU, call);
+  const auto arguments = stack;
   counted.allocated = counted.peak = 0;
   call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   auto scratch_bytes = counted.peak;
@@ -196,6 +200,7 @@ Stack by_meta(Call& call) {
   try {
     const Undisturbed undisturbed;
     auto stack = twins_on(c10::kMeta, call);
+    const auto arguments = stack;
     call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
     return stack;
   } catch (const c10::NotImplementedError&) {
@@ -203,14 +208,18 @@ Stack by_meta(Call& call) {
   }
 }
 
-// What only data know: 1, true, or as many results as there can be.
+// What only data know: 1, true or what the run has been told, or as many results as there can be.
 Stack unknown(const Call& call) {
   call.run->note(call.name());
   const auto& input = call.arguments[0].toTensor();
   const auto kind = call.op.schema().returns()[0].type()->kind();
   if (kind == c10::TypeKind::BoolType || kind == c10::TypeKind::NumberType) {
     const auto is_float = c10::isFloatingType(input.scalar_type());
-    return {kind == c10::TypeKind::BoolType ? c10::Scalar(true) : is_float ? c10::Scalar(1.0) : c10::Scalar(1)};
+    const auto answer = call.run->answer;
+    if (kind == c10::TypeKind::BoolType || input.scalar_type() == c10::kBool) {
+      return {c10::Scalar(answer != 0)};
+    }
+    return {is_float ? c10::Scalar(answer) : c10::Scalar(static_cast<int64_t>(answer))};
   }
   if (call.named.shape_rule == TOMA_SHAPE_MASKED_SELECT) {
     const auto most = at::infer_size(input.sizes(), call.arguments[1].toTensor().sizes());
@@ -363,6 +372,12 @@ int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) n
     c10::impl::tls_set_dispatch_key_included(toma::fake, true);
     *out = recorder.release();
   });
+}
+
+void toma_dry_answer(toma_recorder* recorder, double answer) noexcept {
+  if (recorder->dry != nullptr) {
+    recorder->dry->answer = answer;
+  }
 }
 
 void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {

@@ -281,6 +281,8 @@ struct toma_dry_outcome {
 // after. Kernels of the CPU without a Meta kernel are asked with zeros, which takes as long as they do, and tells
 // what they take besides their results; by shapes alone they are asked only where no rule is known.
 int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) noexcept;
+// From here on data are said to be this number where only they know; 1 in the beginning.
+void toma_dry_answer(toma_recorder* recorder, double answer) noexcept;
 void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept;
 
 // What a plan does next: runs a stage and drops its input, runs it and holds its input, runs it and holds all that its

@@ -42,7 +42,9 @@ impl Call<'_> {
         if !matches!(self.numbers, Numbers::None | Numbers::Same) {
             return Err(Coupling::Number);
         }
-        if self.has_read && self.numbers == Numbers::Same && matches!(self.name, "mul" | "div") {
+        let takes_own = self.inputs.iter().any(|input| input.value == Value::Written);
+        let is_scaled = self.numbers == Numbers::Same && matches!(self.name, "mul" | "div");
+        if self.has_read && (takes_own || is_scaled) {
             return Err(Coupling::ReadNumber);
         }
         let rows = self.taken()?;

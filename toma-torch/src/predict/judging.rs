@@ -181,29 +181,38 @@ impl<'p> Splitting<'p> {
         if !is_known && !self.is_judged.get() {
             self.judge(run, undo);
         }
-        let (outcome, is_known) = self.recorded(piece, run);
-        if is_known.is_none() || is_known == Some(true) && self.splits() {
+        let (outcome, did) = recorded(piece, run);
+        let Ok(trace) = did else { return Some(outcome) };
+        let is_known = trace.as_ref().is_some_and(|trace| self.is_of(piece.len(), trace));
+        if is_known && self.splits() && self.all_do_as(trace.as_ref(), run, undo) {
             return Some(outcome);
         }
         drop(outcome);
         undo(piece.clone());
-        if is_known == Some(true) {
+        if is_known {
             return None;
         }
         self.judge(run, undo);
         if !self.splits() {
             return None;
         }
-        let (outcome, is_known) = self.recorded(piece, run);
-        // Of less items than were judged libraries may run other operators.
+        // Of less items than were judged libraries may run other operators, in a dry run, too.
         let is_small = piece.len() < step::wide(step::sizes_of(self.items)[0]);
-        if is_known != Some(false) || is_small {
+        let dry = is_small.then(|| dry_trace(piece.len(), 1.0, run, undo)).flatten();
+        let (outcome, did) = recorded(piece, run);
+        let Ok(trace) = did else { return Some(outcome) };
+        let known = trace.as_ref().filter(|trace| self.is_of(piece.len(), trace));
+        let is_as_dry =
+            || dry.zip(trace.as_ref()).is_some_and(|((dry, _), real)| Judged::is_same([&dry, real]));
+        if (known.is_some() || is_as_dry()) && self.all_do_as(known, run, undo) {
             return Some(outcome);
         }
         drop(outcome);
         undo(piece.clone());
-        let advice = self.site.purpose.advice();
-        self.stays_whole(format!("the body does other things for real than in a dry run{advice}"));
+        if self.is_split() {
+            let advice = self.site.purpose.advice();
+            self.stays_whole(format!("the body does other things for real than in a dry run{advice}"));
+        }
         None
     }
 
@@ -222,6 +231,41 @@ impl<'p> Splitting<'p> {
         }
         self.is_checked.set(true);
         true
+    }
+
+    /// Whether the body does with all items what was judged, and what the first piece did: it may branch on their number,
+    /// or on numbers that it reads. A dry run answers 1 where the body reads one, and then other numbers.
+    ///
+    /// A loss that is given is the user's word.
+    fn all_do_as<R, S>(
+        &self,
+        piece: Option<&Trace>,
+        run: &mut impl Run<R>,
+        undo: &impl Fn(Range<usize>),
+    ) -> bool
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
+        if !self.can_run_dry || self.site.purpose.is_given().is_some() {
+            return true;
+        }
+        let judged = self.judged.borrow().clone();
+        let has_same_numbers = |all: &Trace| {
+            judged.zip(piece).is_none_or(|(judged, piece)| judged.has_same_numbers([piece, all]))
+        };
+        let mut of_all = |answer| {
+            dry_trace(self.items, answer, run, undo).filter(|(trace, _)| self.is_of(self.items, trace))
+        };
+        let first = of_all(0.0).filter(|(trace, _)| has_same_numbers(trace));
+        if first.is_some_and(|(_, unknown)| unknown.is_empty() || of_all(1000.0).is_some()) {
+            return true;
+        }
+        let advice = self.site.purpose.advice();
+        self.stays_whole(format!(
+            "the body does other things with {} items, or with other numbers in them{advice}",
+            self.items
+        ));
+        false
     }
 
     fn verdict(&self) -> Verdict {
@@ -248,23 +292,6 @@ impl<'p> Splitting<'p> {
     pub(crate) fn was_judged(&self) {
         self.judged.replace(self.program.get());
         self.is_judged.set(true);
-    }
-
-    /// Runs a piece and compares its forward with the program; `None` where the piece has failed.
-    fn recorded<R, S>(&self, piece: &Range<usize>, run: &mut impl Run<R>) -> (R, Option<bool>)
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
-        cpu::count();
-        let Ok(recording) = Recording::begin() else { return (run(None, piece.clone()), Some(false)) };
-        let outcome = run(Some(&recording), piece.clone());
-        match outcome.branch::<Tensor>() {
-            ControlFlow::Break(failed) => (failed, None),
-            ControlFlow::Continue(result) => {
-                let trace = trace_of(&recording).ok();
-                (R::of(result), Some(trace.is_some_and(|trace| self.is_of(piece.len(), &trace))))
-            }
-        }
     }
 
     fn is_of(&self, size: usize, trace: &Trace) -> bool {
@@ -298,22 +325,47 @@ impl Drop for Splitting<'_> {
     }
 }
 
+/// Runs a piece; `Err` where it has failed, otherwise its forward, where that could be recorded.
+fn recorded<R, S>(piece: &Range<usize>, run: &mut impl Run<R>) -> (R, Result<Option<Trace>, ()>)
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    cpu::count();
+    let Ok(recording) = Recording::begin() else { return (run(None, piece.clone()), Ok(None)) };
+    let outcome = run(Some(&recording), piece.clone());
+    match outcome.branch::<Tensor>() {
+        ControlFlow::Break(failed) => (failed, Err(())),
+        ControlFlow::Continue(result) => (R::of(result), Ok(trace_of(&recording).ok())),
+    }
+}
+
 fn judged<R, S>(sizes: [u32; 2], run: &mut impl Run<R>, undo: &impl Fn(Range<usize>)) -> Option<Judged>
 where
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
 {
-    let mut traces = Vec::new();
-    for size in sizes {
-        let items = 0..step::wide(size);
-        let mut ran = Ok(());
-        let forward = |recording: &Recording| {
-            let outcome = dry::caught(|| run(Some(recording), items.clone()));
-            ran = outcome.as_ref().map(|_| ()).map_err(|failure| Error::from(failure.clone()));
-            outcome.ok()
-        };
-        let (trace, _) = dry::run(true, forward, || undo(items.clone())).ok()?;
-        ran.ok()?;
-        traces.push((size, trace));
-    }
-    Judged::of([(traces[0].0, &traces[0].1), (traces[1].0, &traces[1].1)]).ok()
+    let [(one, _), (other, _)] =
+        [dry_trace(step::wide(sizes[0]), 1.0, run, undo)?, dry_trace(step::wide(sizes[1]), 1.0, run, undo)?];
+    Judged::of([(sizes[0], &one), (sizes[1], &other)]).ok()
+}
+
+/// The forward of so many items in a dry run that says `answer` where only data know, and the operators to which it
+/// did; `None` where the body cannot run dry.
+fn dry_trace<R, S>(
+    size: usize,
+    answer: f64,
+    run: &mut impl Run<R>,
+    undo: &impl Fn(Range<usize>),
+) -> Option<(Trace, Vec<String>)>
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    let mut ran = Ok(());
+    let forward = |recording: &Recording| {
+        recording.answer(answer);
+        let outcome = dry::caught(|| run(Some(recording), 0..size));
+        ran = outcome.as_ref().map(|_| ()).map_err(|failure| Error::from(failure.clone()));
+        outcome.ok()
+    };
+    let traced = dry::run(true, forward, || undo(0..size)).ok()?;
+    ran.ok().map(|()| traced)
 }
