@@ -137,9 +137,7 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
 }
 
 // What the kernel of the CPU makes of zeros, as Meta, and the bytes that it takes meanwhile beyond that.
-//
-// Operators that return two `out` arguments return references to the stack, which drops them: whoever calls one boxed
-// must hold its arguments.
+// Two `out` arguments are returned as references to the stack, which drops them, so the arguments are held.
 using Told = std::pair<Stack, size_t>;
 
 Told told_by_kernel(const Call& call) {
