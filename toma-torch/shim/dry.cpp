@@ -137,9 +137,7 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
 }
 
 // What the kernel of the CPU makes of zeros, as Meta, and the bytes that it takes meanwhile beyond that.
-//
-// Operators that return two `out` arguments return references to the stack, which drops them: whoever calls one boxed
-// must hold its arguments.
+// Two `out` arguments are returned as references to the stack, which drops them, so the arguments are held.
 using Told = std::pair<Stack, size_t>;
 
 Told told_by_kernel(const Call& call) {
@@ -208,7 +206,8 @@ Stack by_meta(Call& call) {
   }
 }
 
-// What only data know: 1, true or what the run has been told, or as many results as there can be.
+// What only data know: 1, true or what the run has been told, or as many results as there can be. Where it was told another
+// number than 1, half as many.
 Stack unknown(const Call& call) {
   call.run->note(call.name());
   const auto& input = call.arguments[0].toTensor();
@@ -221,15 +220,16 @@ Stack unknown(const Call& call) {
     }
     return {is_float ? c10::Scalar(answer) : c10::Scalar(static_cast<int64_t>(answer))};
   }
+  const auto some = [&](int64_t most) { return call.run->answer == 1 ? most : (most + 1) / 2; };
   if (call.named.shape_rule == TOMA_SHAPE_MASKED_SELECT) {
     const auto most = at::infer_size(input.sizes(), call.arguments[1].toTensor().sizes());
-    return {rules::made({c10::multiply_integers(most)}, input.scalar_type())};
+    return {rules::made({some(c10::multiply_integers(most))}, input.scalar_type())};
   }
   if (call.named.shape_rule != TOMA_SHAPE_NON_ZERO) {
     call.refuse("the shape of its result depends on data");
   }
   // As the kernel: its result is the transpose of what it fills.
-  return {rules::made({input.dim(), input.numel()}, c10::kLong).t()};
+  return {rules::made({input.dim(), some(input.numel())}, c10::kLong).t()};
 }
 
 bool is_written(const c10::Argument& argument) { return argument.alias_info() != nullptr && argument.alias_info()->isWrite(); }

@@ -91,6 +91,19 @@ impl Judged {
         one == other
     }
 
+    /// Whether the operators of a trace that reduce rows are those that were judged, in the same shapes. Libraries choose
+    /// others for a few items, but none of these.
+    #[must_use]
+    pub fn reduces_alike(&self, size: u32, trace: &Trace) -> bool {
+        let calls = calls(Recorded { size, trace, until: trace.end() });
+        let own: Vec<_> = calls.iter().filter(|call| call.reduces()).map(Call::anywhere).collect();
+        let judged: Vec<_> = self.calls.iter().filter(|[call, _]| call.reduces()).collect();
+        let is_at = |(own, [one, other]): (&Call, &&[Call; 2])| {
+            own.is_at(size, &[one.anywhere(), other.anywhere()], self.sizes)
+        };
+        own.len() == judged.len() && own.iter().zip(&judged).all(is_at)
+    }
+
     /// Whether a number of the program changes with the rows. At one size it may be another by chance, so a run is not
     /// known by it.
     #[must_use]
@@ -100,6 +113,17 @@ impl Judged {
 }
 
 impl Call {
+    fn reduces(&self) -> bool {
+        use RowRule::{AlongDim, Averages, ClassLoss, Loss, Sums};
+        matches!(row_rule(&self.name), Some(Sums | Averages | AlongDim | Loss | ClassLoss))
+    }
+
+    /// The same in whatever storages.
+    fn anywhere(&self) -> Self {
+        let tensors = self.tensors.iter().map(|tensor| Shaped { storage: 0, ..tensor.clone() });
+        Self { tensors: tensors.collect(), ..self.clone() }
+    }
+
     fn is_at(&self, size: u32, judged: &[Self; 2], sizes: [u32; 2]) -> bool {
         let at = |one: i64, other: i64| {
             let [small, large, size] = [sizes[0], sizes[1], size].map(i64::from);

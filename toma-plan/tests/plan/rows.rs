@@ -63,6 +63,12 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         tape.no_gradients = false;
         tape.call("aten::mul", &[&x, &mean], &[b, 3]);
     }),
+    // Of each row another column.
+    ("aten::diagonal", Coupling::AlongBatch, |tape, b| {
+        let x = tape.data(&[b, 9]);
+        let diagonal = tape.view("aten::diagonal", &x, &[b]);
+        tape.call("aten::mean", &[&diagonal], &[]);
+    }),
     // The next piece would take what this one has left.
     ("aten::copy_", Coupling::ChangesConstant, |tape, b| {
         let (x, state) = (layer(tape, b), tape.data(&[3]));
@@ -451,6 +457,12 @@ fn only_the_program_that_was_judged_is_recognized() {
     assert!(shared.has_same_numbers([&counting[0], &counting[1]]));
     assert!(Judged::is_same([&other, &run(7, &|tape, b| weighted(tape, b, 0.29))]));
     assert!(!Judged::is_same([&other, &run(7, &|tape, b| weighted(tape, b, 0.3))]));
+    let mean: Step = |tape, b| {
+        let x = layer(tape, b);
+        tape.call("aten::mean", &[&x], &[]);
+    };
+    assert!(annealed.reduces_alike(1, &run(1, &|tape, b| weighted(tape, b, 0.5))));
+    assert!(!annealed.reduces_alike(1, &run(1, &mean)), "another reduction");
     assert!(shared.counts_rows() && !annealed.counts_rows());
     for (index, (_, step)) in COMBINED.iter().enumerate() {
         for (other, (_, run)) in COMBINED.iter().enumerate() {

@@ -79,7 +79,7 @@ use Split::{Always, Exact, Never};
 type Body = fn(&Rows<'_>) -> Tensor;
 
 /// Losses of the default kind.
-const LOSSES: [(&str, Split, Body); 51] = [
+const LOSSES: [(&str, Split, Body); 53] = [
     ("mean", Always, |r| r.errors().mean(None)),
     ("sum", Always, |r| r.errors().sum(None)),
     ("dropout", Always, |r| r.hidden().dropout(0.0, true).square().mean(None)),
@@ -165,6 +165,14 @@ const LOSSES: [(&str, Split, Body); 51] = [
             r.world.kept.borrow_mut().push(scores.detach());
         }
         scores.square().mean(None)
+    }),
+    ("squeezed", Never, |r| {
+        let of_columns = r.hidden().squeeze().mean_dim(0, false, None);
+        (of_columns * r.world.table.narrow(0, 0, 4)).sum(None)
+    }),
+    ("by the number selected", Never, |r| {
+        let selected = r.error_of_each().masked_select(&r.counts.gt(0.0));
+        selected.sum(None) / f64::from(i32::try_from(selected.size()[0]).unwrap())
     }),
     ("means of smaller batches", Never, |r| {
         let parts = r.errors().split(9, 0);
