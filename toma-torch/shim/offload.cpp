@@ -25,7 +25,7 @@ namespace {
 
 // Never taken back.
 std::atomic<const toma_offloading*> told{nullptr};
-// The least that any thread has entered with.
+// The least that any manager moves.
 std::atomic<uint64_t> least_bytes{UINT64_MAX};
 std::atomic<int32_t> threads{0};
 // This process is a fork of the one that made a manager.
@@ -409,10 +409,14 @@ int32_t toma_offload_register(toma_error* error) noexcept {
   return toma::guarded(error, [] { toma::register_mode_key(); });
 }
 
-void toma_offload_enter(uint64_t least_bytes) noexcept {
+void toma_offload_moves(uint64_t least_bytes) noexcept {
   auto before = toma::least_bytes.load();
   while (least_bytes < before && !toma::least_bytes.compare_exchange_weak(before, least_bytes)) {
   }
+}
+
+void toma_offload_enter(uint64_t least_bytes) noexcept {
+  toma_offload_moves(least_bytes);
   if (toma::entered()++ == 0) {
     ++toma::threads;
     c10::impl::tls_set_dispatch_key_included(toma::mode_key, true);

@@ -454,6 +454,8 @@ struct toma_offloading {
 void toma_offload_install(const toma_offloading* offloading) noexcept;
 // Before a thread enters. Unsupported where another copy of the shim is registered with libtorch.
 int32_t toma_offload_register(toma_error* error) noexcept;
+// Storages of so many bytes may move, also where no thread enters: handles move them.
+void toma_offload_moves(uint64_t least_bytes) noexcept;
 // This thread's operators are told from the first to the last of these, and those of its backwards. Storages of fewer
 // bytes than `least_bytes` are left out.
 void toma_offload_enter(uint64_t least_bytes) noexcept;

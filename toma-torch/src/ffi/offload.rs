@@ -12,6 +12,7 @@ use crate::error::Error;
 unsafe extern "C" {
     safe fn toma_offload_install(offloading: &'static Offloading);
     safe fn toma_offload_register(error: &mut RawError) -> i32;
+    safe fn toma_offload_moves(least_bytes: u64);
     safe fn toma_offload_enter(least_bytes: u64);
     safe fn toma_offload_leave() -> bool;
     safe fn toma_offload_is_watched() -> bool;
@@ -192,6 +193,11 @@ pub(crate) fn install_offloading(manages: &'static dyn Manages) {
 /// Registers with libtorch's dispatcher, before a thread enters.
 pub(crate) fn register_offloading() -> Result<(), Error> {
     checked(|error| toma_offload_register(error))
+}
+
+/// Operators of threads that have entered find storages of so many bytes wherever they are.
+pub(crate) fn moves_from(least_bytes: u64) {
+    toma_offload_moves(least_bytes);
 }
 
 /// This thread's operators are told from here to the end.

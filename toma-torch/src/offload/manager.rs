@@ -114,6 +114,8 @@ impl Manager {
     #[must_use]
     pub fn min_bytes(self, bytes: u64) -> Self {
         self.shared().min_bytes.store(bytes, Ordering::Relaxed);
+        // What its handles evict is found within other managers, too.
+        ffi::moves_from(bytes);
         self
     }
 
