@@ -1,4 +1,4 @@
-"""Runs the workloads of this folder through one peer, as `cargo xtask bench-peers` asks for them.
+"""Runs the workloads of this folder through one peer, as `compare.py` asks for them.
 
     peers.py PEER FOLDER
 

@@ -1,9 +1,11 @@
-"""What of `peers.py` can be tested without the packages it measures."""
+"""Tests of `peers.py` and `compare.py` that need none of the packages they measure."""
 
 import io
 import json
+import sys
 import unittest
 
+import compare
 import peers
 
 
@@ -94,6 +96,49 @@ class Serving(unittest.TestCase):
         both, work = peers.Variant((), None), peers.Variant((), None, ("work",))
         self.assertEqual({case.group for case in peers.cases_of(both, layer)}, names | {"overhead"})
         self.assertEqual({case.group for case in peers.cases_of(work, layer)}, names)
+
+
+def answers(peer, version, cases):
+    names = ("form", "cache", "policy", "group", "samples")
+    return {"language": "L", "peer": peer, "version": version, "cases": [dict(zip(names, case)) for case in cases]}
+
+
+def whole_run(cold, warm):
+    figures = {"cold_ms": cold, "warm_ms": warm, "cold_ooms": [3] * 3, "cold_kept_percent": [75] * 3, "warm_ooms": [0] * 3}
+    return figures
+
+
+class Comparing(unittest.TestCase):
+    loop = answers("loop", "", [
+        ("range", "", "", "overhead", {"call_us": [1, 2, 3], "chunk_us": [1, 5, 9]}),
+        ("range", "", "1/1", "w", whole_run([40, 40, 40], [40, 40, 40])),
+        ("range", "", "1/2", "w", whole_run([10, 20, 40], [10, 20, 40])),
+    ])
+    ours = answers("toma", "1.0", [
+        ("range", "C", "P", "overhead", {"call_us": [3, 4, 5], "chunk_us": [3, 7, 11.5]}),
+        ("range", "C", "P", "w", whole_run([20, 30, 60], [10, 20, 40])),
+    ])
+
+    def test_figures_are_compared_round_by_round_and_with_the_best_loop(self):
+        *_, row = compare.rows([self.loop, self.ours], ["w"])
+        self.assertEqual((row["call_us"], row["chunk_us"]), (2, 2))
+        # 2, 1.5 and 1.5 of the better loop in the same round.
+        self.assertEqual((row["runs"][0]["cold_ratio"], row["runs"][0]["warm_ratio"]), (1.5, 1))
+        line = "| toma 1.0 (L) | `range` | `C` | `P` | 2.000 | 2.000 | 3 | 75 | 1.50 | 1.00 | 30 | 20 | 0 |"
+        self.assertEqual(compare.table([row]).splitlines()[2], line)
+
+    def test_each_case_is_asked_for_once_a_round_and_every_other_round_backwards(self):
+        case = {"form": "range", "cache": "", "policy": "", "group": "w"}
+        hello = json.dumps(answers("p", "1", [tuple(case.values())] * 2))
+        code = f"print('{hello}', flush=True)\nfor n, case in enumerate(open(0)): print('{{\"n\":%d}}' % n, flush=True)"
+        worker = compare.Worker([sys.executable, "-c", code])
+        [peer] = compare.measure([worker], 2)
+        worker.process.communicate()
+        self.assertEqual([case["samples"]["n"] for case in peer["cases"]], [[0, 3], [1, 2]])
+
+    def test_libraries_that_were_not_found_are_named_once(self):
+        ldd = "\tlibb.so.2 => not found\n\tlibc.so.6 => /lib/libc.so.6 (0x2)\n\tliba.so => not found\n\tlibb.so.2 => not found\n"
+        self.assertEqual(compare.missing(ldd), ["liba.so", "libb.so.2"])
 
 
 if __name__ == "__main__":

@@ -55,9 +55,6 @@ enum Command {
     Test(check::Test),
     /// Run every benchmark, or the one named
     Bench(bench::Bench),
-    /// Run the same loops through toma and through libraries for Python, and write the figures into README.md,
-    /// benches/RESULTS.md and benches/peers.svg
-    BenchPeers(bench::peers::BenchPeers),
     /// Run what takes too long for `test`
     Nightly(check::Nightly),
     /// Put checks and benchmarks into one folder with a script `run`, for a machine with a GPU
@@ -68,7 +65,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    check::surface::in_place_of_rustdoc().unwrap_or_else(|| run(Line::parse())).unwrap_or_else(|error| {
+    run(Line::parse()).unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })
@@ -86,7 +83,6 @@ fn run(Line { command, libtorch }: Line) -> Result<ExitCode> {
         Command::Test(test) => test.run(build),
         Command::Nightly(nightly) => nightly.run(build),
         Command::Bench(bench) => bench.run(build),
-        Command::BenchPeers(peers) => peers.run(build),
         Command::GpuBundle(bundle) => bundle.run(),
         Command::Torch(torch) => torch.run(build),
     }

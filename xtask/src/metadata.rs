@@ -40,9 +40,6 @@ pub(crate) struct Package {
     pub(crate) targets: Vec<Target>,
     /// Registries; `publish = false` shows as none of them.
     publish: Option<Vec<String>>,
-    pub(crate) rust_version: Option<String>,
-    /// Where it is from; none where it is the workspace's own.
-    pub(crate) source: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     metadata: Tables,
 }

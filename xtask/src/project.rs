@@ -32,15 +32,10 @@ impl Project {
     /// Finds the workspace around the current directory.
     pub(crate) fn find() -> Result<Self> {
         let shell = Shell::new()?;
-        let workspace = Workspace::new(metadata(&shell, "--no-deps")?, env!("CARGO_PKG_NAME"));
+        let workspace = Workspace::new(metadata(&shell)?, env!("CARGO_PKG_NAME"));
         shell.change_dir(&workspace.root);
         let plain = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
         Ok(Self { shell, workspace, plain, caller: Shell::new()? })
-    }
-
-    /// Of every package that is built, whatever it needs.
-    pub(crate) fn metadata(&self) -> Result<Metadata> {
-        metadata(&self.shell, "--all-features")
     }
 
     /// `cargo SUBCOMMAND`, at the root of the workspace.
@@ -119,8 +114,8 @@ fn of_packages<'a>(cargo: Cmd<'a>, packages: &[&Package]) -> Cmd<'a> {
     packages.iter().fold(cargo, |cargo, package| cargo.arg("-p").arg(&package.name))
 }
 
-fn metadata(shell: &Shell, option: &str) -> Result<Metadata> {
-    let answer = command(shell, "cargo".into()).args(["metadata", "--format-version=1", option]).quiet();
+fn metadata(shell: &Shell) -> Result<Metadata> {
+    let answer = command(shell, "cargo".into()).args(["metadata", "--format-version=1", "--no-deps"]).quiet();
     serde_json::from_str(&answer.read()?).context("cargo metadata")
 }
 

@@ -85,11 +85,16 @@ fn what_means_nothing_is_refused() {
         "xtask bench a b",
         "xtask bench --calls 5",
         "xtask bench --instructions --calls 0",
-        "xtask bench-peers --rounds many",
-        "xtask bench-peers a",
         "xtask gpu-bundle",
         "xtask torch test",
     ] {
         assert!(parse(line).is_err(), "{line}");
     }
+}
+
+#[test]
+fn the_comparison_with_peers_passes_its_own_tests() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/peers/test_peers.py");
+    let output = std::process::Command::new("python3").args(["-B", script]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

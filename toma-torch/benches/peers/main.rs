@@ -1,4 +1,4 @@
-//! The workloads of `benches/peers`, which `cargo xtask bench-peers` also runs through libraries for
+//! The workloads of `benches/peers`, which `compare.py` there also runs through libraries for
 //! Python: what a call and a chunk cost when nothing fails, and whole runs over real tensors where
 //! only so many rows fit.
 //!

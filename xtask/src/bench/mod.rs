@@ -2,7 +2,6 @@
 
 pub(crate) mod bundle;
 mod callgrind;
-pub(crate) mod peers;
 
 use std::num::NonZeroU64;
 use std::process::ExitCode;

@@ -1,35 +1,29 @@
 //! `cargo xtask test` and `cargo xtask nightly`: checks, each a step with a name.
 
 mod fixtures;
-pub(crate) mod layout;
+mod layout;
 mod lints;
 mod marks;
-mod msrv;
 mod nightly;
 mod package;
 mod programs;
-mod spent;
 mod steps;
 mod suites;
-mod summary;
-pub(crate) mod surface;
 mod torch;
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use xshell::Cmd;
+use xshell::{Cmd, TempDir};
 
 use crate::project::Project;
+use crate::setup::Provision;
 use crate::setup::torch::Build;
-use crate::setup::{Lock, Provision};
 use nightly::Length;
-use spent::Watch;
 use steps::{STEPS, Step, When};
-use summary::{Ended, summary};
 
 #[derive(Args, Debug)]
 pub(crate) struct Test {
@@ -39,9 +33,6 @@ pub(crate) struct Test {
     /// libtorch where files of toma-torch are changed and not committed
     #[arg(long)]
     fast: bool,
-    /// Let the step `surface` write what users can name instead of comparing it
-    #[arg(long)]
-    bless: bool,
 }
 
 #[derive(Args, Debug)]
@@ -73,11 +64,15 @@ struct Checks<'a> {
     how: How,
     /// Without slow tests.
     fast: bool,
-    /// Snapshots are written instead of compared.
-    bless: bool,
     length: Length,
-    /// The temporary folder of whatever is run.
-    temporary: PathBuf,
+}
+
+/// A step that has run, with its note or its problems.
+#[derive(Debug)]
+struct Ended {
+    name: &'static str,
+    time: Duration,
+    result: Result<String>,
 }
 
 impl Test {
@@ -90,7 +85,7 @@ impl Test {
             When::Full => !fast,
             When::Nightly => false,
         };
-        let checks = Checks { fast, bless: self.bless, ..Checks::new(&project, build, self.how) };
+        let checks = Checks { fast, ..Checks::new(&project, build, self.how) };
         checks.run(&choose(is_run, &checks.how.steps)?)
     }
 }
@@ -116,9 +111,8 @@ fn choose(of_command: impl Fn(When) -> bool, names: &[String]) -> Result<Vec<&'s
 
 impl<'a> Checks<'a> {
     fn new(project: &'a Project, build: Option<Build>, how: How) -> Self {
-        let temporary = project.workspace.target_dir.join("xtask/tmp");
         let provision = Provision::new(project, build);
-        Self { project, provision, how, fast: false, bless: false, length: Length::default(), temporary }
+        Self { project, provision, how, fast: false, length: Length::default() }
     }
 
     fn run(&self, steps: &[&Step]) -> Result<ExitCode> {
@@ -128,43 +122,26 @@ impl<'a> Checks<'a> {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let folder = self.project.shell.create_dir(self.project.workspace.target_dir.join("xtask"))?;
-        let _lock = Lock::take(&folder.join("lock"))?;
-        self.clear_temporary()?;
-        self.project.shell.set_var("TMPDIR", &self.temporary);
-        let (watch, mut ended) = (Watch::start(), Vec::<Ended>::new());
+        self.project.shell.create_dir(self.project.workspace.target_dir.join("xtask"))?;
+        let mut ended = Vec::new();
         for step in steps {
-            ended.push(self.run_step(step));
+            ended.push(self.run_step(step)?);
             if self.how.fail_fast && ended.iter().any(Ended::failed) {
                 break;
             }
         }
-        print!("{}", summary(&ended, &watch.seconds(), steps.len()));
+        print!("\n{}", table(&ended));
         Ok(ExitCode::from(u8::from(ended.iter().any(Ended::failed))))
     }
 
-    fn run_step(&self, step: &Step) -> Ended {
-        self.project.heading(&format!("{}: {}", step.name, step.checks));
-        let watch = Watch::start();
-        let result = (step.run)(self).and_then(|note| self.nothing_is_left().map(|()| note));
-        let ended = Ended { name: step.name, result, seconds: watch.seconds() };
-        eprintln!("== {ended}");
-        ended
-    }
-
-    /// Fails with the names of what a step has left in the temporary folder, and removes it.
-    fn nothing_is_left(&self) -> Result<()> {
-        let left: Vec<_> = fs::read_dir(&self.temporary)?
-            .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
-            .collect();
-        self.clear_temporary()?;
-        ensure!(left.is_empty(), "left in the temporary folder: {}", left.join(", "));
-        Ok(())
-    }
-
-    fn clear_temporary(&self) -> Result<()> {
-        self.project.shell.remove_path(&self.temporary)?;
-        Ok(self.project.shell.create_dir(&self.temporary).map(drop)?)
+    /// Runs a step, whose programs get a temporary folder of their own.
+    fn run_step(&self, step: &Step) -> Result<Ended> {
+        let (project, begun) = (self.project, Instant::now());
+        project.heading(&format!("{}: {}", step.name, step.checks));
+        let temporary = project.shell.create_temp_dir()?;
+        let _variable = project.shell.push_env("TMPDIR", temporary.path());
+        let result = (step.run)(self).and_then(|note| nothing_is_left(&temporary).map(|()| note));
+        Ok(Ended { name: step.name, time: begun.elapsed(), result })
     }
 
     /// Runs every command, so that one failure hides no other, and says how many there were.
@@ -186,6 +163,34 @@ impl<'a> Checks<'a> {
     }
 }
 
+impl Ended {
+    fn failed(&self) -> bool {
+        self.result.is_err()
+    }
+}
+
+/// A line for each step, with the seconds that passed, then the problems of those that failed.
+fn table(ended: &[Ended]) -> String {
+    let lines = ended.iter().map(|Ended { name, time, result }| {
+        let (word, note) = result.as_ref().map_or(("FAILED", ""), |note| ("ok", note));
+        format!("{name:<14}  {:>7.1} s  {word:<6}  {note}", time.as_secs_f64()).trim_end().to_owned() + "\n"
+    });
+    let problems = ended.iter().filter_map(|Ended { name, result, .. }| {
+        let error = format!("{:#}", result.as_ref().err()?);
+        Some(format!("\n{name}:\n  {}\n", error.replace('\n', "\n  ")))
+    });
+    lines.chain(problems).collect()
+}
+
+/// Fails with the names of the files that a step has left in its temporary folder.
+fn nothing_is_left(temporary: &TempDir) -> Result<()> {
+    let left: Vec<_> = fs::read_dir(temporary.path())?
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+        .collect();
+    ensure!(left.is_empty(), "left in the temporary folder: {}", left.join(", "));
+    Ok(())
+}
+
 /// Fails with the problems, one per line, when there are any.
 fn all_clear(problems: &[String]) -> Result<()> {
     if problems.is_empty() { Ok(()) } else { bail!(problems.join("\n")) }
@@ -194,6 +199,30 @@ fn all_clear(problems: &[String]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_table_shows_each_step_and_then_the_problems() {
+        let ended = |name, result| Ended { name, time: Duration::from_millis(1240), result };
+        let problems = all_clear(&["a.rs:3: first".into(), "b.rs: second".into()]);
+        let steps = [
+            ended("fmt", Ok(String::new())),
+            ended("layout", problems.map(|()| String::new())),
+            ended("profiles", Ok("no fixtures".into())),
+        ];
+        let told = "fmt                 1.2 s  ok\nlayout              1.2 s  FAILED\n\
+                    profiles            1.2 s  ok      no fixtures\n\n\
+                    layout:\n  a.rs:3: first\n  b.rs: second\n";
+        assert_eq!(table(&steps), told);
+    }
+
+    #[test]
+    fn a_file_left_behind_is_named() {
+        let temporary = xshell::Shell::new().unwrap().create_temp_dir().unwrap();
+        nothing_is_left(&temporary).unwrap();
+        fs::write(temporary.path().join("left"), "").unwrap();
+        let error = nothing_is_left(&temporary).unwrap_err().to_string();
+        assert_eq!(error, "left in the temporary folder: left");
+    }
 
     #[test]
     fn steps_run_once_and_in_their_own_order() {

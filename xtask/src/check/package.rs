@@ -1,124 +1,57 @@
-//! What is published: packages that say what they are, and that are built from the files in them alone.
+//! Packages compile from the files in them alone, with each other.
+//!
+//! # Why
+//! `cargo package` verifies with the profile and the features of each package, and so builds every dependency again. Here
+//! all packages are unpacked into one workspace, where the dependencies are those that other steps have checked.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use serde::Deserialize;
-use serde_json::Value;
 use xshell::Cmd;
 
+use super::Checks;
 use super::steps::counted;
-use super::{Checks, all_clear};
 use crate::metadata::Package;
 use crate::project::Project;
 
-/// Files that every package holds.
-const FILES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
-
-/// What cargo says of the packages that were unpacked.
-#[derive(Debug, Deserialize)]
-struct Unpacked {
-    packages: Vec<Manifest>,
-}
-
-/// What a registry shows of a package.
-#[derive(Debug, Deserialize)]
-struct Manifest {
-    name: String,
-    #[serde(rename = "manifest_path")]
-    path: PathBuf,
-    description: Option<String>,
-    license: Option<String>,
-    readme: Option<String>,
-    repository: Option<String>,
-    keywords: Vec<String>,
-    categories: Vec<String>,
-    metadata: Value,
-}
-
-/// Checks that the packages compile with each other where none of our other files are.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
-    let folder = prepare(project)?;
-    let metadata = in_folder(project, "metadata", &folder).args(["--no-deps", "--format-version=1"]);
-    let unpacked: Unpacked = serde_json::from_str(&metadata.quiet().read()?)?;
-    let problems: Vec<_> = unpacked.packages.iter().filter_map(Manifest::lacks).collect();
-    all_clear(&problems)?;
+    let folder = unpack(project)?;
     in_folder(project, "check", &folder).args(["--workspace", "--lib", "--all-features"]).run()?;
-    Ok(unpacked.note())
+    Ok(counted(project.workspace.published().count(), "package"))
 }
 
 /// The same with libtorch, where the shim is compiled, too: each of its files must have been packed.
 pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
-    let folder = prepare(project)?;
-    let builds = project.workspace.with_libtorch.iter().map(|package| {
-        let cargo = in_folder(project, "build", &folder).args(["-p", &package.name]);
-        environment.give(cargo)
-    });
-    checks.pass(builds)
+    let folder = unpack(project)?;
+    let packages = project.workspace.with_libtorch.iter();
+    checks.pass(
+        packages.map(|package| {
+            environment.give(in_folder(project, "build", &folder).args(["-p", &package.name]))
+        }),
+    )
 }
 
 /// Packs, and unpacks into a workspace of its own.
-fn prepare(project: &Project) -> Result<PathBuf> {
-    let published: Vec<_> = project.workspace.published().collect();
-    let folder = project.workspace.target_dir.join("xtask/package");
+fn unpack(project: &Project) -> Result<PathBuf> {
+    let (shell, target) = (&project.shell, &project.workspace.target_dir);
+    let folder = target.join("xtask/package");
+    shell.remove_path(&folder)?;
+    shell.create_dir(&folder)?;
     // Downloads what is missing, so that packing need not ask the registry what is new.
-    project.metadata()?;
-    pack(project, &published)?;
-    unpack(project, &published, &folder)?;
-    let shell = &project.shell;
+    project.cargo("metadata").args(["--format-version=1", "--all-features"]).quiet().ignore_stdout().run()?;
+    let published: Vec<_> = project.workspace.published().collect();
+    let cargo = project.cargo("package").args(["--no-verify", "--allow-dirty", "--offline", "--quiet"]);
+    published.iter().fold(cargo, |cargo, package| cargo.arg("-p").arg(&package.name)).run()?;
+    for package in &published {
+        let file = target.join("package").join(stem(package) + ".crate");
+        // With the time of now: that in a package is always the same, and cargo would take changed files for old ones.
+        project.command("tar").arg("-xmzf").arg(file).arg("-C").arg(&folder).quiet().run()?;
+    }
     shell.write_file(folder.join("Cargo.toml"), manifest(&published, &shell.read_file("Cargo.toml")?))?;
     shell.copy_file("Cargo.lock", &folder)?;
     Ok(folder)
-}
-
-impl Unpacked {
-    /// A repository has to be stated before the first release, and nothing fails without one until then.
-    fn note(&self) -> String {
-        let count = counted(self.packages.len(), "package");
-        match self.packages.iter().filter(|package| package.repository.is_none()).count() {
-            0 => count,
-            without => format!("{count}, {without} without a repository"),
-        }
-    }
-}
-
-impl Manifest {
-    /// What the package does not say of itself, and the files that it does not hold.
-    fn lacks(&self) -> Option<String> {
-        let entries = [
-            ("description", self.description.is_some()),
-            ("license", self.license.is_some()),
-            ("readme", self.readme.is_some()),
-            ("keywords", !self.keywords.is_empty()),
-            ("categories", !self.categories.is_empty()),
-            ("metadata.docs.rs", self.metadata.pointer("/docs/rs").is_some()),
-        ];
-        let files = FILES.map(|file| (file, self.path.with_file_name(file).exists()));
-        let lacking = entries.into_iter().chain(files).filter(|(_, is_there)| !is_there);
-        let lacking: Vec<_> = lacking.map(|(name, _)| format!("`{name}`")).collect();
-        (!lacking.is_empty()).then(|| format!("package `{}` lacks {}", self.name, lacking.join(", ")))
-    }
-}
-
-/// Without cargo's own verification, which builds every dependency again, and without features.
-fn pack(project: &Project, packages: &[&Package]) -> Result<()> {
-    let cargo = project.cargo("package").args(["--no-verify", "--allow-dirty", "--offline", "--quiet"]);
-    Ok(packages.iter().fold(cargo, |cargo, package| cargo.arg("-p").arg(&package.name)).run()?)
-}
-
-/// With the time of now: that in a package is always the same, and cargo would take changed files for old ones.
-fn unpack(project: &Project, packages: &[&Package], folder: &Path) -> Result<()> {
-    project.shell.remove_path(folder)?;
-    project.shell.create_dir(folder)?;
-    for package in packages {
-        let file = format!("package/{}.crate", stem(package));
-        let file = project.workspace.target_dir.join(file);
-        project.command("tar").arg("-xmzf").arg(file).arg("-C").arg(folder).quiet().run()?;
-    }
-    Ok(())
 }
 
 fn stem(package: &Package) -> String {
@@ -127,30 +60,23 @@ fn stem(package: &Package) -> String {
 
 fn in_folder<'a>(project: &'a Project, subcommand: &str, folder: &Path) -> Cmd<'a> {
     let cargo = project.cargo(subcommand).arg("--manifest-path").arg(folder.join("Cargo.toml"));
-    // Their dependencies are those of the other steps, and have been checked.
     cargo.env("CARGO_TARGET_DIR", &project.workspace.target_dir)
 }
 
 /// A workspace of the packages, in which each stands for the one of that name in the registry. It has the profiles
 /// of ours, so that dependencies need not be checked again.
 fn manifest(packages: &[&Package], ours: &str) -> String {
-    let mut text = "[workspace]\nmembers = [\"*\"]\nresolver = \"3\"\n\n[patch.crates-io]\n".to_owned();
-    for package in packages {
-        writeln!(text, "{} = {{ path = \"{}\" }}", package.name, stem(package)).expect("a string takes all");
-    }
-    text + &profiles(ours)
-}
-
-/// The tables of a manifest that are about profiles.
-fn profiles(manifest: &str) -> String {
+    let patches =
+        packages.iter().map(|package| format!("{} = {{ path = \"{}\" }}\n", package.name, stem(package)));
     let mut is_profile = false;
-    let lines = manifest.lines().filter(|line| {
+    let profiles = ours.lines().filter(|line| {
         if line.starts_with('[') {
             is_profile = line.starts_with("[profile.");
         }
         is_profile
     });
-    lines.fold(String::new(), |text, line| text + line + "\n")
+    let head = "[workspace]\nmembers = [\"*\"]\nresolver = \"3\"\n\n[patch.crates-io]\n".to_owned();
+    [head].into_iter().chain(patches).chain(profiles.map(|line| format!("{line}\n"))).collect()
 }
 
 #[cfg(test)]
@@ -159,38 +85,7 @@ mod tests {
 
     use super::*;
     use crate::metadata::Workspace;
-    use crate::tests::{Scratch, metadata, package};
-
-    fn told(scratch: &Scratch, description: Option<&str>, metadata: &Value) -> Manifest {
-        let manifest = json!({
-            "name": "toma", "manifest_path": scratch.path("Cargo.toml"), "description": description,
-            "license": "MIT", "readme": "README.md", "repository": null, "keywords": ["a"], "categories": ["b"],
-            "metadata": metadata,
-        });
-        serde_json::from_value(manifest).unwrap()
-    }
-
-    #[test]
-    fn entries_and_files_that_are_missing_are_named() {
-        let scratch = Scratch::new("package");
-        let whole = json!({ "docs": { "rs": { "all-features": true } } });
-        for file in FILES {
-            scratch.file(file, "");
-        }
-        assert_eq!(told(&scratch, Some("it"), &whole).lacks(), None);
-        std::fs::remove_file(scratch.path("LICENSE-MIT")).unwrap();
-        let lacks = told(&scratch, None, &Value::Null).lacks().unwrap();
-        assert_eq!(lacks, "package `toma` lacks `description`, `metadata.docs.rs`, `LICENSE-MIT`");
-    }
-
-    #[test]
-    fn packages_without_a_repository_are_counted() {
-        let scratch = Scratch::new("package");
-        let mut unpacked = Unpacked { packages: vec![told(&scratch, None, &Value::Null)] };
-        assert_eq!(unpacked.note(), "1 package, 1 without a repository");
-        unpacked.packages[0].repository = Some("somewhere".to_owned());
-        assert_eq!(unpacked.note(), "1 package");
-    }
+    use crate::tests::{metadata, package};
 
     #[test]
     fn unpacked_packages_stand_for_each_other_and_keep_our_profiles() {

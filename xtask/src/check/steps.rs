@@ -2,9 +2,7 @@
 
 use anyhow::Result;
 
-use super::{
-    Checks, fixtures, layout, lints, marks, msrv, nightly, package, programs, suites, surface, torch,
-};
+use super::{Checks, fixtures, layout, lints, marks, nightly, package, programs, suites, torch};
 
 /// One check with a name.
 #[derive(Debug)]
@@ -38,13 +36,11 @@ use When::{Fast, Full, Nightly, TorchChanged};
 /// build. Those that need libtorch come last: without it the others have been run.
 pub(super) const STEPS: &[Step] = &[
     step("fmt", Fast, "sources are formatted", lints::fmt),
-    step("layout", Fast, "file sizes, unsafe, circles between modules, paths, links", layout::step),
+    step("layout", Fast, "file sizes, unsafe, circles between modules, links", layout::step),
     step("clippy", Fast, "lints of every target in every package, with all features", lints::clippy),
     step("features", Full, "lints with no feature, and of the libraries with each alone", lints::features),
-    step("msrv", Full, "no dependency needs a newer Rust than we state", msrv::step),
     step("doc", Full, "documentation builds without warnings, private items too", lints::doc),
-    step("surface", Full, "what users can name is in its snapshot, each name with one path", surface::step),
-    step("package", Full, "packages are built from what is in them, and say what they are", package::step),
+    step("package", Full, "packages compile from their own files", package::step),
     step("test", Fast, "unit and integration tests, with all features", suites::all),
     step("test-bare", Full, "unit and integration tests, with no feature", suites::bare),
     step("doc-tests", Full, "examples in the documentation, with all features", suites::doc),

@@ -3,7 +3,6 @@
 //! Everything comes as Python packages, with pip, into the target folder: a virtual environment of
 //! its own for each, so that nothing of the user's Python is touched.
 
-mod lock;
 mod packages;
 pub(crate) mod torch;
 
@@ -16,7 +15,6 @@ use xshell::Cmd;
 use crate::examples::Example;
 use crate::metadata::Data;
 use crate::project::Project;
-pub(crate) use lock::Lock;
 pub(crate) use packages::Packages;
 use torch::{Build, Environment};
 
@@ -68,16 +66,12 @@ impl<'a> Provision<'a> {
         }
         let root = self.project.workspace.target_dir.join("models").join(data.package.replace("==", "-"));
         let packages = Packages {
-            what: format!("{}, into {}", data.package, root.display()),
             root,
             requirements: format!("{} --hash=sha256:{}\n", data.package, data.sha256),
-            megabytes: 1000,
-            proof: data.folder.clone(),
-            python: "Python 3",
             otherwise: format!("or set {} to a folder with its files", data.variable),
         };
-        packages.install(self.project, |_| Ok(()))?;
-        Ok(Some((data.variable.clone(), packages.proof_path()?)))
+        let folder = packages.install(self.project, |_| Ok(()))?;
+        Ok(Some((data.variable.clone(), folder.join(&data.folder))))
     }
 }
 

@@ -1,143 +1,87 @@
 //! Python packages in a folder of their own.
 //!
-//! pip downloads and installs them in one go, resumes what a connection breaks off, and compares every file
-//! with the checksums in this repository. A stamp is written when all is done. Without it the folder is made
-//! anew; files that an interrupted run had whole come from pip's cache in that folder.
+//! pip compares every file with the checksums in this repository, and resumes what a connection breaks off. A stamp is
+//! written when all is done; without it everything is installed anew.
 
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{fs, io};
 
 use anyhow::{Context as _, Result, ensure};
 use xshell::Cmd;
 
-use super::Lock;
 use crate::project::Project;
 
 /// The pip that installs all others: it resumes downloads.
-pub(super) const PIP: &str = include_str!("requirements/pip.txt");
+const PIP: &str = include_str!("requirements/pip.txt");
 
-/// What is to be installed, and where.
+/// Packages with the folder that they are installed into.
 #[derive(Debug)]
 pub(crate) struct Packages {
     pub(crate) root: PathBuf,
-    /// For the heading.
-    pub(crate) what: String,
     /// Every package with its version and the checksums of its files, as pip reads them.
     pub(crate) requirements: String,
-    /// Room on the disk that downloading and unpacking take.
-    pub(crate) megabytes: u64,
-    /// Among the installed packages, what must be there when all is well.
-    pub(crate) proof: PathBuf,
-    /// For which Python there are such packages, for messages.
-    pub(crate) python: &'static str,
     /// How to do without an installation, for messages.
     pub(crate) otherwise: String,
 }
 
 impl Packages {
-    /// Installs what is not installed, and calls `finish` with the folder of the packages before
-    /// it counts as done.
-    pub(crate) fn install(&self, project: &Project, finish: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-        self.install_with(PIP, project, finish)
-    }
-
-    fn install_with<F>(&self, pip: &str, project: &Project, finish: F) -> Result<()>
+    /// Installs what is not installed, calls `finish` with the folder of the packages before they count as installed,
+    /// and returns that folder.
+    pub(crate) fn install<F>(&self, project: &Project, finish: F) -> Result<PathBuf>
     where
         F: FnOnce(&Path) -> Result<()>,
     {
-        if self.is_complete() {
-            return Ok(());
+        self.install_lists(&[PIP, &self.requirements], project, finish)
+    }
+
+    fn install_lists<F>(&self, lists: &[&str], project: &Project, finish: F) -> Result<PathBuf>
+    where
+        F: FnOnce(&Path) -> Result<()>,
+    {
+        let (root, stamp) = (self.root.display(), self.root.join("stamp"));
+        fs::create_dir_all(&self.root).with_context(|| format!("cannot create {root}"))?;
+        let lock = File::create(self.root.join("lock"))?;
+        // By its full name: files have a method of this name from Rust 1.89 on.
+        fs4::FileExt::lock(&lock).with_context(|| format!("cannot lock {root}"))?;
+        if fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == self.requirements) {
+            return self.packages();
         }
-        fs::create_dir_all(&self.root).with_context(|| format!("cannot create {}", self.root.display()))?;
-        let _lock = Lock::take(&self.root.join("lock"))?;
-        // Another process may have done it in the meantime.
-        if self.is_complete() {
-            return Ok(());
-        }
-        project.heading(&self.what);
+        project.heading(&format!("install {}, into {root}", names(&self.requirements)));
         // A stamp of other packages, which would be wrong from here on.
-        let _ = fs::remove_file(self.stamp());
-        self.check_room()?;
-        self.make_venv(project)?;
-        for requirements in [pip, &self.requirements] {
-            self.run_pip(project, requirements)?;
-        }
-        finish(&self.site_packages()?)?;
-        fs::write(self.stamp(), &self.requirements)?;
-        // Second copies of what is installed; they do no harm if they stay.
-        let _ = fs::remove_dir_all(self.cache());
-        Ok(())
-    }
-
-    pub(crate) fn is_complete(&self) -> bool {
-        let stamp = fs::read_to_string(self.stamp()).is_ok_and(|stamp| stamp == self.requirements);
-        // A folder that was emptied by hand is no installation.
-        stamp && self.proof_path().is_ok_and(|path| path.exists())
-    }
-
-    /// Where the proof stands.
-    pub(crate) fn proof_path(&self) -> Result<PathBuf> {
-        Ok(self.site_packages()?.join(&self.proof))
-    }
-
-    fn check_room(&self) -> Result<()> {
-        let Ok(free) = fs4::available_space(&self.root) else { return Ok(()) };
+        let _ = fs::remove_file(&stamp);
+        // A new one: pip cannot replace a package that is installed by half.
+        let venv = project.command("python3").args(["-m", "venv", "--clear"]).arg(self.venv());
+        let is_installed = run(venv) && lists.iter().all(|list| self.pip(project, list).is_ok_and(run));
         ensure!(
-            free / 1_000_000 >= self.megabytes,
-            "{}: {} MB are free on this disk, {} MB are needed; make room, or set CARGO_TARGET_DIR to a \
-             folder on another disk, {}",
-            self.root.display(),
-            free / 1_000_000,
-            self.megabytes,
+            is_installed,
+            "cannot install into {root}, see above: it takes Python 3.10 to 3.14 with venv and pip, a network and room \
+             on the disk; run the same command again, {}",
             self.otherwise
         );
-        Ok(())
-    }
-
-    /// A new virtual environment: pip cannot replace a package that is installed by half.
-    fn make_venv(&self, project: &Project) -> Result<()> {
-        ensure!(
-            project.has("python3"),
-            "python3: not found; install {} with your system's package manager, {}",
-            self.python,
-            self.otherwise
-        );
-        ensure!(
-            run(project.command("python3").args(["-m", "venv", "--clear"]).arg(self.venv())),
-            "python3 -m venv: failed; your system's package manager has venv and pip (python3-venv, python3-pip): \
-             install them, {}",
-            self.otherwise
-        );
-        Ok(())
+        finish(&self.packages()?)?;
+        fs::write(stamp, &self.requirements)?;
+        self.packages()
     }
 
     /// Without the dependencies that packages state: the list is whole, and some are gigabytes for a GPU.
-    fn run_pip(&self, project: &Project, requirements: &str) -> Result<()> {
+    fn pip<'a>(&self, project: &'a Project, requirements: &str) -> Result<Cmd<'a>> {
         let list = self.root.join("requirements.txt");
         fs::write(&list, requirements)?;
         let pip = project.command(self.python()).args(["-m", "pip", "install", "--no-deps", "--no-compile"]);
-        let pip = pip.args(["--require-hashes", "--only-binary", ":all:", "--requirement"]).arg(list);
-        let pip = pip.env("PIP_CACHE_DIR", self.cache()).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
-        // Downloads pass through it, and the system's own may be small.
-        let temporary = self.cache().join("tmp");
-        fs::create_dir_all(&temporary)?;
-        let pip = pip.env("TMPDIR", temporary);
-        // Variables, because a pip that does not know an option yet passes over them.
+        let pip = pip
+            .args(["--no-cache-dir", "--require-hashes", "--only-binary", ":all:", "--requirement"])
+            .arg(list);
+        // Downloads pass through the temporary folder, and the system's own may be small.
+        let pip = pip.env("TMPDIR", &self.root).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+        // A variable, because a pip that does not know the option yet passes over it.
         let pip = pip.env("PIP_RESUME_RETRIES", "20");
-        ensure!(
-            run(if project.plain { pip.env("PIP_PROGRESS_BAR", "off") } else { pip }),
-            "pip could not install {}, see above: it needs a network, or an index that pip is set up for, and {}; \
-             run the same command again, {}",
-            self.what,
-            self.python,
-            self.otherwise
-        );
-        Ok(())
+        Ok(if project.plain { pip.env("PIP_PROGRESS_BAR", "off") } else { pip })
     }
 
     /// lib/python3.N/site-packages: which N is the user's choice.
-    fn site_packages(&self) -> Result<PathBuf> {
+    fn packages(&self) -> Result<PathBuf> {
         let lib = self.venv().join("lib");
         let found = fs::read_dir(&lib).with_context(|| format!("cannot read {}", lib.display()))?;
         let mut folders = found.filter_map(|entry| Some(entry.ok()?.path().join("site-packages")));
@@ -145,21 +89,19 @@ impl Packages {
     }
 
     /// The interpreter of the virtual environment.
-    pub(crate) fn python(&self) -> PathBuf {
+    fn python(&self) -> PathBuf {
         self.venv().join("bin/python")
     }
 
     fn venv(&self) -> PathBuf {
         self.root.join("venv")
     }
+}
 
-    fn cache(&self) -> PathBuf {
-        self.root.join("cache")
-    }
-
-    fn stamp(&self) -> PathBuf {
-        self.root.join("stamp")
-    }
+/// The packages of a list, with their versions.
+fn names(requirements: &str) -> String {
+    let lines = requirements.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_whitespace().next()).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs it, and shows what it says; not on our standard output, where `cargo xtask torch` has an
@@ -170,4 +112,40 @@ fn run(command: Cmd<'_>) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+    use crate::tests::Scratch;
+
+    /// Makes a package as pip takes it from a folder, and prints its checksum.
+    const WHEEL: &str = "import hashlib, sys, zipfile\n\
+        with zipfile.ZipFile(sys.argv[1], 'w') as wheel:\n\
+        \x20   wheel.writestr('a_model/weights', 'real')\n\
+        \x20   info = 'a_model-1.0.dist-info'\n\
+        \x20   wheel.writestr(info + '/METADATA', 'Metadata-Version: 2.1\\nName: a-model\\nVersion: 1.0\\n')\n\
+        \x20   wheel.writestr(info + '/WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
+        \x20   wheel.writestr(info + '/RECORD', '')\n\
+        print(hashlib.sha256(open(sys.argv[1], 'rb').read()).hexdigest())\n";
+
+    #[test]
+    fn a_file_with_its_checksum_is_installed_and_another_is_not() {
+        let (project, scratch) = (Project::find().unwrap(), Scratch::new("packages"));
+        project.shell.set_var("PIP_NO_INDEX", "1");
+        project.shell.set_var("PIP_FIND_LINKS", scratch.root());
+        let wheel = scratch.path("a_model-1.0-py3-none-any.whl");
+        let checksum = project.command("python3").args(["-c", WHEEL]).arg(wheel).read().unwrap();
+        let install = |checksum: &str, finish: fn(&Path) -> Result<()>| {
+            let requirements = format!("a-model==1.0 --hash=sha256:{checksum}\n");
+            let packages =
+                Packages { root: scratch.path("a"), requirements, otherwise: "or do without".to_owned() };
+            packages.install_lists(&[&packages.requirements], &project, finish)
+        };
+        let error = install(&"0".repeat(64), |_| panic!("installed")).unwrap_err().to_string();
+        assert!(error.starts_with("cannot install into ") && error.ends_with("or do without"), "{error}");
+        assert_eq!(install(&checksum, |_| bail!("not finished")).unwrap_err().to_string(), "not finished");
+        let folder = install(&checksum, |_| Ok(())).unwrap();
+        assert_eq!(fs::read_to_string(folder.join("a_model/weights")).unwrap(), "real");
+        assert_eq!(install(&checksum, |_| panic!("it is installed already")).unwrap(), folder);
+    }
+}

@@ -7,20 +7,20 @@ use anyhow::Result;
 
 /// A file of the repository that is text.
 #[derive(Debug)]
-pub(crate) struct TextFile {
+pub(super) struct TextFile {
     /// From the root of the repository, with forward slashes.
-    pub(crate) path: String,
-    pub(crate) text: String,
+    pub(super) path: String,
+    pub(super) text: String,
 }
 
 impl TextFile {
     /// Whether a folder of that name is on its path.
-    pub(crate) fn is_under(&self, folder: &str) -> bool {
+    pub(super) fn is_under(&self, folder: &str) -> bool {
         self.path.rsplit('/').skip(1).any(|name| name == folder)
     }
 
     /// Whether it only serves to test or to show what is shipped.
-    pub(crate) fn is_beside_the_product(&self) -> bool {
+    pub(super) fn is_beside_the_product(&self) -> bool {
         ["tests", "benches", "examples"].iter().any(|folder| self.is_under(folder))
             || self.path.ends_with("/tests.rs")
             || self.path.ends_with("_tests.rs")
@@ -28,7 +28,7 @@ impl TextFile {
 }
 
 /// Every text file that is not built. Links, and files that are not UTF-8, have no text of ours.
-pub(crate) fn text_files(root: &Path) -> Result<Vec<TextFile>> {
+pub(super) fn text_files(root: &Path) -> Result<Vec<TextFile>> {
     let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
     while let Some(folder) = open.pop() {
         for entry in folder.read_dir()? {

@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::check::layout::files::TextFile;
-use crate::check::layout::markdown::{Line, anchors, lines};
+use super::files::TextFile;
 
 /// Whether there is a file or a folder in the repository, and in it the heading, where one is named.
 pub(super) type Leads<'a> = dyn Fn(&Path, Option<&str>) -> bool + 'a;
@@ -20,8 +19,7 @@ pub(super) fn broken(file: &TextFile, leads: &Leads<'_>) -> Vec<String> {
 
 /// What a Markdown text links to, with the line of each link; code is passed over.
 fn targets(text: &str) -> Vec<(usize, &str)> {
-    let prose = lines(text).into_iter().filter(Line::is_prose);
-    prose.flat_map(|line| targets_of_line(line.text).map(move |target| (line.number, target))).collect()
+    prose(text).flat_map(|(number, line)| targets_of_line(line).map(move |target| (number, target))).collect()
 }
 
 fn targets_of_line(line: &str) -> impl Iterator<Item = &str> {
@@ -33,23 +31,17 @@ fn targets_of_line(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The label and the target of a definition.
-pub(super) fn definition(line: &str) -> Option<(&str, &str)> {
+fn definition(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix('[').and_then(|rest| rest.split_once("]:"))
-}
-
-/// The labels that a Markdown text defines, with the line of each.
-pub(super) fn definitions(text: &str) -> Vec<(usize, &str)> {
-    let prose = lines(text).into_iter().filter(Line::is_prose);
-    prose.filter_map(|line| definition(line.text).map(|(label, _)| (line.number, label))).collect()
 }
 
 /// References of a Markdown file to labels that it does not define. A label of an item of Rust needs no definition.
 pub(super) fn undefined(file: &TextFile) -> Vec<String> {
-    let defined: Vec<_> = definitions(&file.text).iter().map(|(_, label)| label.to_lowercase()).collect();
-    let prose = lines(&file.text).into_iter().filter(Line::is_prose);
-    let references = prose.flat_map(|line| references(line.text).map(move |label| (line.number, label)));
-    let undefined = references.filter(|(_, label)| !defined.contains(&label.to_lowercase()));
-    let undefined = undefined.filter(|(_, label)| !label.contains("::"));
+    let defined: Vec<_> = prose(&file.text).filter_map(|(_, line)| Some(definition(line)?.0)).collect();
+    let is_defined = |label: &str| defined.iter().any(|known| known.eq_ignore_ascii_case(label));
+    let references =
+        prose(&file.text).flat_map(|(number, line)| references(line).map(move |label| (number, label)));
+    let undefined = references.filter(|(_, label)| !is_defined(label) && !label.contains("::"));
     undefined.map(|(line, label)| format!(":{line}: no definition of `[{label}]`")).collect()
 }
 
@@ -61,6 +53,33 @@ fn references(line: &str) -> impl Iterator<Item = &str> {
         let text = line[..at].rsplit('[').next()?;
         Some(if label.is_empty() { text } else { label })
     })
+}
+
+/// The lines of a Markdown text outside of blocks of code, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut open = None;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let mark = ["```", "~~~"].into_iter().find(|mark| line.trim_start().starts_with(mark));
+        let is_prose = open.is_none() && mark.is_none();
+        match open {
+            None => open = mark,
+            Some(_) if open == mark => open = None,
+            Some(_) => {}
+        }
+        is_prose
+    })
+}
+
+/// The names by which links reach the headings of a Markdown text.
+fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let is_heading = |line: &&str| line.starts_with('#') && line.trim_start_matches('#').starts_with(' ');
+    prose(text).map(|(_, line)| line).filter(is_heading).map(anchor)
+}
+
+fn anchor(heading: &str) -> String {
+    let title = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = title.chars().filter(|sign| sign.is_alphanumeric() || [' ', '-', '_'].contains(sign));
+    kept.map(|sign| if sign == ' ' { '-' } else { sign }).collect()
 }
 
 /// Whether what follows `before` is outside of backticks.
@@ -87,9 +106,8 @@ fn resolve<'a>(from: &str, target: &'a str) -> Option<(PathBuf, Option<&'a str>)
 /// Whether a path leads into the repository at `root`, and to a heading there, where one is named.
 pub(super) fn leads(root: &Path, path: &Path, heading: Option<&str>) -> bool {
     let Ok(path) = root.join(path).canonicalize() else { return false };
-    let has = |heading| {
-        fs::read_to_string(&path).is_ok_and(|text| anchors(&text).iter().any(|anchor| anchor == heading))
-    };
+    let has =
+        |heading| fs::read_to_string(&path).is_ok_and(|text| anchors(&text).any(|anchor| anchor == heading));
     path.starts_with(root) && heading.is_none_or(has)
 }
 
@@ -130,6 +148,12 @@ mod tests {
         for target in ["#code", "#", "../README.md#a", "../README.md#A-heading", "../src/lib.rs#code"] {
             assert_eq!(broken_in("docs/a.md", &format!("[a]({target})")).len(), 1, "{target}");
         }
+    }
+
+    #[test]
+    fn headings_are_reached_by_their_words() {
+        let text = "intro\n\n# A `b`, c?\n```rust\n# hidden\n~~~\n```\n## Two_d-e\n~~~ sh\n```\n~~~\n#no\n";
+        assert_eq!(anchors(text).collect::<Vec<_>>(), ["a-b-c", "two_d-e"]);
     }
 
     #[test]

@@ -1,13 +1,9 @@
 //! Rules about lines of text.
 
-use crate::check::layout::files::TextFile;
+use super::files::TextFile;
 
 /// Lines a source file may have, its tests not counted.
 const MAX_LINES: usize = 400;
-
-/// Where people and build machines keep their files. Written in pieces, so that this file keeps its own rule.
-const DEVELOPER_FOLDERS: &[&str] =
-    &[concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
 
 /// A source file with more lines than a reader keeps in mind.
 pub(super) fn too_long(file: &TextFile) -> Option<String> {
@@ -33,27 +29,6 @@ pub(super) fn own_lines(text: &str) -> usize {
     tests.unwrap_or(lines.len())
 }
 
-/// Absolute paths that exist on one machine only.
-pub(super) fn developer_paths(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        if let Some(folder) = DEVELOPER_FOLDERS.iter().find(|folder| begins_a_path(line, folder)) {
-            found.push(format!(":{}: a path under `{folder}` exists on one machine only", at + 1));
-        }
-    }
-    found
-}
-
-/// Whether `folder` stands in `line` as the beginning of an absolute path, and not inside a
-/// relative one or an address.
-fn begins_a_path(line: &str, folder: &str) -> bool {
-    line.match_indices(folder).any(|(at, _)| !line[..at].ends_with(continues_a_path))
-}
-
-fn continues_a_path(before: char) -> bool {
-    before.is_alphanumeric() || "._-~*})".contains(before)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,15 +52,5 @@ mod tests {
         assert_eq!(own_lines(&format!("{code}#[cfg(test)]\nmod tests {{\n    c\n}}\n")), 3);
         assert_eq!(own_lines(&format!("{code}#[cfg(test)]\nmod tests;\nd\n")), 6);
         assert_eq!(own_lines(""), 0);
-    }
-
-    #[test]
-    fn absolute_paths_are_found_with_their_line() {
-        let path = concat!("/ro", "ot/x");
-        assert!(developer_paths(&format!("a\nsee `{path}`\n"))[0].starts_with(":2: "));
-        assert_eq!(developer_paths(path).len(), 1);
-        for relative in ["..", "./a", "https://host", "$DIR", "{dir}", "src"] {
-            assert_eq!(developer_paths(&format!("{relative}{path}")), [""; 0], "{relative}");
-        }
     }
 }

@@ -23,7 +23,8 @@ const EXAMPLE: &str = "quickstart";
 /// What it builds stays, so that the next run takes less. It stands apart: cargo tells the packages of two workspaces
 /// by their place in each, so that the copy's would be taken for our own.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
-    let (project, copy) = (checks.project, checks.temporary.join("marked"));
+    let (project, copy) = (checks.project, checks.project.workspace.target_dir.join("xtask/copy"));
+    project.shell.remove_path(&copy)?;
     let functions = write_copy(project, &copy)?;
     let within = project.shell.push_dir(&copy);
     let target = project.workspace.target_dir.join("xtask/marked");
@@ -37,7 +38,6 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let example = project.command(&example).quiet().ignore_stdout().ignore_stderr();
     checks.run_all([tests(), tests().env("MARKS_HEARD", "1"), example])?;
     drop((within, target));
-    project.shell.remove_path(&copy)?;
     Ok(format!("{functions} functions"))
 }
 

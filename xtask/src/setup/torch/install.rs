@@ -10,88 +10,86 @@ use std::fs;
 use std::os::unix::fs::symlink;
 #[cfg(windows)]
 use std::os::windows::fs::symlink_file as symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::build::Build;
 use super::environment::Environment;
-use super::version::{PYTHON, VERSION};
 use crate::project::Project;
 use crate::setup::Packages;
 
-/// An installation, finished or in the making.
-#[derive(Debug)]
-struct Installation {
-    root: PathBuf,
-    build: Build,
+/// The libtorch that tch 0.24 is made for.
+const VERSION: &str = "2.11.0";
+
+/// The two builds of libtorch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// Linked against the CPU's part alone: 540 MB to download.
+    Cpu,
+    /// With everything a GPU needs: 2.7 GB to download.
+    Cuda,
+}
+
+impl Build {
+    fn name(self) -> &'static str {
+        if self == Self::Cuda { "cuda" } else { "cpu" }
+    }
+
+    /// The package `torch` is a CUDA build. Its CPU part needs only the two libraries that its profiler is linked
+    /// with.
+    fn requirements(self) -> String {
+        let cpu = include_str!("../requirements/libtorch.txt");
+        let more = if self == Self::Cuda { include_str!("../requirements/libtorch-cuda.txt") } else { "" };
+        cpu.to_owned() + more
+    }
+
+    /// The build this machine can make use of: that for GPUs where the loader finds NVIDIA's driver.
+    pub(super) fn of_this_machine(project: &Project) -> Self {
+        // Only the loader knows all places to look in.
+        let load = project.command("python3").args(["-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"]);
+        let is_there = load.quiet().ignore_stdout().ignore_stderr().run().is_ok();
+        if is_there { Self::Cuda } else { Self::Cpu }
+    }
+
+    /// A folder of links in `root` as torch-sys expects it, to what pip has put into `packages`.
+    ///
+    /// For the CPU `libtorch.so` is `libtorch_cpu.so`: the true one would load CUDA's libraries,
+    /// which are not there, and torch-sys would link what it sees of them.
+    fn link(self, root: &Path, packages: &Path) -> Result<()> {
+        let (torch, libtorch) = (packages.join("torch"), root.join("libtorch"));
+        if self == Self::Cuda {
+            return replace_link(&torch, &libtorch);
+        }
+        fs::create_dir_all(libtorch.join("lib"))?;
+        for (name, file) in [
+            ("include", "include"),
+            ("lib/libc10.so", "lib/libc10.so"),
+            ("lib/libtorch_cpu.so", "lib/libtorch_cpu.so"),
+            ("lib/libtorch.so", "lib/libtorch_cpu.so"),
+            ("lib/libgomp.so.1", "lib/libgomp.so.1"),
+        ] {
+            replace_link(&torch.join(file), &libtorch.join(name))?;
+        }
+        fs::write(libtorch.join("build-version"), VERSION)?;
+        replace_link(&packages.join("nvidia/cu13/lib"), &root.join("runtime"))
+    }
 }
 
 /// The installation's variables; it is made now when there is none.
 pub(super) fn environment(project: &Project, build: Build) -> Result<Environment> {
-    let folder = format!("libtorch/{}-{VERSION}", build.name());
-    let installation = Installation { root: project.workspace.target_dir.join(folder), build };
-    let packages = installation.packages();
     ensure!(
-        cfg!(target_os = "linux") || packages.is_complete(),
+        cfg!(target_os = "linux"),
         "libtorch {VERSION}: can be installed by us on Linux alone; set LIBTORCH to the folder of one you have"
     );
-    packages.install(project, |packages| installation.link(packages))?;
-    Ok(installation.environment())
-}
-
-impl Installation {
-    fn packages(&self) -> Packages {
-        Packages {
-            root: self.root.clone(),
-            what: format!(
-                "libtorch {VERSION}, {} build, to build with, into {}",
-                self.build.name(),
-                self.root.display()
-            ),
-            requirements: self.build.requirements(),
-            megabytes: if self.build == Build::Cpu { 2_000 } else { 8_000 },
-            proof: "torch/lib/libtorch_cpu.so".into(),
-            python: PYTHON,
-            otherwise: format!("or set LIBTORCH to the folder of a libtorch {VERSION} you have"),
-        }
-    }
-
-    fn environment(&self) -> Environment {
-        let mut libraries = vec![self.libtorch().join("lib")];
-        // Those of the other build find all others relative to themselves.
-        libraries.extend((self.build == Build::Cpu).then(|| self.root.join("runtime")));
-        let what = format!("{VERSION}, {} build", self.build.name());
-        Environment { what, named: vec![("LIBTORCH", self.libtorch())], libraries }
-    }
-
-    /// A folder of links as torch-sys expects it.
-    ///
-    /// For the CPU `libtorch.so` is `libtorch_cpu.so`: the true one would load CUDA's libraries,
-    /// which are not there, and torch-sys would link what it sees of them.
-    fn link(&self, packages: &Path) -> Result<()> {
-        if self.build == Build::Cuda {
-            return replace_link(&packages.join("torch"), &self.libtorch());
-        }
-        let lib = self.libtorch().join("lib");
-        fs::create_dir_all(&lib)?;
-        let torch = packages.join("torch");
-        replace_link(&torch.join("include"), &self.libtorch().join("include"))?;
-        for (name, file) in [
-            ("libc10.so", "libc10.so"),
-            ("libtorch_cpu.so", "libtorch_cpu.so"),
-            ("libtorch.so", "libtorch_cpu.so"),
-            ("libgomp.so.1", "libgomp.so.1"),
-        ] {
-            replace_link(&torch.join("lib").join(file), &lib.join(name))?;
-        }
-        fs::write(self.libtorch().join("build-version"), VERSION)?;
-        replace_link(&packages.join("nvidia/cu13/lib"), &self.root.join("runtime"))
-    }
-
-    fn libtorch(&self) -> PathBuf {
-        self.root.join("libtorch")
-    }
+    let root = project.workspace.target_dir.join(format!("libtorch/{}-{VERSION}", build.name()));
+    let otherwise = format!("or set LIBTORCH to the folder of a libtorch {VERSION} you have");
+    let packages = Packages { root: root.clone(), requirements: build.requirements(), otherwise };
+    packages.install(project, |packages| build.link(&root, packages))?;
+    let mut libraries = vec![root.join("libtorch/lib")];
+    // Those of the other build find all others relative to themselves.
+    libraries.extend((build == Build::Cpu).then(|| root.join("runtime")));
+    let what = format!("{VERSION}, {} build", build.name());
+    Ok(Environment { what, libtorch: Some(root.join("libtorch")), libraries })
 }
 
 fn replace_link(to: &Path, at: &Path) -> Result<()> {
@@ -102,4 +100,36 @@ fn replace_link(to: &Path, at: &Path) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::tests::Scratch;
+
+    #[test]
+    fn every_package_has_a_version_and_checksums() {
+        let cuda = Build::Cuda.requirements();
+        assert!(cuda.starts_with(&Build::Cpu.requirements()) && cuda.contains(&format!("torch=={VERSION} ")));
+        for line in cuda.lines().filter(|line| !line.starts_with('#')) {
+            assert!(line.contains("==") && line.contains(" --hash=sha256:"), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_folder_of_links_shows_the_cpu_part_alone() {
+        let scratch = Scratch::new("links");
+        for library in ["libc10.so", "libtorch_cpu.so", "libtorch.so", "libtorch_cuda.so", "libgomp.so.1"] {
+            scratch.file(&format!("packages/torch/lib/{library}"), library);
+        }
+        scratch.file("packages/torch/include/c10/x.h", "");
+        scratch.file("packages/nvidia/cu13/lib/libcudart.so.13", "libcudart.so.13");
+        // Twice: a run that was interrupted after it must not stumble over its own links.
+        for _ in 0..2 {
+            Build::Cpu.link(scratch.root(), &scratch.path("packages")).unwrap();
+        }
+        let read = |name: &str| fs::read_to_string(scratch.path(name)).unwrap();
+        assert_eq!(read("libtorch/lib/libtorch.so"), "libtorch_cpu.so");
+        assert_eq!(read("libtorch/build-version"), VERSION);
+        assert_eq!(read("runtime/libcudart.so.13"), "libcudart.so.13");
+        assert!(scratch.path("libtorch/include/c10/x.h").exists());
+        assert!(!scratch.path("libtorch/lib/libtorch_cuda.so").exists());
+    }
+}

@@ -3,22 +3,19 @@
 //! Nothing has to be installed by hand: where neither `LIBTORCH` nor `LIBTORCH_USE_PYTORCH` is set,
 //! the libtorch that tch links against is taken from the PyTorch package, into the target folder.
 
-mod build;
 mod environment;
-mod given;
 mod install;
-mod version;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args;
 
 use crate::handover;
 use crate::project::Project;
-pub(crate) use build::Build;
 pub(crate) use environment::Environment;
+pub(crate) use install::Build;
 
 #[derive(Args, Debug)]
 pub(crate) struct Torch {
@@ -41,15 +38,7 @@ impl Torch {
 
 /// The libtorch that the caller's environment names; otherwise ours, installed when it is missing.
 pub(crate) fn environment(project: &Project, build: Option<Build>) -> Result<Environment> {
-    let compiler = compiler();
-    // A build script would say so only after minutes. Visual Studio's is found by these in ways of their own.
-    ensure!(
-        cfg!(windows) || project.has(&compiler),
-        "{}: no C++ compiler, which the bindings to libtorch are built with; install one (g++ or clang++) with \
-         your system's package manager, or set CXX to yours",
-        compiler.display()
-    );
-    match given::environment(project)? {
+    match Environment::of_caller(project)? {
         Some(given) => Ok(given),
         None => install::environment(project, build.unwrap_or_else(|| Build::of_this_machine(project))),
     }

@@ -1,8 +1,5 @@
 //! `cargo xtask demo` and `cargo xtask run`: the examples, as a newcomer runs them.
 
-mod corpus;
-
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -14,8 +11,11 @@ use crate::project::Project;
 use crate::setup::Provision;
 use crate::setup::torch::Build;
 
-/// What stands, in the arguments of an example, for a file of many lines of real text.
+/// Stands for a file of many lines of real text in the arguments of an example.
 const LINES: &str = "{lines}";
+
+/// That file, from the root of the repository.
+const TEXT: &str = "examples/data/lines.txt";
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
@@ -39,7 +39,7 @@ impl Demo {
         let provision = Provision::new(&project, build);
         handover::run(chosen.iter().enumerate().map(|(at, example)| {
             project.heading(&title(at + 1, chosen.len(), example));
-            let args = if self.args.is_empty() { arguments(&project, example)? } else { self.args.clone() };
+            let args = if self.args.is_empty() { arguments(&project, example) } else { self.args.clone() };
             provision.run(example, &args)
         }))
     }
@@ -68,28 +68,16 @@ fn title(number: usize, count: usize, example: &Example<'_>) -> String {
     format!("example {number} of {count}, {name}{about}")
 }
 
-fn arguments(project: &Project, example: &Example<'_>) -> Result<Vec<String>> {
-    fill_in(example.settings.demo.clone().unwrap_or_default(), || corpus::write(project))
-}
-
-/// Puts the path of the lines where it is asked for; they are collected only then.
-fn fill_in(mut args: Vec<String>, lines: impl FnOnce() -> Result<PathBuf>) -> Result<Vec<String>> {
-    if args.iter().any(|argument| argument.contains(LINES)) {
-        let path = lines()?;
-        for argument in &mut args {
-            *argument = argument.replace(LINES, &path.to_string_lossy());
-        }
-    }
-    Ok(args)
+/// The arguments with which an example shows something.
+fn arguments(project: &Project, example: &Example<'_>) -> Vec<String> {
+    let text = project.workspace.root.join(TEXT);
+    let args = example.settings.demo.iter().flatten();
+    args.map(|argument| argument.replace(LINES, &text.to_string_lossy())).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn strings(words: &[&str]) -> Vec<String> {
-        words.iter().map(|&word| word.to_owned()).collect()
-    }
 
     #[test]
     fn the_demonstration_ends_with_the_tour() {
@@ -100,10 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_collected_only_where_an_argument_asks_for_them() {
-        let args = fill_in(strings(&["--input={lines}", "-n", "{lines}"]), || Ok("/t/lines.txt".into()));
-        assert_eq!(args.unwrap(), ["--input=/t/lines.txt", "-n", "/t/lines.txt"]);
-        let untouched = fill_in(strings(&["--lines"]), || panic!("no argument asks"));
-        assert_eq!(untouched.unwrap(), ["--lines"]);
+    fn an_argument_names_a_text_of_6000_lines() {
+        let project = Project::find().unwrap();
+        let embed = Example::find(&project.workspace, "embed").unwrap();
+        let args = arguments(&project, &embed);
+        let text = std::fs::read_to_string(&args[1]).unwrap();
+        assert_eq!((&*args[0], text.lines().count()), ("--input", 6000));
+        assert!(args.iter().all(|argument| !argument.contains('{')), "{args:?}");
     }
 }
