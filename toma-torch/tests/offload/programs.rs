@@ -1,5 +1,12 @@
 //! Programs as users write them: what they compute is what plain tch computes, or an error that names the tensor.
 
+#![expect(
+    clippy::float_cmp,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "small integers are exact, and elements came from an f32"
+)]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -49,8 +56,7 @@ fn is_the_same(program: impl Fn(Option<&Manager>) -> Vec<Vec<u32>>) {
     assert_eq!(program(Some(&manager)), plain);
     assert!(manager.report().offloads > 0, "{}", manager.report());
     drop(guard);
-    let unmoved = manager.fetch_all();
-    unmoved.unwrap();
+    manager.fetch_all().unwrap();
 }
 
 fn ramp(size: i64) -> Tensor {
@@ -97,8 +103,8 @@ fn epochs_with_managers_of_their_own() {
             drop(here);
             drop(entered);
         }
-        let _last = manages.then(|| manager(Lru));
-        let _last = _last.as_ref().map(|last| last.enter().unwrap());
+        let last = manages.then(|| manager(Lru));
+        let _entered = last.as_ref().map(|last| last.enter().unwrap());
         of_store(&variables)
     };
     assert_eq!(run(true), run(false));
@@ -399,7 +405,9 @@ fn a_fetch_that_finds_no_room() {
     let large: Vec<_> = (0..4).map(|at| Tensor::full([1 << 18], at, FLOATS)).collect();
     let (manager, _entered) = entered(cpu::allocated_bytes() + (3 << 20), Lru);
     let handles: Vec<_> = large.iter().map(|tensor| manager.adopt(tensor)).collect();
-    handles.iter().for_each(|handle| handle.offload().unwrap());
+    for handle in &handles {
+        handle.offload().unwrap();
+    }
     manager.set_budget(cpu::allocated_bytes() + (3 << 20)).unwrap();
     for round in 0..3 {
         assert!(Tensor::f_stack(&large, 0).is_err(), "{round}");
