@@ -22,6 +22,7 @@ fn main() {
     tch::set_num_threads(1);
     cpu::count();
     let runs = if is_test { 1 } else { 15 };
+    other_threads(runs, if is_test { 10 } else { 20_000 });
     operators(runs, if is_test { 10 } else { 20_000 });
     step(runs, if is_test { 1 } else { 5 });
     fetches(if is_test { 2 } else { 200 });
@@ -30,6 +31,26 @@ fn main() {
 fn manager() -> Manager {
     // All of it fits, and what is there is known to be limited.
     Manager::new(&Device::new(tch::Device::Cpu)).budget(cpu::allocated_bytes() + (1 << 30))
+}
+
+/// On a thread that has never entered, before and after the first manager is made: its observer stays for good, so the two
+/// cannot take turns.
+fn other_threads(runs: usize, count: u32) {
+    let [one, other, out] = [0, 1, 2].map(|_| Tensor::ones([8], FLOATS));
+    let mut work = || {
+        for _ in 0..count {
+            let _sum = out.f_add_out(&one, &other).expect("they have one shape");
+        }
+    };
+    let mut timed_runs = || median((0..=runs).map(|_| timed(&mut work)).collect());
+    let plain = timed_runs();
+    let _manager = manager();
+    let observed = timed_runs();
+    let [plain, observed] = [plain, observed].map(|time| time.as_secs_f64() * 1e9 / f64::from(count));
+    let added = observed - plain;
+    println!(
+        "an operator of a thread that has not entered: {plain:.0} ns, {added:.0} ns more  (bar: 100 ns)"
+    );
 }
 
 fn operators(runs: usize, count: u32) {

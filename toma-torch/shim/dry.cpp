@@ -137,11 +137,13 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
 }
 
 // What the kernel of the CPU makes of zeros, as Meta, and the bytes that it takes meanwhile beyond that.
+// Two `out` arguments are returned as references to the stack, which drops them, so the arguments are held.
 using Told = std::pair<Stack, size_t>;
 
 Told told_by_kernel(const Call& call) {
   Undisturbed counted;
   auto stack = twins_on(c10::kCPU, call);
+  const auto arguments = stack;
   counted.allocated = counted.peak = 0;
   call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   auto scratch_bytes = counted.peak;
@@ -196,6 +198,7 @@ Stack by_meta(Call& call) {
   try {
     const Undisturbed undisturbed;
     auto stack = twins_on(c10::kMeta, call);
+    const auto arguments = stack;
     call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
     return stack;
   } catch (const c10::NotImplementedError&) {
@@ -203,24 +206,30 @@ Stack by_meta(Call& call) {
   }
 }
 
-// What only data know: 1, true, or as many results as there can be.
+// What only data know: 1, true or what the run has been told, or as many results as there can be. Where it was told another
+// number than 1, half as many.
 Stack unknown(const Call& call) {
   call.run->note(call.name());
   const auto& input = call.arguments[0].toTensor();
   const auto kind = call.op.schema().returns()[0].type()->kind();
   if (kind == c10::TypeKind::BoolType || kind == c10::TypeKind::NumberType) {
     const auto is_float = c10::isFloatingType(input.scalar_type());
-    return {kind == c10::TypeKind::BoolType ? c10::Scalar(true) : is_float ? c10::Scalar(1.0) : c10::Scalar(1)};
+    const auto answer = call.run->answer;
+    if (kind == c10::TypeKind::BoolType || input.scalar_type() == c10::kBool) {
+      return {c10::Scalar(answer != 0)};
+    }
+    return {is_float ? c10::Scalar(answer) : c10::Scalar(static_cast<int64_t>(answer))};
   }
+  const auto some = [&](int64_t most) { return call.run->answer == 1 ? most : (most + 1) / 2; };
   if (call.named.shape_rule == TOMA_SHAPE_MASKED_SELECT) {
     const auto most = at::infer_size(input.sizes(), call.arguments[1].toTensor().sizes());
-    return {rules::made({c10::multiply_integers(most)}, input.scalar_type())};
+    return {rules::made({some(c10::multiply_integers(most))}, input.scalar_type())};
   }
   if (call.named.shape_rule != TOMA_SHAPE_NON_ZERO) {
     call.refuse("the shape of its result depends on data");
   }
   // As the kernel: its result is the transpose of what it fills.
-  return {rules::made({input.dim(), input.numel()}, c10::kLong).t()};
+  return {rules::made({input.dim(), some(input.numel())}, c10::kLong).t()};
 }
 
 bool is_written(const c10::Argument& argument) { return argument.alias_info() != nullptr && argument.alias_info()->isWrite(); }
@@ -363,6 +372,12 @@ int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) n
     c10::impl::tls_set_dispatch_key_included(toma::fake, true);
     *out = recorder.release();
   });
+}
+
+void toma_dry_answer(toma_recorder* recorder, double answer) noexcept {
+  if (recorder->dry != nullptr) {
+    recorder->dry->answer = answer;
+  }
 }
 
 void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {

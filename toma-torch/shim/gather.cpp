@@ -115,13 +115,13 @@ std::optional<Gather> Gather::of(const Operator& operation, const Stack& stack) 
   return table.storage().nbytes() > moved ? std::optional(std::move(found)) : std::nullopt;
 }
 
-void Gather::run(const c10::OperatorHandle& op, Stack& stack, const toma_offloading& told, const void* outside) const {
+void Gather::run(const c10::OperatorHandle& op, Stack& stack, const toma_offloading& told, const toma_use& use) const {
   const auto host_rows = rows.to(c10::kCPU);
-  const void* memory = told.memory(outside);
+  const void* memory = use.block != nullptr ? use.block : told.memory(use.outside);
   std::optional<Addresses> addresses;
   if (memory == nullptr) {
     addresses.emplace(table.storage().nbytes());
-    read_rows(table, host_rows, told, outside, addresses->data);
+    read_rows(table, host_rows, told, use.outside, addresses->data);
     memory = addresses->data;
   }
   // No kernel that gathers writes to it.

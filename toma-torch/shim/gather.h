@@ -16,7 +16,7 @@ struct Gather {
   static std::optional<Gather> of(const Operator& operation, const torch::jit::Stack& stack);
 
   // Runs it on the host, with the bytes that are outside in the table's place.
-  void run(const c10::OperatorHandle& op, torch::jit::Stack& stack, const toma_offloading& told, const void* outside) const;
+  void run(const c10::OperatorHandle& op, torch::jit::Stack& stack, const toma_offloading& told, const toma_use& use) const;
 
   at::Tensor table, rows;
 };

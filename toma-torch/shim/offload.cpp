@@ -25,7 +25,7 @@ namespace {
 
 // Never taken back.
 std::atomic<const toma_offloading*> told{nullptr};
-// The least that any thread has entered with.
+// The least that any manager moves.
 std::atomic<uint64_t> least_bytes{UINT64_MAX};
 std::atomic<int32_t> threads{0};
 // This process is a fork of the one that made a manager.
@@ -144,9 +144,9 @@ class Running {
   }
 
   // What is gathered, if it has stayed there.
-  const void* outside() const {
+  const toma_use* outside() const {
     const auto found = std::find_if(uses.all.begin(), uses.all.end(), [](const toma_use& use) { return use.outside != nullptr; });
-    return found == uses.all.end() ? nullptr : found->outside;
+    return found == uses.all.end() ? nullptr : found;
   }
 
   void ends(const torch::jit::Stack& stack) {
@@ -196,16 +196,22 @@ bool looks_at_memory(const Operator& operation) {
 }
 
 // What the operators of a thread that has not entered use, as places in `in_use`: those of the innermost come last, and
-// behind them their number.
+// behind them their number. Null before the first, and when the thread ends. Each operator asks, so there is no guard of
+// an initialization here.
+thread_local std::vector<uint32_t>* places = nullptr;
+
 // Null when the thread is ending, and its own variables may be gone.
-std::vector<uint32_t>* others_use() noexcept {
+[[gnu::noinline]] std::vector<uint32_t>* first_places() noexcept {
   static thread_local bool is_over = false;
-  struct Places {
+  struct Own {
     std::vector<uint32_t> all;
-    ~Places() { is_over = true; }
+    ~Own() {
+      is_over = true;
+      places = nullptr;
+    }
   };
-  static thread_local Places places;
-  return is_over ? nullptr : &places.all;
+  static thread_local Own own;
+  return places = is_over ? nullptr : &own.all;
 }
 
 // Of those, what a manager knows.
@@ -231,7 +237,7 @@ void each_storage_in(const c10::IValue& value, const F& body) {
   }
 }
 
-std::unique_ptr<Held> held_by(const at::RecordFunction& function) {
+[[gnu::noinline]] std::unique_ptr<Held> held_by(const at::RecordFunction& function) {
   // What is not known is taken for written.
   const auto name = function.operator_name();
   const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
@@ -254,38 +260,44 @@ std::unique_ptr<Held> held_by(const at::RecordFunction& function) {
 // A storage that no manager knows costs a counter and no lock. One that becomes known meanwhile is found in use: its
 // use is counted before it is looked up here, and it is known before its use is looked up there.
 std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& function) {
-  auto* use = others_use();
+  auto* use = places != nullptr ? places : first_places();
   if (use == nullptr) {
     return nullptr;
   }
-  auto& places = *use;
-  const auto before = places.size();
+  const auto before = use->size();
   bool is_known = false;
-  if (entered() == 0 && !moves_storages() && !is_offloading()) {
+  const auto begins = [&](const c10::StorageImpl& storage) {
+    const auto place = Counters::place_of(&storage);
+    use->push_back(place);
+    ++in_use.at[place];
+    is_known |= known.at[place] != 0;
+  };
+  if (!moves_storages() && !is_offloading()) {
     for (const auto& input : function.inputs()) {
-      each_storage_in(input, [&](const c10::StorageImpl& storage) {
-        places.push_back(Counters::place_of(&storage));
-        ++in_use.at[places.back()];
-        is_known |= known.at[places.back()] != 0;
-      });
+      // Most are these, and none is undefined where there is a storage.
+      const auto* storage = input.isTensor() ? input.toTensor().unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() : nullptr;
+      if (storage != nullptr) {
+        begins(*storage);
+      } else if (!input.isDouble() && !input.isInt() && !input.isBool()) {
+        each_storage_in(input, begins);
+      }
     }
   }
-  places.push_back(static_cast<uint32_t>(places.size() - before));
-  return is_known ? held_by(function) : nullptr;
+  use->push_back(static_cast<uint32_t>(use->size() - before));
+  return C10_UNLIKELY(is_known) ? held_by(function) : nullptr;
 }
 
 void others_end(const at::RecordFunction&, at::ObserverContext* context) {
-  if (auto* held = static_cast<Held*>(context)) {
-    told.load()->held(held->uses.all.data(), held->uses.all.size(), false);
+  if (C10_UNLIKELY(context != nullptr)) {
+    auto& uses = static_cast<Held*>(context)->uses.all;
+    told.load()->held(uses.data(), uses.size(), false);
   }
-  auto* use = others_use();
-  if (use == nullptr) {
+  if (places == nullptr) {
     return;
   }
-  auto& places = *use;
-  auto count = places.back();
-  for (places.pop_back(); count > 0; --count, places.pop_back()) {
-    --in_use.at[places.back()];
+  auto count = places->back();
+  for (places->pop_back(); count > 0; --count, places->pop_back()) {
+    --in_use.at[places->back()];
   }
 }
 
@@ -356,7 +368,7 @@ void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
   try {
     const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
     if (const auto* outside = running.outside()) {
-      gather->run(op, *stack, *told.load(), outside);
+      gather->run(op, *stack, *told.load(), *outside);
     } else {
       op.redispatchBoxed(below, stack);
     }
@@ -397,10 +409,14 @@ int32_t toma_offload_register(toma_error* error) noexcept {
   return toma::guarded(error, [] { toma::register_mode_key(); });
 }
 
-void toma_offload_enter(uint64_t least_bytes) noexcept {
+void toma_offload_moves(uint64_t least_bytes) noexcept {
   auto before = toma::least_bytes.load();
   while (least_bytes < before && !toma::least_bytes.compare_exchange_weak(before, least_bytes)) {
   }
+}
+
+void toma_offload_enter(uint64_t least_bytes) noexcept {
+  toma_offload_moves(least_bytes);
   if (toma::entered()++ == 0) {
     ++toma::threads;
     c10::impl::tls_set_dispatch_key_included(toma::mode_key, true);

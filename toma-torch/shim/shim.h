@@ -281,6 +281,8 @@ struct toma_dry_outcome {
 // after. Kernels of the CPU without a Meta kernel are asked with zeros, which takes as long as they do, and tells
 // what they take besides their results; by shapes alone they are asked only where no rule is known.
 int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) noexcept;
+// From here on data are said to be this number where only they know; 1 in the beginning.
+void toma_dry_answer(toma_recorder* recorder, double answer) noexcept;
 void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept;
 
 // What a plan does next: runs a stage and drops its input, runs it and holds its input, runs it and holds all that its
@@ -411,8 +413,10 @@ struct toma_use {
   bool is_pinned;
   // Rows of it are read, and nothing else; to move it costs more.
   bool is_gathered;
-  // Set by what is told of it, of one that is gathered and stays where it is: its bytes, until the end.
+  // Set by what is told of it, of one that is gathered and stays where it is: its bytes, until the end; and the memory
+  // that has stayed, or null.
   const void* outside;
+  const void* block;
 };
 
 // What becomes of the storages of an operator when it has ended.
@@ -450,6 +454,8 @@ struct toma_offloading {
 void toma_offload_install(const toma_offloading* offloading) noexcept;
 // Before a thread enters. Unsupported where another copy of the shim is registered with libtorch.
 int32_t toma_offload_register(toma_error* error) noexcept;
+// Storages of so many bytes may move, also where no thread enters: handles move them.
+void toma_offload_moves(uint64_t least_bytes) noexcept;
 // This thread's operators are told from the first to the last of these, and those of its backwards. Storages of fewer
 // bytes than `least_bytes` are left out.
 void toma_offload_enter(uint64_t least_bytes) noexcept;
@@ -487,11 +493,14 @@ void toma_storage_refuse(void* kept, const char* words) noexcept;
 void* toma_storage_give(void* kept, void* memory) noexcept;
 // What stands for it; null where its memory is there.
 void* toma_storage_away(void* kept) noexcept;
+// Memory of a storage that has stayed while it is away; null for none.
+const void* toma_storage_block(void* kept) noexcept;
 // Memory for a storage that is away, as `take` returns it: for one whose memory has stayed, that.
 int32_t toma_storage_memory(void* kept, uint64_t bytes, void** out, toma_error* error) noexcept;
 void toma_memory_drop(void* memory) noexcept;
-// Copies between the host and memory or a storage that is there.
-int32_t toma_memory_fill(void* memory, const void* host, uint64_t bytes, toma_error* error) noexcept;
+// Copies between the host and memory or a storage that is there. Memory that has stayed is as it should be, unless
+// `overwrites`; `differs` says whether it has other bytes than the host.
+int32_t toma_memory_fill(void* memory, const void* host, uint64_t bytes, bool overwrites, bool* differs, toma_error* error) noexcept;
 int32_t toma_storage_copy(void* kept, void* host, uint64_t bytes, toma_error* error) noexcept;
 
 // The state of random numbers, handed out as an `at::Tensor*` that is the caller's, and taken as bytes.

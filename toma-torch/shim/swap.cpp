@@ -2,7 +2,8 @@
 //
 // On a CPU the block stays with its storage, at the same address and outside of the books, until the storage ends.
 // There an operator, `copy_data` or `save` of another thread may be between asking for the address and reading, and
-// nothing tells when it is done. The block holds the bytes as they were when they left.
+// nothing tells when it is done. The block is the storage's memory all the while: where its bytes differ from the copy, an
+// operator that had begun before there was a manager has written them since, and they are the right ones.
 
 #include "swap.h"
 
@@ -85,7 +86,7 @@ bool toma::is_away(const c10::StorageImpl& storage) noexcept {
 
 toma_use toma::use_of(c10::StorageImpl& storage, c10::Device device, bool writes) {
   const auto bytes = storage.sym_nbytes().is_heap_allocated() ? 0 : storage.nbytes();
-  return {&storage, bytes, {static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)}, writes, false, false, nullptr};
+  return {&storage, bytes, {static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)}, writes, false, false, nullptr, nullptr};
 }
 
 bool toma_storage_may_move(const void* storage) noexcept {
@@ -176,6 +177,11 @@ void* toma_storage_give(void* kept, void* memory) noexcept {
   return stand->away;
 }
 
+const void* toma_storage_block(void* kept) noexcept {
+  const auto* stand = stand_of(storage_at(kept));
+  return stand == nullptr ? nullptr : stand->block.get();
+}
+
 void* toma_storage_away(void* kept) noexcept {
   const auto* stand = stand_of(storage_at(kept));
   return stand == nullptr ? nullptr : stand->away;
@@ -200,11 +206,13 @@ int32_t toma_storage_memory(void* kept, uint64_t bytes, void** out, toma_error* 
 
 void toma_memory_drop(void* memory) noexcept { delete &memory_at(memory); }
 
-int32_t toma_memory_fill(void* memory, const void* host, uint64_t bytes, toma_error* error) noexcept {
+int32_t toma_memory_fill(void* memory, const void* host, uint64_t bytes, bool overwrites, bool* differs, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
     const auto& to = memory_at(memory);
-    // Another thread may be reading a block that has stayed, which holds these bytes already.
-    if (to.get_deleter() != &block_dropped || std::memcmp(to.get(), host, bytes) != 0) {
+    const auto has_stayed = to.get_deleter() == &block_dropped;
+    // Another thread may be reading or writing a block that has stayed.
+    *differs = has_stayed && std::memcmp(to.get(), host, bytes) != 0;
+    if (!has_stayed || (*differs && overwrites)) {
       copy(to.get(), to.device(), host, c10::kCPU, bytes);
     }
   });
@@ -213,7 +221,8 @@ int32_t toma_memory_fill(void* memory, const void* host, uint64_t bytes, toma_er
 int32_t toma_storage_copy(void* kept, void* host, uint64_t bytes, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
     const auto& storage = storage_at(kept);
-    const auto& data = storage.data_ptr();
+    // Also of one whose block has stayed, to which access may be refused.
+    const auto& data = storage_at(kept)._mutable_data_ptr_no_checks();
     if (storage.nbytes() != bytes) {
       throw c10::NotImplementedError(c10::str("offload: read of ", bytes, " bytes: the memory has ", storage.nbytes()), nullptr);
     }

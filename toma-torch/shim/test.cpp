@@ -753,7 +753,8 @@ void comes(const toma_use& use) {
   if (auto* away = static_cast<Away*>(toma_storage_away(kept))) {
     void* memory = nullptr;
     CHECK(toma_storage_memory(kept, use.bytes, &memory, &error) == TOMA_OK);
-    CHECK(toma_memory_fill(memory, away->data(), use.bytes, &error) == TOMA_OK);
+    bool differs = true;
+    CHECK(toma_memory_fill(memory, away->data(), use.bytes, false, &differs, &error) == TOMA_OK && !differs);
     CHECK(toma_storage_give(kept, memory) == away);
     delete away;
   }

@@ -106,6 +106,7 @@ pub use tensor::{Concatenate, TensorData, Tensors};
 /// What expansions name. Not for users: anything here may change.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::ffi::believe_copies;
     pub use crate::profile::peak::Measured;
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use toma_trace::{Access, Operand, Operator, StorageId, Trace};
+use toma_trace::operators::{RowRule, base_name, row_rule};
+use toma_trace::{Access, Operand, Operator, OperatorId, StorageId, Trace};
 
 use super::rules::is_near;
-use super::tensors::operands;
-use super::{DATA, Rows, forwards};
+use super::tensors::{Batch, Twin, operands};
+use super::{Coupled, Coupling, DATA, Rows, forwards};
 use crate::alike::{Recorded, Unlike};
 
 /// A verdict with the operators that it is about.
@@ -69,6 +70,40 @@ impl Judged {
             && calls.iter().zip(&self.calls).all(|(call, judged)| call.is_at(size, judged, self.sizes))
     }
 
+    /// Whether numbers are the same in two traces of the program that was judged, but for those that change with the rows.
+    #[must_use]
+    pub fn has_same_numbers(&self, traces: [&Trace; 2]) -> bool {
+        let [one, other] = traces.map(|trace| calls(Recorded { size: 1, trace, until: trace.end() }));
+        let numbers = |[one, other]: [&Call; 2]| {
+            let pairs = one.numbers.iter().zip(&other.numbers);
+            pairs.map(|(one, other)| one.to_bits() == other.to_bits()).collect::<Vec<_>>()
+        };
+        one.iter().zip(&other).zip(&self.calls).all(|((one, other), [small, large])| {
+            let (here, judged) = (numbers([one, other]), numbers([small, large]));
+            here.iter().zip(judged).all(|(is_same, was_same)| *is_same || !was_same)
+        })
+    }
+
+    /// Whether two traces of the forward of as many items are of one program.
+    #[must_use]
+    pub fn is_same(traces: [&Trace; 2]) -> bool {
+        let [one, other] = traces.map(|trace| calls(Recorded { size: 1, trace, until: trace.end() }));
+        one == other
+    }
+
+    /// Whether the operators of a trace that reduce rows are those that were judged, in the same shapes. Libraries choose
+    /// others for a few items, but none of these.
+    #[must_use]
+    pub fn reduces_alike(&self, size: u32, trace: &Trace) -> bool {
+        let calls = calls(Recorded { size, trace, until: trace.end() });
+        let own: Vec<_> = calls.iter().filter(|call| call.reduces()).map(Call::anywhere).collect();
+        let judged: Vec<_> = self.calls.iter().filter(|[call, _]| call.reduces()).collect();
+        let is_at = |(own, [one, other]): (&Call, &&[Call; 2])| {
+            own.is_at(size, &[one.anywhere(), other.anywhere()], self.sizes)
+        };
+        own.len() == judged.len() && own.iter().zip(&judged).all(is_at)
+    }
+
     /// Whether a number of the program changes with the rows. At one size it may be another by chance, so a run is not
     /// known by it.
     #[must_use]
@@ -78,6 +113,17 @@ impl Judged {
 }
 
 impl Call {
+    fn reduces(&self) -> bool {
+        use RowRule::{AlongDim, Averages, ClassLoss, Loss, Sums};
+        matches!(row_rule(&self.name), Some(Sums | Averages | AlongDim | Loss | ClassLoss))
+    }
+
+    /// The same in whatever storages.
+    fn anywhere(&self) -> Self {
+        let tensors = self.tensors.iter().map(|tensor| Shaped { storage: 0, ..tensor.clone() });
+        Self { tensors: tensors.collect(), ..self.clone() }
+    }
+
     fn is_at(&self, size: u32, judged: &[Self; 2], sizes: [u32; 2]) -> bool {
         let at = |one: i64, other: i64| {
             let [small, large, size] = [sizes[0], sizes[1], size].map(i64::from);
@@ -134,9 +180,32 @@ fn is_number_at(own: f64, [one, other]: [f64; 2], size: u32, sizes: [u32; 2], fo
     }
 }
 
-/// The calls that the result is made of, in their order: what else a body does, such as counting hits, is left out.
-fn calls(recorded: Recorded<'_>) -> Vec<Call> {
-    let operands = operands(recorded);
+/// The first call that writes to a tensor from before the forward, of which the result is made. Statistics of batch norm
+/// are judged by themselves.
+pub(super) fn changed<'c>(calls: &'c [Twin<'_>], recorded: Recorded<'_>) -> Option<Coupled> {
+    let (_, needs) = path(recorded, &operands(recorded));
+    let mut made = HashSet::new();
+    let normalizes = |twin: &Twin<'_>| row_rule(&twin.operators[1].name) == Some(RowRule::BatchNorm);
+    let of = |twin: &'c Twin<'_>, access| twin.tensors.iter().filter(move |one| one.operand.access == access);
+    made.extend(calls.iter().filter(|twin| normalizes(twin)).flat_map(|twin| {
+        let statistics = twin.tensors.iter().filter(|tensor| tensor.batch == Batch::None);
+        statistics.map(|tensor| tensor.operand.storage)
+    }));
+    let changes = |twin: &&'c Twin<'_>| {
+        made.extend(of(twin, Access::Makes).map(|tensor| tensor.operand.storage));
+        let is_needed = |storage| needs.storages.contains(storage) && !made.contains(storage);
+        of(twin, Access::Writes).any(|one| one.batch == Batch::None && is_needed(&one.operand.storage))
+    };
+    let twin = calls.iter().find(changes)?;
+    let name = twin.operators[1].name.clone();
+    Some(Coupled { operator: twin.id, name, coupling: Coupling::ChangesConstant })
+}
+
+/// The operators that the result is made of, from the last to the first, and what they take.
+fn path<'a>(
+    recorded: Recorded<'a>,
+    operands: &[Vec<&'a Operand>],
+) -> (Vec<(OperatorId, &'a Operator)>, Needs<'a>) {
     let mut needs = Needs::default();
     let is_data =
         |operator: &Operator| operator.scope.is_some_and(|scope| recorded.trace[scope].label.name == DATA);
@@ -144,7 +213,20 @@ fn calls(recorded: Recorded<'_>) -> Vec<Call> {
     let mut calls: Vec<_> = recorded.operators().filter(|(_, operator)| !is_data(operator)).collect();
     let last = calls.last().map(|(id, _)| *id);
     calls.reverse();
-    calls.retain(|(id, _)| needs.take(&operands[id.index()], Some(*id) == last));
+    // They compute nothing. A body that logs outputs may detach these, unless it runs dry.
+    let is_alias = |name: &str| matches!(base_name(name), "detach" | "alias");
+    calls.retain(|(id, operator)| {
+        let is_last = Some(*id) == last;
+        (is_last || !is_alias(&operator.name)) && needs.take(&operands[id.index()], is_last)
+    });
+    (calls, needs)
+}
+
+/// The calls that the result is made of, in their order: what else a body does, such as counting hits, is left out.
+fn calls(recorded: Recorded<'_>) -> Vec<Call> {
+    let operands = operands(recorded);
+    let (calls, needs) = path(recorded, &operands);
+    let last = calls.first().map(|(id, _)| *id);
     let read = recorded.operators().find(|(_, operator)| operator.name.ends_with("_local_scalar_dense"));
     let mut numbering = Numbering::default();
     let calls = calls.into_iter().rev().map(|(id, operator)| {

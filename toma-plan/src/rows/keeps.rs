@@ -42,7 +42,9 @@ impl Call<'_> {
         if !matches!(self.numbers, Numbers::None | Numbers::Same) {
             return Err(Coupling::Number);
         }
-        if self.has_read && self.numbers == Numbers::Same && matches!(self.name, "mul" | "div") {
+        let takes_own = self.inputs.iter().any(|input| input.value == Value::Written);
+        let is_scaled = self.numbers == Numbers::Same && matches!(self.name, "mul" | "div");
+        if self.has_read && (takes_own || is_scaled) {
             return Err(Coupling::ReadNumber);
         }
         let rows = self.taken()?;
@@ -131,7 +133,13 @@ impl Call<'_> {
             "pixel_shuffle" => 3,
             _ => 0,
         };
-        let is_along = matches!(self.name, "flip" | "roll") && self.runs_along(first);
+        let rank = first.shape().len();
+        let is_of = |name| {
+            let dim = self.attribute(name).and_then(|dims| from_start(*dims.first()?, rank));
+            dim.is_none_or(|dim| dim == first.dim)
+        };
+        let is_along = matches!(self.name, "flip" | "roll") && self.runs_along(first)
+            || self.name == "diagonal" && ["dim1", "dim2"].into_iter().any(is_of);
         if is_along || first.end_distance() <= last {
             Err(Coupling::AlongBatch)
         } else if first.factor == factor {

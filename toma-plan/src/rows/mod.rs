@@ -100,6 +100,8 @@ pub enum Coupling {
     ReadNumber,
     /// It takes values that the program has written itself.
     Written,
+    /// It changes a tensor from before the forward, of which the result is made: each piece would find another.
+    ChangesConstant,
     /// No rule says how it treats rows.
     Unknown,
     /// A backward runs before the result is there.
@@ -123,6 +125,9 @@ impl fmt::Display for Coupled {
             Coupling::Number => "takes a number that changes with the rows",
             Coupling::ReadNumber => "takes a number after the program has read one of the rows",
             Coupling::Written => "takes numbers that the program wrote itself",
+            Coupling::ChangesConstant => {
+                "changes a tensor that the result is made of, so each piece would take another"
+            }
             Coupling::Unknown => "is not known to keep rows apart",
             Coupling::InnerBackward => "follows a backward inside of the body",
         };
@@ -151,7 +156,11 @@ impl Rows {
         for call in &calls {
             walk.step(call, second, [size, other]);
         }
-        Ok(walk.finish(result.as_ref().or(calls.last()), result.is_some()))
+        let mut rows = walk.finish(result.as_ref().or(calls.last()), result.is_some());
+        if let Some(coupled) = judged::changed(&calls, recorded[1]).filter(|_| rows.combined.is_ok()) {
+            rows.combined = Err(coupled);
+        }
+        Ok(rows)
     }
 }
 

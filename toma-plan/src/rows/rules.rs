@@ -82,7 +82,10 @@ impl Walk {
         };
         let inputs = match inputs {
             Ok(inputs) => inputs,
-            Err(value) => return results.iter().for_each(|result| self.values.note(result, &value)),
+            Err(value) => {
+                self.has_read |= row_rule(name) == Some(RowRule::ReadsNumber);
+                return results.iter().for_each(|result| self.values.note(result, &value));
+            }
         };
         let call = Call {
             name,
@@ -202,7 +205,7 @@ impl Call<'_> {
             let is_pointwise = self.attribute("pointwise").is_some();
             is_pointwise.then_some(RowRule::Elementwise)
         });
-        if rule == Some(RowRule::Fills) && !has(|value| matches!(value, Value::Aggregate(_))) {
+        if rule == Some(RowRule::Fills) {
             return self.filled(result);
         }
         if has(|value| matches!(value, Value::Rows(_))) {
@@ -277,6 +280,10 @@ impl Call<'_> {
             (RowRule::Elementwise, "mul" | "div") => self.scaled(first),
             (RowRule::Elementwise, "add" | "sub" | "rsub") => {
                 let is_alone = aggregates().count() < 2;
+                // As many of a constant as there are rows.
+                if is_alone && (self.numbers, first) == (Numbers::Grows, Combined::Sum) {
+                    return Ok(first);
+                }
                 self.fixed_numbers()?;
                 let sum = aggregates().try_fold(first, added).ok_or(Coupling::SumWithMean)?;
                 if is_alone && sum == Combined::Sum { Err(Coupling::ConstantInSum) } else { Ok(sum) }
@@ -286,9 +293,7 @@ impl Call<'_> {
                 "neg" | "to" | "_to_copy" | "copy" | "clone" | "contiguous" | "alias" | "detach"
                 | "lift_fresh",
             )
-            | (RowRule::Reshapes | RowRule::Moves | RowRule::Sums | RowRule::Averages | RowRule::Fills, _) => {
-                Ok(first)
-            }
+            | (RowRule::Reshapes | RowRule::Moves | RowRule::Sums | RowRule::Averages, _) => Ok(first),
             (RowRule::Joins, _) => {
                 let same = aggregates().all(|combined| combined == first);
                 let is_alone = aggregates().count() < self.inputs.len();

@@ -63,6 +63,20 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         tape.no_gradients = false;
         tape.call("aten::mul", &[&x, &mean], &[b, 3]);
     }),
+    // Of each row another column.
+    ("aten::diagonal", Coupling::AlongBatch, |tape, b| {
+        let x = tape.data(&[b, 9]);
+        let diagonal = tape.view("aten::diagonal", &x, &[b]);
+        tape.call("aten::mean", &[&diagonal], &[]);
+    }),
+    // The next piece would take what this one has left.
+    ("aten::copy_", Coupling::ChangesConstant, |tape, b| {
+        let (x, state) = (layer(tape, b), tape.data(&[3]));
+        let sum = tape.call("aten::add.Tensor", &[&x, &state], &[b, 3]);
+        let mean = tape.along("aten::mean", &[0], &[&sum], &[3]);
+        tape.write("aten::copy_", &[&state, &mean]);
+        tape.call("aten::mean", &[&sum], &[]);
+    }),
     ("aten::_softmax", Coupling::AlongBatch, |tape, b| {
         let x = layer(tape, b);
         tape.along("aten::_softmax", &[0], &[&x], &[b, 3]);
@@ -343,6 +357,13 @@ const COMBINED: &[(Combined, Step)] = &[
         let (x, labels, weights) = (layer(tape, b), tape.data(&[b]), tape.data(&[3]));
         tape.call("aten::nll_loss_forward", &[&x, &labels, &weights], &[]);
     }),
+    // All rows but those that are masked, as with smoothed labels.
+    (Combined::Counted, |tape, b| {
+        let (x, mask) = (layer(tape, b), tape.data(&[b]));
+        let (sum, masked) = (tape.call("aten::sum", &[&x], &[]), tape.call("aten::sum", &[&mask], &[]));
+        let counted = tape.scaled("aten::rsub.Scalar", &masked, count(b));
+        tape.call("aten::div.Tensor", &[&sum, &counted], &[]);
+    }),
 ];
 
 #[test]
@@ -382,8 +403,14 @@ fn a_sum_with_a_constant_or_a_mean_is_neither() {
         let (loss, mean) = (tape.call("aten::sum", &[&x], &[]), mean_of_squares(tape, &x));
         tape.call("aten::add.Tensor", &[&loss, &mean], &[]);
     };
+    let like: Step = |tape, b| {
+        let x = layer(tape, b);
+        let loss = tape.call("aten::sum", &[&x], &[]);
+        let ones = tape.call("aten::ones_like", &[&loss], &[]);
+        tape.call("aten::add.Tensor", &[&loss, &ones], &[]);
+    };
     let how = |step| coupled(step).unwrap().coupling;
-    assert_eq!([penalty, number, in_place].map(how), [Coupling::ConstantInSum; 3]);
+    assert_eq!([penalty, number, in_place, like].map(how), [Coupling::ConstantInSum; 4]);
     assert_eq!(how(mean), Coupling::SumWithMean);
 }
 
@@ -423,6 +450,19 @@ fn only_the_program_that_was_judged_is_recognized() {
         );
         assert!(!is_of(&shared, b, &|tape, b| weighted(tape, b, 1.0 / 512.0)), "{b}: it counts rows no more");
     }
+    let other = run(7, &|tape, b| weighted(tape, b, 0.29));
+    let same = |weight| annealed.has_same_numbers([&other, &run(9, &|tape, b| weighted(tape, b, weight))]);
+    assert!(same(0.29) && !same(0.3), "within one call a weight stays");
+    let counting = [7, 9].map(|b| run(b, &|tape, b| weighted(tape, b, 1.0 / count(b))));
+    assert!(shared.has_same_numbers([&counting[0], &counting[1]]));
+    assert!(Judged::is_same([&other, &run(7, &|tape, b| weighted(tape, b, 0.29))]));
+    assert!(!Judged::is_same([&other, &run(7, &|tape, b| weighted(tape, b, 0.3))]));
+    let mean: Step = |tape, b| {
+        let x = layer(tape, b);
+        tape.call("aten::mean", &[&x], &[]);
+    };
+    assert!(annealed.reduces_alike(1, &run(1, &|tape, b| weighted(tape, b, 0.5))));
+    assert!(!annealed.reduces_alike(1, &run(1, &mean)), "another reduction");
     assert!(shared.counts_rows() && !annealed.counts_rows());
     for (index, (_, step)) in COMBINED.iter().enumerate() {
         for (other, (_, run)) in COMBINED.iter().enumerate() {

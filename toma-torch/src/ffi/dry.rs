@@ -32,6 +32,8 @@ pub(crate) struct DryOutcome {
 
 unsafe extern "C" {
     fn toma_dry_begin(by_shapes: bool, out: &mut *mut c_void, error: &mut RawError) -> i32;
+    // Takes what the first has given, or `toma_record_begin`.
+    fn toma_dry_answer(recorder: *mut c_void, answer: f64);
     // Takes what the first has given.
     fn toma_dry_end(recorder: *mut c_void, out: &mut RawOutcome);
 }
@@ -41,6 +43,14 @@ unsafe extern "C" {
 pub(crate) struct Dry {
     recording: Recording,
     runs: bool,
+}
+
+impl Recording {
+    /// What a dry run says from here on where only data know; 1 in the beginning.
+    pub(crate) fn answer(&self, number: f64) {
+        // SAFETY: the recorder lives; one that is of no dry run is left alone.
+        unsafe { toma_dry_answer(self.recorder(), number) };
+    }
 }
 
 impl Dry {

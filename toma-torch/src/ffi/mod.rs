@@ -41,7 +41,7 @@ pub(crate) use modes::{autocast_depth, is_grad_enabled, modes, set_modes, toma_c
 pub(crate) use observe::{Event, EventKind, Recording};
 pub(crate) use offload::{
     Aside, Ended, Foresees, Manages, Rows, enter_offloading, install_offloading, is_forked, is_watched,
-    leave_offloading, register_offloading,
+    leave_offloading, moves_from, register_offloading,
 };
 pub(crate) use operators::install_operators;
 use profile::{node, operator_of_stack};
@@ -53,6 +53,7 @@ pub(crate) use region::{
 pub(crate) use rng::{rng_state, set_rng_state};
 pub(crate) use storage::{Memory, addresses, gradient_addresses, storage_identity, tensor_memory};
 pub(crate) use store::Connection;
+pub use swap::believe_copies;
 pub(crate) use swap::{Away, Kept, Memory as DeviceMemory, Remembered, Use, born_away};
 
 /// What the shim says of a failure.

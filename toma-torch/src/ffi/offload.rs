@@ -5,13 +5,14 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
-use super::swap::{self, Use};
+use super::swap::{self, Kept, Use};
 use super::{DeviceId, RawError, checked};
 use crate::error::Error;
 
 unsafe extern "C" {
     safe fn toma_offload_install(offloading: &'static Offloading);
     safe fn toma_offload_register(error: &mut RawError) -> i32;
+    safe fn toma_offload_moves(least_bytes: u64);
     safe fn toma_offload_enter(least_bytes: u64);
     safe fn toma_offload_leave() -> bool;
     safe fn toma_offload_is_watched() -> bool;
@@ -117,7 +118,8 @@ pub(crate) trait Rows: Send + Sync {
 
 impl Use<'_> {
     /// Its operator takes rows of what is there, until it ends.
-    pub(crate) fn stay(&mut self, outside: Arc<dyn Rows>) {
+    pub(crate) fn stay(&mut self, outside: Arc<dyn Rows>, kept: &Kept) {
+        self.block = kept.block();
         self.outside = Box::into_raw(Box::new(outside)).cast_const().cast();
     }
 
@@ -191,6 +193,11 @@ pub(crate) fn install_offloading(manages: &'static dyn Manages) {
 /// Registers with libtorch's dispatcher, before a thread enters.
 pub(crate) fn register_offloading() -> Result<(), Error> {
     checked(|error| toma_offload_register(error))
+}
+
+/// Operators of threads that have entered find storages of so many bytes wherever they are.
+pub(crate) fn moves_from(least_bytes: u64) {
+    toma_offload_moves(least_bytes);
 }
 
 /// This thread's operators are told from here to the end.

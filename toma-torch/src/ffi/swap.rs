@@ -4,6 +4,7 @@ use std::any::Any;
 use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::{Kind, Tensor};
 
@@ -24,6 +25,8 @@ pub(crate) struct Use<'a> {
     pub(crate) is_gathered: bool,
     /// Of one that is gathered and stays where it is: its [`Rows`](super::offload::Rows), until the operator has ended.
     pub(super) outside: *const c_void,
+    /// Of the same: its memory, where that has stayed.
+    pub(super) block: *const c_void,
     lives: PhantomData<&'a ()>,
 }
 
@@ -50,10 +53,30 @@ unsafe extern "C" {
     -> i32;
     fn toma_storage_give(kept: *mut c_void, memory: *mut c_void) -> *mut c_void;
     fn toma_storage_away(kept: *mut c_void) -> *mut c_void;
+    fn toma_storage_block(kept: *mut c_void) -> *const c_void;
     fn toma_storage_copy(kept: *mut c_void, host: *mut u8, bytes: u64, error: &mut RawError) -> i32;
     // And these what `memory` or `take` has given.
     fn toma_memory_drop(memory: *mut c_void);
-    fn toma_memory_fill(memory: *mut c_void, host: *const u8, bytes: u64, error: &mut RawError) -> i32;
+    fn toma_memory_fill(
+        memory: *mut c_void,
+        host: *const u8,
+        bytes: u64,
+        overwrites: bool,
+        differs: &mut bool,
+        error: &mut RawError,
+    ) -> i32;
+}
+
+static BELIEVES_COPIES: AtomicBool = AtomicBool::new(false);
+
+/// From now on memory of a CPU that has stayed is filled as that of an accelerator is, for tests on a CPU to notice copies
+/// that are not what they should be.
+pub fn believe_copies() {
+    BELIEVES_COPIES.store(true, Ordering::Relaxed);
+}
+
+fn believes_copies() -> bool {
+    BELIEVES_COPIES.load(Ordering::Relaxed)
 }
 
 impl<'a> Use<'a> {
@@ -68,6 +91,7 @@ impl<'a> Use<'a> {
                 is_pinned: false,
                 is_gathered: false,
                 outside: ptr::null(),
+                block: ptr::null(),
                 lives: PhantomData,
             };
             // SAFETY: it is a tensor of libtorch, which lives through the call as what is written to does.
@@ -142,7 +166,7 @@ impl Kept {
         let away = Box::into_raw(away).cast();
         // SAFETY: it lives; what stands for its memory is a box's, which comes back or is dropped once.
         let memory = unsafe { toma_storage_take(self.0.as_ptr(), away, stays, text_of(words)) };
-        Memory(NonNull::new(memory).expect("memory was there"))
+        Memory::new(memory)
     }
 
     /// Access is an error of these words while it is away. Without words, which takes memory that has stayed, it finds
@@ -157,14 +181,14 @@ impl Kept {
         let mut memory = ptr::null_mut();
         // SAFETY: it lives and is away, and what is written to lives through the call.
         checked(|error| unsafe { toma_storage_memory(self.0.as_ptr(), bytes, &mut memory, error) })?;
-        Ok(Memory(NonNull::new(memory).expect("it was made")))
+        Ok(Memory::new(memory))
     }
 
     /// Gives it memory, and takes back what stood for it. No other thread may move it.
     pub(crate) fn give(&self, memory: Memory) -> Option<Box<Away>> {
         let memory = std::mem::ManuallyDrop::new(memory);
         // SAFETY: it lives, and takes the memory over.
-        let away = unsafe { toma_storage_give(self.0.as_ptr(), memory.0.as_ptr()) };
+        let away = unsafe { toma_storage_give(self.0.as_ptr(), memory.memory.as_ptr()) };
         // SAFETY: it is what `take` made of a box, and nothing else has it any more.
         (!away.is_null()).then(|| unsafe { Box::from_raw(away.cast()) })
     }
@@ -183,7 +207,17 @@ impl Kept {
         !unsafe { toma_storage_away(self.0.as_ptr()) }.is_null()
     }
 
-    /// Copies its bytes, which are there, to as many of the host's.
+    /// Its memory while it is away, where that has stayed: the bytes of its storage, whatever was copied. Null for none.
+    /// No other thread may move it meanwhile.
+    pub(crate) fn block(&self) -> *const c_void {
+        if believes_copies() {
+            return ptr::null();
+        }
+        // SAFETY: it lives.
+        unsafe { toma_storage_block(self.0.as_ptr()) }
+    }
+
+    /// Copies its bytes, which are there or have stayed, to as many of the host's.
     pub(crate) fn read(&self, host: &mut [u8]) -> Result<(), Error> {
         // SAFETY: it lives, and fails where it has another number of bytes.
         checked(|error| unsafe {
@@ -244,24 +278,37 @@ pub(crate) struct Away {
 
 /// Memory of a device.
 #[derive(Debug)]
-pub(crate) struct Memory(NonNull<c_void>);
+pub(crate) struct Memory {
+    memory: NonNull<c_void>,
+    /// It has stayed, and was written since its bytes were copied.
+    pub(crate) is_newer: bool,
+}
 
 // SAFETY: libtorch lets memory be freed on any thread.
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// Copies bytes to its begin, for which it must be large enough.
+    fn new(memory: *mut c_void) -> Self {
+        Self { memory: NonNull::new(memory).expect("memory was there or made"), is_newer: false }
+    }
+
+    /// Copies bytes to its begin, for which it must be large enough. Memory that has stayed is as it is.
     pub(crate) fn fill(&mut self, host: &[u8]) -> Result<(), Error> {
-        let bytes = host.len() as u64;
+        let (bytes, overwrites) = (host.len() as u64, believes_copies());
+        let mut differs = false;
         // SAFETY: it lives and so do the bytes; its maker asked for as many.
-        checked(|error| unsafe { toma_memory_fill(self.0.as_ptr(), host.as_ptr(), bytes, error) })
+        checked(|error| unsafe {
+            toma_memory_fill(self.memory.as_ptr(), host.as_ptr(), bytes, overwrites, &mut differs, error)
+        })?;
+        self.is_newer = differs && !overwrites;
+        Ok(())
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: it is dropped once.
-        unsafe { toma_memory_drop(self.0.as_ptr()) };
+        unsafe { toma_memory_drop(self.memory.as_ptr()) };
     }
 }
 

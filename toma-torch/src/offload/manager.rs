@@ -69,6 +69,9 @@ impl Drop for Handle {
 impl Manager {
     /// A manager of a device, which is entered next.
     ///
+    /// Operators of other threads are observed from the first manager of the process on. On an accelerator make it while
+    /// no other thread is inside of an operator, whose memory could leave meanwhile; on a CPU memory stays.
+    ///
     /// Without a [`budget`](Self::budget) that of an accelerator is what is allocated and free when it is entered first,
     /// less 5 % of what is free. On the CPU it is that of the [`cpu::Budget`] in force; where there is none, nothing
     /// leaves.
@@ -114,6 +117,8 @@ impl Manager {
     #[must_use]
     pub fn min_bytes(self, bytes: u64) -> Self {
         self.shared().min_bytes.store(bytes, Ordering::Relaxed);
+        // What its handles evict is found within other managers, too.
+        ffi::moves_from(bytes);
         self
     }
 

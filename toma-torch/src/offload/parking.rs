@@ -236,14 +236,13 @@ impl Shared {
         let mut before = Vec::new();
         let mut table = self.table();
         for (one, memory) in coming.iter().zip(memories) {
-            let source = one.kept.give(memory).map(|away| away::into_source(*away));
-            match table.entries.get_mut(&one.known.id) {
-                Some(entry) => {
-                    entry.place = Place::Resident;
-                    entry.copy = source;
-                }
-                None => before.push(source),
+            let is_newer = memory.is_newer;
+            let mut source = one.kept.give(memory).map(|away| away::into_source(*away));
+            if let Some(entry) = table.entries.get_mut(&one.known.id) {
+                entry.place = Place::Resident;
+                entry.copy = source.take_if(|_| !is_newer);
             }
+            before.push(source);
         }
         self.books.changed.notify_all();
         drop(table);

@@ -17,6 +17,9 @@ impl Manager {
     /// Writes the variables to a safetensors file, one at a time, from wherever their bytes are: what is away is not
     /// brought to the device.
     ///
+    /// `VarStore::save` reads by address, and so panics or fails where bytes are in a
+    /// [weights file](Self::read_safetensors) alone: this is for those.
+    ///
     /// `VarStore::load` reads it, and [`read_safetensors`](Self::read_safetensors). The file is in its place when it
     /// is whole, so that one that tensors of this manager are read from may be replaced.
     ///

@@ -147,7 +147,7 @@ impl Shared {
     /// Copies the bytes of a storage from where they are.
     pub(crate) fn read(&self, id: u64, out: &mut [u8]) -> Result<(), Error> {
         let (kept, place) = self.held_still(id).ok_or_else(|| unreadable(out.len(), 0))?;
-        let copied = match kept.away() {
+        let copied = match kept.away().filter(|_| kept.block().is_null()) {
             Some(away) if away.bytes == out.len() as u64 => {
                 away::source_of(away).bytes().map(|bytes| out.copy_from_slice(&bytes))
             }
@@ -293,11 +293,12 @@ impl Shared {
             }
         };
         let mut table = self.set_place(id, Place::Resident);
+        let is_newer = memory.is_newer;
         let away = kept.give(memory);
         let mut source = away.map(|away| away::into_source(*away));
         let entry = table.entries.get_mut(&id);
         let name = entry.and_then(|entry| {
-            entry.copy = source.take();
+            entry.copy = source.take_if(|_| !is_newer);
             entry.name.clone()
         });
         drop(table);

@@ -223,7 +223,7 @@ impl Table {
             return false;
         };
         let Some(away) = kept.away() else { return false };
-        storage.stay(Arc::clone(away::source_of(away)) as Arc<dyn Rows>);
+        storage.stay(Arc::clone(away::source_of(away)) as Arc<dyn Rows>, &kept);
         entry.uses += 1;
         entry.last_use = now;
         true

@@ -7,7 +7,7 @@
 //! difference the piece is thrown away and the body is judged by dry runs. Calls that do not split pay nothing.
 
 use std::cell::{Cell, RefCell};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,12 +18,10 @@ use toma_plan::{Combined, Judged};
 use toma_trace::Trace;
 
 use super::key::Site;
+use super::making::SIZES;
+use super::runs::{Run, dry_trace, judged, recorded};
+use super::step;
 use super::verdict::Verdict;
-use super::{dry, step};
-use crate::cpu;
-use crate::error::Error;
-use crate::ffi::Recording;
-use crate::record::trace_of;
 
 /// The program that was judged last at a line.
 #[derive(Debug, Default)]
@@ -39,11 +37,6 @@ impl Program {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = judged;
     }
 }
-
-/// Runs a piece of the data; with a recording it marks there where the data are cut and the result is taken.
-pub(crate) trait Run<R>: FnMut(Option<&Recording>, Range<usize>) -> R {}
-
-impl<R, F: FnMut(Option<&Recording>, Range<usize>) -> R> Run<R> for F {}
 
 /// Whether one call may be split.
 #[derive(Debug)]
@@ -181,29 +174,35 @@ impl<'p> Splitting<'p> {
         if !is_known && !self.is_judged.get() {
             self.judge(run, undo);
         }
-        let (outcome, is_known) = self.recorded(piece, run);
-        if is_known.is_none() || is_known == Some(true) && self.splits() {
+        let (outcome, did) = recorded(piece, run);
+        let Ok(trace) = did else { return Some(outcome) };
+        let is_known = trace.as_ref().is_some_and(|trace| self.is_of(piece.len(), trace));
+        if is_known && self.splits() && self.all_do_as(trace.as_ref(), piece, run, undo) {
             return Some(outcome);
         }
         drop(outcome);
         undo(piece.clone());
-        if is_known == Some(true) {
+        if is_known {
             return None;
         }
         self.judge(run, undo);
         if !self.splits() {
             return None;
         }
-        let (outcome, is_known) = self.recorded(piece, run);
-        // Of less items than were judged libraries may run other operators.
-        let is_small = piece.len() < step::wide(step::sizes_of(self.items)[0]);
-        if is_known != Some(false) || is_small {
+        let (outcome, did) = recorded(piece, run);
+        let Ok(trace) = did else { return Some(outcome) };
+        let known = trace.as_ref().filter(|trace| self.is_of(piece.len(), trace));
+        let mut is_of_few =
+            || trace.as_ref().is_some_and(|trace| self.is_of_few(piece.len(), trace, run, undo));
+        if (known.is_some() || is_of_few()) && self.all_do_as(known, piece, run, undo) {
             return Some(outcome);
         }
         drop(outcome);
         undo(piece.clone());
-        let advice = self.site.purpose.advice();
-        self.stays_whole(format!("the body does other things for real than in a dry run{advice}"));
+        if self.is_split() {
+            let advice = self.site.purpose.advice();
+            self.stays_whole(format!("the body does other things for real than in a dry run{advice}"));
+        }
         None
     }
 
@@ -224,6 +223,45 @@ impl<'p> Splitting<'p> {
         true
     }
 
+    /// Whether the body does with all items what was judged, and what the first piece did: it may branch on their number,
+    /// or on numbers that it reads. A dry run answers 1 where the body reads one, and then other numbers. Later pieces
+    /// have an item less where all do not make even pieces.
+    ///
+    /// A loss that is given is the user's word.
+    fn all_do_as<R, S>(
+        &self,
+        did: Option<&Trace>,
+        piece: &Range<usize>,
+        run: &mut impl Run<R>,
+        undo: &impl Fn(Range<usize>),
+    ) -> bool
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
+        if !self.can_run_dry || self.site.purpose.is_given().is_some() {
+            return true;
+        }
+        let judged = self.judged.borrow().clone();
+        let has_same_numbers =
+            |all: &Trace| judged.zip(did).is_none_or(|(judged, did)| judged.has_same_numbers([did, all]));
+        let mut known =
+            |items, answer| dry_trace(items, answer, run, undo).filter(|(trace, _)| self.is_of(items, trace));
+        let less = piece.len() - 1;
+        let is_even = less == 0 || less >= step::wide(SIZES[0]) || self.items.is_multiple_of(piece.len());
+        let all = known(self.items, 0.0).filter(|(trace, _)| has_same_numbers(trace));
+        let all = all.filter(|(_, unknown)| unknown.is_empty() || known(self.items, 1000.0).is_some());
+        if all.is_some() && (is_even || self.do_as_judged(less, run, undo)) {
+            return true;
+        }
+        let advice = self.site.purpose.advice();
+        self.stays_whole(format!(
+            "the body does other things with {} items than with {}, or with other numbers in them{advice}",
+            self.items,
+            if is_even { piece.len() } else { less }
+        ));
+        false
+    }
+
     fn verdict(&self) -> Verdict {
         let judged = self.judged.borrow();
         let why = if self.can_run_dry {
@@ -239,7 +277,8 @@ impl<'p> Splitting<'p> {
     where
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
-        let judged = if self.can_run_dry { judged(step::sizes_of(self.items), run, undo) } else { None };
+        let sizes = step::sizes_of(self.items);
+        let judged = if self.can_run_dry { judged(sizes, run, undo) } else { None };
         self.program.set(judged.map(Arc::new));
         self.was_judged();
     }
@@ -250,27 +289,39 @@ impl<'p> Splitting<'p> {
         self.is_judged.set(true);
     }
 
-    /// Runs a piece and compares its forward with the program; `None` where the piece has failed.
-    fn recorded<R, S>(&self, piece: &Range<usize>, run: &mut impl Run<R>) -> (R, Option<bool>)
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
-        cpu::count();
-        let Ok(recording) = Recording::begin() else { return (run(None, piece.clone()), Some(false)) };
-        let outcome = run(Some(&recording), piece.clone());
-        match outcome.branch::<Tensor>() {
-            ControlFlow::Break(failed) => (failed, None),
-            ControlFlow::Continue(result) => {
-                let trace = trace_of(&recording).ok();
-                (R::of(result), Some(trace.is_some_and(|trace| self.is_of(piece.len(), &trace))))
-            }
-        }
-    }
-
     fn is_of(&self, size: usize, trace: &Trace) -> bool {
         let judged = self.judged.borrow();
         u32::try_from(size)
             .is_ok_and(|size| judged.as_deref().is_some_and(|judged| judged.is_of(size, trace)))
+    }
+
+    /// Whether fewer items than were judged do what was judged, as far as libraries let them: these may run other operators.
+    fn is_of_few<R, S>(
+        &self,
+        size: usize,
+        trace: &Trace,
+        run: &mut impl Run<R>,
+        undo: &impl Fn(Range<usize>),
+    ) -> bool
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
+        let is_few = size < step::wide(step::sizes_of(self.items)[0]);
+        let dry = is_few.then(|| dry_trace(size, 1.0, run, undo)).flatten();
+        dry.is_some_and(|(dry, _)| Judged::is_same([&dry, trace])) && self.reduces_alike(size, trace)
+    }
+
+    fn do_as_judged<R, S>(&self, size: usize, run: &mut impl Run<R>, undo: &impl Fn(Range<usize>)) -> bool
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
+        dry_trace(size, 1.0, run, undo).is_some_and(|(trace, _)| self.reduces_alike(size, &trace))
+    }
+
+    fn reduces_alike(&self, size: usize, trace: &Trace) -> bool {
+        let size = u32::try_from(size).ok();
+        let judged = self.judged.borrow();
+        size.zip(judged.as_deref()).is_none_or(|(size, judged)| judged.reduces_alike(size, trace))
     }
 
     /// From here on each attempt is at all items: a smaller one would not help.
@@ -296,24 +347,4 @@ impl Drop for Splitting<'_> {
             step::say_once(&self.site, "split", &format!("not split, because {why}"));
         }
     }
-}
-
-fn judged<R, S>(sizes: [u32; 2], run: &mut impl Run<R>, undo: &impl Fn(Range<usize>)) -> Option<Judged>
-where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
-    let mut traces = Vec::new();
-    for size in sizes {
-        let items = 0..step::wide(size);
-        let mut ran = Ok(());
-        let forward = |recording: &Recording| {
-            let outcome = dry::caught(|| run(Some(recording), items.clone()));
-            ran = outcome.as_ref().map(|_| ()).map_err(|failure| Error::from(failure.clone()));
-            outcome.ok()
-        };
-        let (trace, _) = dry::run(true, forward, || undo(items.clone())).ok()?;
-        ran.ok()?;
-        traces.push((size, trace));
-    }
-    Judged::of([(traces[0].0, &traces[0].1), (traces[1].0, &traces[1].1)]).ok()
 }

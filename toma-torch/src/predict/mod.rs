@@ -11,14 +11,16 @@ mod making;
 mod pace;
 mod prediction;
 mod recent;
+mod runs;
 mod step;
 mod verdict;
 
 pub use dry::{dry_run, dry_run_by_shapes};
 pub use explain::Explanation;
-pub(crate) use judging::{Case, Program, Run, Splitting};
+pub(crate) use judging::{Case, Program, Splitting};
 pub(crate) use key::{Key, Purpose, Site};
 pub use making::predict;
 pub use prediction::Prediction;
+pub(crate) use runs::Run;
 pub use step::DryRun;
 pub(crate) use step::{StepPrediction, Work};

@@ -14,8 +14,9 @@ pub(crate) fn cpu_device() -> Device {
     Device::new(tch::Device::Cpu)
 }
 
-/// One that moves even the smallest storages.
+/// One that moves even the smallest storages, as on an accelerator: what is fetched are the bytes that were copied.
 pub(crate) fn manager(eviction: impl Eviction + 'static) -> Manager {
+    toma_torch::__private::believe_copies();
     Manager::new(&cpu_device()).min_bytes(1).eviction(eviction)
 }
 

@@ -20,6 +20,7 @@ mod noticed;
 mod park;
 mod plans;
 mod profiled;
+mod programs;
 mod rare;
 #[path = "../../../tests/common/rounds.rs"]
 mod rounds;

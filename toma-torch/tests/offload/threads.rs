@@ -6,11 +6,11 @@ use std::thread;
 
 use tch::nn::VarStore;
 use tch::{Kind, TchError, Tensor};
-use toma_torch::offload::{Genoa, Lru, TensorRef};
+use toma_torch::offload::{Genoa, Lru, Manager, TensorRef};
 use toma_torch::{Error, ErrorKind, cpu};
 
 use crate::child::poisoned;
-use crate::kit::{alone, manager};
+use crate::kit::{alone, cpu_device, manager};
 use crate::rounds::rounds;
 
 const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
@@ -190,5 +190,42 @@ fn managers_follow_each_other_while_handles_of_the_earlier_ones_live() {
         }
         handles[0].fetch().unwrap();
         assert_eq!(elements(&weights).unwrap(), expected);
+    });
+}
+
+/// What no manager has observed: an operator that had begun before the first was made, and writes afterwards.
+#[test]
+fn what_an_operator_writes_that_began_before_there_was_a_manager_is_kept() {
+    poisoned("threads::what_an_operator_writes_that_began_before_there_was_a_manager_is_kept", || {
+        tch::set_num_threads(1);
+        cpu::count();
+        let factor = Tensor::rand([1024, 1024], FLOATS);
+        let expected = elements(&factor.matmul(&factor)).unwrap();
+        let product = Tensor::zeros([1024, 1024], FLOATS);
+        let [theirs, begins] = [product.shallow_clone(), factor];
+        let (tells, begun) = std::sync::mpsc::channel();
+        let writer = thread::spawn(move || {
+            tells.send(()).unwrap();
+            let _written = begins.f_matmul_out(&theirs, &begins).unwrap();
+        });
+        begun.recv().unwrap();
+        thread::sleep(std::time::Duration::from_millis(5));
+        // Not the one of the other tests, which overwrites what has stayed.
+        let manager = Manager::new(&cpu_device());
+        let handle = manager.adopt(&product);
+        handle.offload().unwrap();
+        writer.join().unwrap();
+        let mut bytes = vec![0_u8; 4 << 20];
+        handle.read(&mut bytes).unwrap();
+        let read: Vec<_> = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect();
+        assert_eq!(read, expected);
+        let _entered = manager.enter().unwrap();
+        let rows = Tensor::arange(3, (Kind::Int64, tch::Device::Cpu));
+        assert_eq!(elements(&product.index_select(0, &rows)).unwrap(), expected[..3 << 10]);
+        assert_eq!(manager.report().gathers, 1, "{}", manager.report());
+        handle.fetch().unwrap();
+        assert_eq!(elements(&product).unwrap(), expected);
+        handle.offload().unwrap();
+        assert_eq!(elements(&(&product * 1.0)).unwrap(), expected);
     });
 }

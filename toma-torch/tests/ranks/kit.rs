@@ -89,8 +89,8 @@ impl Process {
     }
 }
 
-/// In such a process: joins the others, which it waits for a second.
+/// In such a process: joins the others, which it waits for two seconds: processes of libtorch start slowly on busy cores.
 pub(crate) fn join() -> Result<Ranks, Error> {
-    let timeout = env::var("TIMEOUT_MS").ok().and_then(|timeout| timeout.parse().ok()).unwrap_or(1000);
+    let timeout = env::var("TIMEOUT_MS").ok().and_then(|timeout| timeout.parse().ok()).unwrap_or(2000);
     Rendezvous::default().timeout(Duration::from_millis(timeout)).from_env()
 }

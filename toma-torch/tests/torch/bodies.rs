@@ -1,6 +1,8 @@
 //! Random bodies, called one after the other on one line: in pieces they come to what they come to as a whole, or they
 //! are not split.
 
+use std::cell::RefCell;
+
 use fastrand::Rng;
 use tch::{Device, Kind, Reduction, TchError, Tensor};
 use toma_core::predict::is_dry;
@@ -26,6 +28,9 @@ struct Rows<'a> {
 struct World {
     weight: Tensor,
     table: Tensor,
+    /// Bodies may write to it; zeros before each call.
+    state: Tensor,
+    kept: RefCell<Vec<Tensor>>,
 }
 
 impl Rows<'_> {
@@ -49,6 +54,11 @@ impl Rows<'_> {
         f64::from(i32::try_from(self.count()).unwrap())
     }
 
+    /// The largest of all, as the program reads it.
+    fn largest(&self) -> f64 {
+        self.x.abs().max().double_value(&[])
+    }
+
     fn class_loss(&self, weight: Option<&Tensor>, ignored: i64, smoothing: f64) -> Tensor {
         self.hidden().cross_entropy_loss(self.labels, weight, Reduction::Mean, ignored, smoothing)
     }
@@ -69,7 +79,7 @@ use Split::{Always, Exact, Never};
 type Body = fn(&Rows<'_>) -> Tensor;
 
 /// Losses of the default kind.
-const LOSSES: [(&str, Split, Body); 41] = [
+const LOSSES: [(&str, Split, Body); 53] = [
     ("mean", Always, |r| r.errors().mean(None)),
     ("sum", Always, |r| r.errors().sum(None)),
     ("dropout", Always, |r| r.hidden().dropout(0.0, true).square().mean(None)),
@@ -143,6 +153,60 @@ const LOSSES: [(&str, Split, Body); 41] = [
     ("by the first of a table", Never, |r| {
         (r.error_of_each() * r.world.table.narrow(0, 0, r.count())).mean(None)
     }),
+    ("hits on the way", Always, |r| {
+        let scores = r.hidden();
+        let hits = scores.argmax(-1, false).eq_tensor(r.labels).sum(Kind::Int64).int64_value(&[]);
+        assert!(hits <= 1000, "{hits} hits");
+        scores.cross_entropy_loss(r.labels, NONE, Reduction::Mean, -100, 0.0)
+    }),
+    ("outputs kept", Always, |r| {
+        let scores = r.hidden();
+        if !is_dry() {
+            r.world.kept.borrow_mut().push(scores.detach());
+        }
+        scores.square().mean(None)
+    }),
+    ("squeezed", Never, |r| {
+        let of_columns = r.hidden().squeeze().mean_dim(0, false, None);
+        (of_columns * r.world.table.narrow(0, 0, 4)).sum(None)
+    }),
+    ("by the number selected", Never, |r| {
+        let selected = r.error_of_each().masked_select(&r.counts.gt(0.0));
+        selected.sum(None) / f64::from(i32::try_from(selected.size()[0]).unwrap())
+    }),
+    ("means of smaller batches", Never, |r| {
+        let parts = r.errors().split(9, 0);
+        parts.iter().fold(Tensor::zeros([], DOUBLES), |sum, part| sum + part.mean(None))
+    }),
+    (
+        "other loss of many",
+        Never,
+        |r| {
+            if r.count() > 8 { r.errors().sum(None) } else { r.errors().mean(None) }
+        },
+    ),
+    ("branch on what is read", Never, |r| {
+        let errors = r.errors();
+        if errors.sum(None).double_value(&[]) > 9.0 { errors.mean(None) } else { errors.sqrt().mean(None) }
+    }),
+    ("clamped at what is read", Never, |r| r.hidden().clamp_max(r.largest() * 0.3).square().mean(None)),
+    ("tensor of what is read", Never, |r| (r.hidden() * Tensor::from(r.largest())).square().mean(None)),
+    ("moving average", Never, |r| {
+        let rows = r.hidden();
+        let loss = (&rows - &r.world.state).square().mean(None);
+        let _ = r.world.state.shallow_clone().lerp_(&rows.detach().mean_dim(0, false, None), 0.1);
+        loss
+    }),
+    ("counter of calls", Never, |r| {
+        let mut calls = r.world.state.get(0);
+        let loss = r.errors().mean(None) * (&calls + 1.0);
+        let _ = calls.g_add_scalar_(1.0);
+        loss
+    }),
+    ("ones like a sum", Never, |r| {
+        let sum = r.errors().sum(None);
+        &sum + sum.ones_like()
+    }),
 ];
 
 /// Losses whose kind is given: a mean over counts.
@@ -156,7 +220,7 @@ const COUNTED: [(&str, Split, Body); 4] = [
     ("softmax over rows, counted", Never, |r| r.hidden().softmax(0, None).square().mean(None)),
 ];
 
-const OUTPUTS: [(&str, Split, Body); 16] = [
+const OUTPUTS: [(&str, Split, Body); 20] = [
     ("rows", Always, |r| r.hidden()),
     ("dropped", Always, |r| r.hidden().dropout(0.0, true)),
     ("softmax", Always, |r| r.hidden().softmax(-1, None)),
@@ -179,6 +243,14 @@ const OUTPUTS: [(&str, Split, Body); 16] = [
     }),
     ("by place", Never, |r| r.error_of_each() + Tensor::arange(r.count(), DOUBLES)),
     ("largest first", Never, |r| r.hidden().sort(0, true).0),
+    ("median of each", Exact, |r| r.hidden().median_dim(-1, false).0),
+    ("less their median", Never, |r| r.hidden() - r.hidden().median_dim(0, true).0),
+    ("softmax over many", Never, |r| if r.count() > 8 { r.hidden().softmax(0, None) } else { r.hidden() }),
+    ("as left by the last", Never, |r| {
+        let rows = r.hidden() + &r.world.state;
+        r.world.state.shallow_clone().copy_(&rows.detach().mean_dim(0, false, None));
+        rows
+    }),
 ];
 
 /// A body in the world with random data.
@@ -202,7 +274,12 @@ impl Case {
         let _ = counts.get(0).fill_(1.0);
         let labels = Tensor::randint(4, [items], (Kind::Int64, Device::Cpu));
         Self {
-            world: World { weight: between(&[6, 4]).set_requires_grad(true), table: between(&[64]).exp() },
+            world: World {
+                weight: between(&[6, 4]).set_requires_grad(true),
+                table: between(&[64]).exp(),
+                state: Tensor::zeros([4], DOUBLES),
+                kept: RefCell::default(),
+            },
             data: [between(&[items, 6]), between(&[items, 4]), labels, counts],
             number: random.f64() + 0.1,
             limit: random.i64(1..items),
@@ -221,8 +298,10 @@ impl Case {
         Ok(self.run(body, rows))
     }
 
+    /// All data, from the state that each call finds.
     fn all(&self) -> (&Tensor, &Tensor, &Tensor, &Tensor) {
         let [x, targets, labels, counts] = &self.data;
+        let _ = self.world.state.shallow_clone().zero_();
         (x, targets, labels, counts)
     }
 

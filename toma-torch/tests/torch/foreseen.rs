@@ -327,26 +327,31 @@ fn a_report_says_why_nothing_was_predicted() {
     assert!(shown.contains(why), "{shown}");
 }
 
-/// What is judged once is recognized in the next call, which runs nothing dry and nothing twice.
+/// What is judged once is recognized in the next call. A kind of loss that is given runs nothing dry then, and one that
+/// is found only all items.
 #[test]
-fn a_known_program_is_split_without_dry_runs() {
+fn a_known_program_is_not_judged_again() {
     let _alone = alone();
     let device = Device::new(tch::Device::Cpu);
     let layers = nn::VarStore::new(tch::Device::Cpu);
     let net = nn::linear(layers.root(), 16, 8, nn::LinearConfig::default());
     let rows = Tensor::ones([64, 16], FLOATS);
     let runs = std::cell::Cell::new([0; 2]);
-    let train = || {
+    let train = |loss| {
         let form = execute::with::<NoCache>().device(&device).max(16).predict(&DryRun);
-        let loss = form.backward(Loss::Found, &layers.trainable_variables(), &rows, |rows| {
+        let sum = form.backward(loss, &layers.trainable_variables(), &rows, |rows| {
             let [dry, real] = runs.get();
             runs.set(if is_dry() { [dry + 1, real] } else { [dry, real + 1] });
             rows.apply(&net).relu().square().mean(None)
         });
-        drop(loss);
+        drop(sum);
         runs.replace([0; 2])
     };
-    assert!(train()[0] > 0);
-    drop(train());
-    assert_eq!([train(), train()], [[0, 4]; 2]);
+    for (loss, expected) in [(Loss::Mean, [0, 4]), (Loss::Found, [1, 4])] {
+        // Steps that make gradients are predicted for themselves.
+        let first = [train(loss), train(loss)];
+        assert!(first[0][0] > 1, "{first:?}");
+        assert_eq!([train(loss), train(loss)], [expected; 2]);
+        layers.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
+    }
 }

@@ -1,0 +1,661 @@
+//! Programs as users write them: what they compute is what plain tch computes, or an error that names the tensor.
+
+#![expect(
+    clippy::float_cmp,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "small integers are exact, and elements came from an f32"
+)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+use tch::nn::{self, Module as _, OptimizerConfig as _};
+use tch::{CModule, Kind, TchError, Tensor};
+use toma_torch::checkpoint;
+use toma_torch::offload::{Candidate, Eviction, Lru, Manager, Situation};
+use toma_torch::{Error, ErrorKind, ModeGuard, cpu};
+
+use crate::child::poisoned;
+use crate::kit::{alone, bits, cpu_device, entered, manager};
+
+const CPU: tch::Device = tch::Device::Cpu;
+const FLOATS: (Kind, tch::Device) = (Kind::Float, CPU);
+
+/// After each operator everything leaves that may.
+#[derive(Debug)]
+struct Gone;
+
+impl Eviction for Gone {
+    fn name(&self) -> &'static str {
+        "everything"
+    }
+
+    fn evict(&mut self, situation: &Situation<'_>) -> Vec<u64> {
+        all(situation)
+    }
+
+    fn leave(&mut self, situation: &Situation<'_>) -> Vec<u64> {
+        all(situation)
+    }
+
+    fn is_eager(&self) -> bool {
+        true
+    }
+}
+
+fn all(situation: &Situation<'_>) -> Vec<u64> {
+    situation.candidates.iter().map(|candidate: &Candidate| candidate.storage).collect()
+}
+
+/// What a program computes plainly, and where everything leaves after each operator.
+fn is_the_same(program: impl Fn(Option<&Manager>) -> Vec<Vec<u32>>) {
+    let plain = program(None);
+    let (manager, guard) = entered(u64::MAX / 2, Gone);
+    assert_eq!(program(Some(&manager)), plain);
+    assert!(manager.report().offloads > 0, "{}", manager.report());
+    drop(guard);
+    manager.fetch_all().unwrap();
+}
+
+fn ramp(size: i64) -> Tensor {
+    Tensor::arange(size, FLOATS) * 1e-2
+}
+
+fn net(variables: &nn::VarStore) -> nn::Sequential {
+    let root = variables.root();
+    nn::seq()
+        .add(nn::linear(&root / "in", 16, 32, nn::LinearConfig::default()))
+        .add_fn(Tensor::tanh)
+        .add(nn::linear(&root / "out", 32, 4, nn::LinearConfig::default()))
+}
+
+fn of_store(variables: &nn::VarStore) -> Vec<Vec<u32>> {
+    let mut all: Vec<_> = variables.variables().into_iter().collect();
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    all.iter().map(|(_, weight)| bits(weight)).collect()
+}
+
+fn is_away<T>(outcome: Result<T, TchError>) -> bool {
+    outcome.is_err_and(|error| Error::from(error).kind() == ErrorKind::Offloaded)
+}
+
+#[test]
+fn epochs_with_managers_of_their_own() {
+    let _alone = alone();
+    let run = |manages: bool| {
+        tch::manual_seed(3);
+        let variables = nn::VarStore::new(CPU);
+        let net = net(&variables);
+        let mut optimizer = nn::Adam::default().build(&variables, 1e-2).unwrap();
+        let rows = ramp(8 * 16).view([8, 16]);
+        for epoch in 0..6 {
+            let here = manages.then(|| match epoch % 3 {
+                0 => manager(Gone),
+                1 => manager(Lru).budget(cpu::allocated_bytes() + (1 << 20)),
+                _ => Manager::new(&cpu_device()),
+            });
+            let entered = here.as_ref().map(|manager| manager.enter().unwrap());
+            for _ in 0..3 {
+                optimizer.backward_step(&net.forward(&rows).square().mean(Kind::Float));
+            }
+            drop(here);
+            drop(entered);
+        }
+        let last = manages.then(|| manager(Lru));
+        let _entered = last.as_ref().map(|last| last.enter().unwrap());
+        of_store(&variables)
+    };
+    assert_eq!(run(true), run(false));
+}
+
+#[test]
+fn views_and_aliases() {
+    let _alone = alone();
+    is_the_same(|_| {
+        let mut base = ramp(1000);
+        let mut view = base.view([10, 100]).narrow(0, 2, 3);
+        let detached = base.detach();
+        let _ = view.g_add_(&Tensor::ones([3, 100], FLOATS));
+        let mut data = detached.data();
+        let _ = data.fill_(2.0);
+        let _ = base.narrow(0, 0, 10).zero_();
+        let mut other = ramp(500);
+        other.set_data(&base);
+        let _ = other.g_mul_scalar_(3.0);
+        let copy = base.copy();
+        base.copy_(&(&copy + 1.0));
+        let clone = base.shallow_clone();
+        let halves = base.chunk(2, 0);
+        let lazy = base.internal_lazy_clone();
+        let _ = base.g_add_(&copy);
+        let strided = base.as_strided([10, 10], [7, 3], 5);
+        vec![
+            bits(&base),
+            bits(&view),
+            bits(&detached),
+            bits(&other),
+            bits(&clone),
+            bits(&halves[1]),
+            bits(&lazy),
+            bits(&strided),
+        ]
+    });
+}
+
+#[test]
+fn resize_and_out() {
+    let _alone = alone();
+    is_the_same(|_| {
+        let mut small = ramp(100);
+        let one = ramp(1000);
+        let out = Tensor::empty([0], FLOATS);
+        let sum = one.add_out(&out, &one);
+        let _ = small.resize_([400]).g_add_(&ramp(400));
+        let _ = small.fill_(1.0);
+        let mut set = ramp(10);
+        let _ = set.set_source_tensor(&one);
+        let _ = set.resize_([2000]).fill_(4.0);
+        let _ = one.add_out(&set, &one);
+        vec![bits(&sum), bits(&out), bits(&small), bits(&set), bits(&one)]
+    });
+}
+
+#[test]
+fn optimizers_and_gradients() {
+    let _alone = alone();
+    for kind in 0..4 {
+        is_the_same(|_| {
+            tch::manual_seed(4);
+            let mut variables = nn::VarStore::new(CPU);
+            let net = net(&variables);
+            let mut optimizer = match kind {
+                0 => nn::Adam::default().build(&variables, 1e-2),
+                1 => nn::AdamW::default().build(&variables, 1e-2),
+                2 => nn::RmsProp::default().build(&variables, 1e-2),
+                _ => nn::sgd(0.9, 0.0, 0.1, true).build(&variables, 1e-2),
+            }
+            .unwrap();
+            let rows = ramp(8 * 16).view([8, 16]);
+            let mut losses = Vec::new();
+            for step in 0..6 {
+                let loss = net.forward(&rows).square().mean(Kind::Float);
+                optimizer.zero_grad();
+                loss.backward();
+                optimizer.clip_grad_norm(0.5);
+                if step == 2 {
+                    variables.freeze();
+                    variables.unfreeze();
+                }
+                optimizer.step();
+                losses.push(bits(&loss));
+                if step == 4 {
+                    let gradients = variables.trainable_variables();
+                    losses.extend(gradients.iter().map(|variable| bits(&variable.grad())));
+                }
+            }
+            losses.extend(of_store(&variables));
+            losses
+        });
+    }
+}
+
+#[test]
+fn stores_are_copied_cast_and_loaded_in_part() {
+    let _alone = alone();
+    let file = std::env::temp_dir().join(format!("toma-programs-{}.safetensors", std::process::id()));
+    for format in ["safetensors", "ot"] {
+        let file = file.with_extension(format);
+        is_the_same(|_| {
+            tch::manual_seed(5);
+            let (mut one, mut other) = (nn::VarStore::new(CPU), nn::VarStore::new(CPU));
+            let (_net, net) = (net(&one), net(&other));
+            other.copy(&one).unwrap();
+            one.double();
+            one.float();
+            one.save(&file).unwrap();
+            let extra = other.root().zeros("extra", &[100]);
+            assert_eq!(other.load_partial(&file).unwrap(), ["extra"]);
+            other.half();
+            other.set_kind(Kind::Float);
+            let _ = tch::no_grad(|| extra.shallow_clone().fill_(7.0));
+            let rows = ramp(32).view([2, 16]);
+            let output = tch::no_grad(|| net.forward(&rows));
+            let mut all = of_store(&other);
+            all.extend(of_store(&one));
+            all.push(bits(&output));
+            all
+        });
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
+#[test]
+fn scripts() {
+    let _alone = alone();
+    is_the_same(|_| {
+        tch::manual_seed(6);
+        let weight = ramp(256).view([16, 16]);
+        let mut traced =
+            |inputs: &[Tensor]| vec![(inputs[0].matmul(&weight).tanh() * inputs[0].sigmoid()).exp().tanh()];
+        let input = ramp(64).view([4, 16]);
+        let mut module =
+            CModule::create_by_tracing("net", "forward", &[input.shallow_clone()], &mut traced).unwrap();
+        let file = std::env::temp_dir().join(format!("toma-script-{}.pt", std::process::id()));
+        module.save(&file).unwrap();
+        let mut loaded = CModule::load(&file).unwrap();
+        loaded.set_eval();
+        std::fs::remove_file(&file).unwrap();
+        module.to(CPU, Kind::Float, false);
+        let mut all: Vec<_> = (0..4).map(|_| bits(&module.forward_ts(&[&input]).unwrap())).collect();
+        all.extend((0..4).map(|_| bits(&loaded.forward_ts(&[&input]).unwrap())));
+        all
+    });
+}
+
+#[test]
+fn panics_half_way() {
+    let _alone = alone();
+    is_the_same(|manager| {
+        let weights = ramp(1000).set_requires_grad(true);
+        let failed = catch_unwind(AssertUnwindSafe(|| {
+            let _inner = manager.map(|manager| manager.enter().unwrap());
+            let _modes = ModeGuard::new();
+            let loss = (&weights * 2.0).sum(Kind::Float);
+            loss.backward();
+            tch::no_grad(|| panic!("half-way"))
+        }));
+        assert!(failed.is_err());
+        let failed = catch_unwind(AssertUnwindSafe(|| {
+            checkpoint::region(|| {
+                let _doubled = &weights * 2.0;
+                panic!("in a region")
+            })
+        }));
+        assert!(failed.is_err());
+        (&weights * 3.0).sum(Kind::Float).backward();
+        vec![bits(&weights), bits(&weights.grad())]
+    });
+}
+
+#[test]
+fn guards_in_all_orders() {
+    let _alone = alone();
+    let weights = ramp(1000);
+    let expected = bits(&(&weights * 2.0));
+    // Of each guard the bit says whether it comes before.
+    for order in 0..24_usize {
+        let (manager, other) = (manager(Gone), manager(Gone));
+        let mut guards: Vec<Option<Box<dyn std::any::Any>>> = vec![
+            Some(Box::new(ModeGuard::new())),
+            Some(Box::new(manager.enter().unwrap())),
+            Some(Box::new(ModeGuard::new())),
+            Some(Box::new(manager.enter().unwrap())),
+        ];
+        assert!(other.enter().is_err());
+        manager.adopt(&weights).offload().unwrap();
+        let mut rest: Vec<_> = (0..4).collect();
+        let mut order = order;
+        while !rest.is_empty() {
+            let at = rest.remove(order % rest.len());
+            order /= rest.len() + 1;
+            guards[at] = None;
+            let is_entered = rest.contains(&1) || rest.contains(&3);
+            match weights.f_mul(&Tensor::from(2_f32)) {
+                Ok(doubled) => assert!(is_entered && bits(&doubled.copy()) == expected),
+                Err(error) => assert!(!is_entered && is_away::<()>(Err(error)), "entered: {is_entered}"),
+            }
+        }
+        drop(manager);
+        let _entered = other.enter().unwrap();
+        assert_eq!(bits(&(&weights * 2.0)), expected);
+    }
+}
+
+#[test]
+fn a_loader_on_a_thread_of_its_own() {
+    poisoned("programs::a_loader_on_a_thread_of_its_own", || {
+        let _alone = alone();
+        let (sends, batches) = mpsc::sync_channel::<Tensor>(2);
+        let loader = thread::spawn(move || {
+            for at in 0..300 {
+                sends.send(Tensor::full([4000], f64::from(at), FLOATS)).unwrap();
+            }
+        });
+        let (returns, ended) = mpsc::channel::<Tensor>();
+        let drops = thread::spawn(move || {
+            let mut sum = 0;
+            for (at, batch) in ended.iter().enumerate() {
+                sum += usize::from(batch.f_sum(Kind::Double).is_ok());
+                assert!(at < 1000);
+            }
+            sum
+        });
+        let (manager, _entered) = entered(cpu::allocated_bytes() + (512 << 10), Gone);
+        for (at, mut batch) in batches.iter().enumerate() {
+            let total = batch.g_add_scalar_(1.0).sum(Kind::Double).double_value(&[]);
+            assert_eq!(total, 4000.0 * (at as f64 + 1.0));
+            if at % 2 == 0 {
+                returns.send(batch).unwrap();
+            }
+        }
+        drop(returns);
+        loader.join().unwrap();
+        println!("{} of 150, {}", drops.join().unwrap(), manager.report());
+        assert_eq!(manager.status().away, 0);
+    });
+}
+
+#[test]
+fn threads_that_train_one_net() {
+    poisoned("programs::threads_that_train_one_net", || {
+        let _alone = alone();
+        tch::manual_seed(8);
+        let variables = nn::VarStore::new(CPU);
+        let net = net(&variables);
+        let step =
+            Arc::new(Mutex::new((nn::sgd(0.9, 0.0, 0.0, false).build(&variables, 1e-3).unwrap(), net)));
+        let manager = manager(Gone);
+        thread::scope(|scope| {
+            for seed in 0..4 {
+                let (step, manager) = (Arc::clone(&step), manager.clone());
+                scope.spawn(move || {
+                    for at in 0..30 {
+                        let entered = (at % 7 != 6).then(|| manager.enter().unwrap());
+                        let rows = ramp(64).view([4, 16]) + f64::from(seed);
+                        let mut step = step.lock().unwrap();
+                        let (optimizer, net) = &mut *step;
+                        if entered.is_some() {
+                            let loss = net.forward(&rows).square().mean(Kind::Float);
+                            optimizer.backward_step(&loss);
+                            assert!(loss.double_value(&[]).is_finite());
+                        }
+                    }
+                });
+            }
+        });
+        manager.fetch_all().unwrap();
+        assert_eq!(of_store(&variables).len(), 4);
+    });
+}
+
+#[test]
+fn regions_and_no_grad() {
+    let _alone = alone();
+    is_the_same(|_| {
+        tch::manual_seed(9);
+        let variables = nn::VarStore::new(CPU);
+        let net = net(&variables);
+        let mut optimizer = nn::Adam::default().build(&variables, 1e-2).unwrap();
+        let rows = ramp(8 * 16).view([8, 16]);
+        for _ in 0..3 {
+            let hidden = checkpoint::region(|| net.forward(&rows).dropout(0.3, true));
+            let loss = checkpoint::region(|| hidden.tanh().square().mean(Kind::Float));
+            optimizer.backward_step(&loss);
+            let _evaluated = tch::no_grad(|| net.forward(&rows));
+        }
+        of_store(&variables)
+    });
+}
+
+#[test]
+fn a_fetch_that_finds_no_room() {
+    let _alone = alone();
+    let large: Vec<_> = (0..4).map(|at| Tensor::full([1 << 18], at, FLOATS)).collect();
+    let (manager, _entered) = entered(cpu::allocated_bytes() + (3 << 20), Lru);
+    let handles: Vec<_> = large.iter().map(|tensor| manager.adopt(tensor)).collect();
+    for handle in &handles {
+        handle.offload().unwrap();
+    }
+    manager.set_budget(cpu::allocated_bytes() + (3 << 20)).unwrap();
+    for round in 0..3 {
+        assert!(Tensor::f_stack(&large, 0).is_err(), "{round}");
+        assert!(catch_unwind(AssertUnwindSafe(|| Tensor::stack(&large, 0))).is_err());
+        for (at, tensor) in large.iter().enumerate() {
+            assert_eq!(tensor.sum(Kind::Float).double_value(&[]), (at << 18) as f64);
+        }
+    }
+    assert!(manager.fetch_all().is_err());
+    manager.set_budget(u64::MAX / 2).unwrap();
+    manager.fetch_all().unwrap();
+    for (at, tensor) in large.iter().enumerate() {
+        assert_eq!(tensor.max().double_value(&[]), at as f64);
+    }
+}
+
+/// A handle of one manager moves what the next one leaves where it is because it is small.
+#[test]
+fn small_ones_of_an_earlier_manager() {
+    poisoned("programs::small_ones_of_an_earlier_manager", || {
+        let _alone = alone();
+        let mut small = ramp(500);
+        let expected = bits(&(&small + 1.0));
+        let first = manager(Lru);
+        let handle = first.adopt(&small);
+        handle.offload().unwrap();
+        let second = Manager::new(&cpu_device());
+        let _entered = second.enter().unwrap();
+        let _ = small.f_add_(&Tensor::from(1_f32)).unwrap();
+        handle.fetch().unwrap();
+        assert_eq!(bits(&small), expected);
+    });
+}
+
+#[test]
+fn printing_and_files_of_single_tensors() {
+    let _alone = alone();
+    let folder = std::env::temp_dir();
+    let file = |name: &str| folder.join(format!("toma-single-{}-{name}", std::process::id()));
+    is_the_same(|manager| {
+        let tensor = ramp(300).view([30, 10]);
+        let away = || manager.map(|manager| manager.adopt(&tensor).offload().unwrap());
+        away();
+        let shown = format!("{tensor} {tensor:?}");
+        away();
+        tensor.save(file("a.ot")).unwrap();
+        away();
+        tensor.write_npy(file("a.npy")).unwrap();
+        away();
+        Tensor::write_npz(&[("a", &tensor)], file("a.npz")).unwrap();
+        away();
+        Tensor::write_safetensors(&[("a", &tensor)], file("a.safetensors")).unwrap();
+        away();
+        let rows = Vec::<Vec<f32>>::try_from(&tensor).unwrap();
+        away();
+        let iterated: Vec<f64> = tensor.view([-1]).iter::<f64>().unwrap().collect();
+        away();
+        let same = tensor == tensor.copy();
+        let loaded = [
+            Tensor::load(file("a.ot")).unwrap(),
+            Tensor::read_npy(file("a.npy")).unwrap(),
+            Tensor::read_npz(file("a.npz")).unwrap().remove(0).1,
+            Tensor::read_safetensors(file("a.safetensors")).unwrap().remove(0).1,
+        ];
+        for name in ["a.ot", "a.npy", "a.npz", "a.safetensors"] {
+            std::fs::remove_file(file(name)).unwrap();
+        }
+        let mut all: Vec<_> = loaded.iter().map(bits).collect();
+        all.push(rows.into_iter().flatten().map(f32::to_bits).collect());
+        all.push(iterated.iter().map(|one| (*one as f32).to_bits()).collect());
+        all.push(shown.bytes().map(u32::from).chain([u32::from(same)]).collect());
+        all
+    });
+}
+
+/// Outside of a manager everything is an error; afterwards all is there.
+#[test]
+fn used_outside() {
+    let _alone = alone();
+    let variables = nn::VarStore::new(CPU);
+    let net = net(&variables);
+    let mut optimizer = nn::Adam::default().build(&variables, 1e-2).unwrap();
+    let rows = ramp(32).view([2, 16]);
+    let expected = of_store(&variables);
+    let manager = manager(Gone);
+    manager.adopt_all(&variables).iter().for_each(|handle| handle.offload().unwrap());
+    let file = std::env::temp_dir().join(format!("toma-outside-{}.ot", std::process::id()));
+    assert!(is_away(variables.save(&file)));
+    assert!(is_away(variables.save_to_stream(Vec::new())));
+    assert!(catch_unwind(AssertUnwindSafe(|| net.forward(&rows))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| optimizer.backward_step(&rows.sum(Kind::Float)))).is_err());
+    let mut other = nn::VarStore::new(CPU);
+    let _net = self::net(&other);
+    assert!(other.copy(&variables).is_err());
+    let elsewhere = thread::spawn({
+        let weight = variables.variables().remove("in.weight").unwrap();
+        move || is_away(weight.f_sum(Kind::Float)) && is_away(weight.detach().f_relu_())
+    });
+    assert!(elsewhere.join().unwrap());
+    manager.fetch_all().unwrap();
+    assert_eq!(of_store(&variables), expected);
+    optimizer.backward_step(&net.forward(&rows).sum(Kind::Float));
+}
+
+/// Many threads make, enter and drop managers at once.
+#[test]
+fn managers_race() {
+    poisoned("programs::managers_race", || {
+        let _alone = alone();
+        let weights = ramp(5000);
+        let expected = bits(&weights);
+        thread::scope(|scope| {
+            for at in 0..6_u64 {
+                let (weights, expected) = (weights.shallow_clone(), &expected);
+                scope.spawn(move || {
+                    for round in 0..60 {
+                        let manager =
+                            if (at + round) % 2 == 0 { manager(Gone) } else { Manager::new(&cpu_device()) };
+                        let handle = manager.adopt(&weights);
+                        let _stays = handle.offload();
+                        if let Ok(_entered) = manager.enter() {
+                            assert_eq!(bits(&(&weights * 1.0)), *expected);
+                            let parked = manager.park();
+                            drop(manager);
+                            drop(parked);
+                        }
+                    }
+                });
+            }
+        });
+        let last = manager(Lru);
+        let _entered = last.enter().unwrap();
+        assert_eq!(bits(&weights), expected);
+    });
+}
+
+/// A thread's own variables end after what offloading keeps for the thread.
+#[test]
+fn used_in_destructors_of_threads() {
+    poisoned("programs::used_in_destructors_of_threads", || {
+        fn is_right(outcome: Result<Tensor, TchError>) -> bool {
+            outcome.map_or_else(|error| is_away::<()>(Err(error)), |_| true)
+        }
+        struct Late(Tensor, mpsc::Sender<bool>);
+        impl Drop for Late {
+            fn drop(&mut self) {
+                let found = self.0.f_sum(Kind::Double);
+                self.1.send(is_right(found)).unwrap();
+                drop(self.0.f_relu_());
+            }
+        }
+        thread_local!(static LATE: std::cell::RefCell<Vec<Late>> = const { std::cell::RefCell::new(Vec::new()) });
+        let _alone = alone();
+        let manager = manager(Gone);
+        let (sends, says) = mpsc::channel();
+        for enters in [false, true, false, true] {
+            let weights = ramp(5000);
+            let handle = manager.adopt(&weights);
+            let (sends, manager) = (sends.clone(), manager.clone());
+            let theirs = weights.shallow_clone();
+            thread::spawn(move || {
+                LATE.with(|late| late.borrow_mut().push(Late(theirs, sends)));
+                let _entered = enters.then(|| manager.enter().unwrap());
+                let _sum = (ramp(5000) * 2.0).sum(Kind::Float);
+            })
+            .join()
+            .unwrap();
+            assert!(says.recv().unwrap());
+            handle.fetch().unwrap();
+            assert_eq!(bits(&weights)[1], 0.01_f32.to_bits());
+        }
+    });
+}
+
+/// Leaked guards leave a thread entered, and pins hold for good.
+#[test]
+fn what_is_leaked() {
+    poisoned("programs::what_is_leaked", || {
+        let _alone = alone();
+        let weights = ramp(5000);
+        let expected = bits(&weights);
+        thread::spawn({
+            let weights = weights.shallow_clone();
+            move || {
+                let manager = manager(Gone);
+                std::mem::forget(manager.enter().unwrap());
+                let handle = manager.adopt(&weights);
+                std::mem::forget(handle.pin().unwrap());
+                assert!(handle.offload().is_err());
+                let other = ramp(5000);
+                let _sum = &other + 1.0;
+                std::mem::forget(manager.park());
+            }
+        })
+        .join()
+        .unwrap();
+        assert_eq!(bits(&weights), expected);
+        assert!(manager(Lru).enter().is_err());
+    });
+}
+
+#[test]
+fn double_backward_and_hooks_of_gradients() {
+    let _alone = alone();
+    is_the_same(|_| {
+        let weights = ramp(256).view([16, 16]).set_requires_grad(true);
+        let output = weights.matmul(&weights).tanh().sum(Kind::Float);
+        let gradient = Tensor::run_backward(&[&output], &[&weights], true, true).remove(0);
+        let penalty = gradient.square().sum(Kind::Float);
+        penalty.backward();
+        let mut grad = weights.grad();
+        let _ = grad.g_mul_scalar_(0.5);
+        let mut other = ramp(256).view([16, 16]).set_requires_grad(true);
+        other.set_data(&tch::no_grad(|| &weights * 2.0));
+        other.square().sum(Kind::Float).backward();
+        vec![bits(&gradient), bits(&weights.grad()), bits(&other.grad()), bits(&other)]
+    });
+}
+
+#[test]
+fn rare_kinds_of_memory() {
+    let _alone = alone();
+    is_the_same(|_| {
+        let dense = ramp(400).view([20, 20]);
+        let sparse = dense.to_sparse(None, None::<&[i64]>, None);
+        let product = sparse.matmul(&dense);
+        let quantized = dense.quantize_per_tensor(0.1, 3, Kind::QInt8).dequantize();
+        let oneapi = dense.to_mkldnn().relu().to_dense(None, false);
+        let complex = dense.fft_fft(None, -1, "backward").abs();
+        let conjugated = dense.fft_fft(None, -1, "backward").conj().resolve_conj().real();
+        let table = dense.index_select(0, &Tensor::from_slice(&[1_i64, 5]));
+        let packed = dense.to_kind(Kind::BFloat16).to_kind(Kind::Float);
+        let unfolded = dense.unfold(0, 3, 2);
+        let expanded = dense.narrow(0, 0, 1).expand([20, 20], false).contiguous();
+        let (values, order) = dense.neg().sort(0, false);
+        vec![
+            bits(&product),
+            bits(&quantized),
+            bits(&oneapi),
+            bits(&complex),
+            bits(&conjugated),
+            bits(&table),
+            bits(&packed),
+            bits(&unfolded),
+            bits(&expanded),
+            bits(&values),
+            bits(&order.to_kind(Kind::Float)),
+            bits(&sparse.to_dense(None, false)),
+        ]
+    });
+}
