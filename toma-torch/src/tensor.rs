@@ -163,6 +163,9 @@ pub trait TensorData {
 
     /// Tells `describe` of the kind and sizes of each tensor.
     fn describe(&self, describe: &mut dyn FnMut(Kind, &[i64]));
+
+    /// Adds the tensors of integers, which may be labels.
+    fn integers(&self, found: &mut Vec<Tensor>);
 }
 
 impl TensorData for Tensor {
@@ -172,6 +175,12 @@ impl TensorData for Tensor {
 
     fn describe(&self, describe: &mut dyn FnMut(Kind, &[i64])) {
         describe(self.kind(), &self.size());
+    }
+
+    fn integers(&self, found: &mut Vec<Tensor>) {
+        if self.kind() == Kind::Int64 {
+            found.push(self.shallow_clone());
+        }
     }
 }
 
@@ -184,6 +193,10 @@ macro_rules! references {
 
             fn describe(&self, describe: &mut dyn FnMut(Kind, &[i64])) {
                 T::describe(self, describe);
+            }
+
+            fn integers(&self, found: &mut Vec<Tensor>) {
+                T::integers(self, found);
             }
         }
     )*};
@@ -200,6 +213,10 @@ macro_rules! tuples {
 
             fn describe(&self, describe: &mut dyn FnMut(Kind, &[i64])) {
                 $(self.$index.describe(describe);)*
+            }
+
+            fn integers(&self, found: &mut Vec<Tensor>) {
+                $(self.$index.integers(found);)*
             }
         }
     )*};

@@ -55,7 +55,7 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         let site = site_of(&self, Location::caller(), data.device(), Purpose::Output, &body);
         let predicts = self.asks_dry() && self.can_run_dry() && items > 1;
         let key = predicts.then(|| Key::new(site.clone(), &data));
-        let case = case_of(&self, items, Purpose::Output);
+        let case = case_of(&self, &data, items, Purpose::Output);
         let (form, undo) = self.lend_undo();
         let undo = RefCell::new(undo);
         let take_back = |piece: Range<usize>| undo.borrow_mut().undo(piece);

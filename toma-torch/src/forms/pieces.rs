@@ -13,6 +13,7 @@ use toma_core::predict::is_dry;
 use crate::error::Error;
 use crate::ffi::Recording;
 use crate::predict::{Case, Program, Purpose, Run, Site, Splitting, StepPrediction};
+use crate::tensor::TensorData;
 
 /// The scope in which the data of a piece are cut: [`toma_plan::DATA`].
 const DATA: &CStr = c"data";
@@ -31,9 +32,18 @@ pub(super) fn site_of<P, K, B, F>(
 }
 
 /// Without dry runs, splitting a form whose loss is given is the caller's word.
-pub(super) fn case_of<P, K, B>(form: &With<'_, P, K, B>, items: usize, purpose: Purpose) -> Case {
+pub(super) fn case_of<P, K, B>(
+    form: &With<'_, P, K, B>,
+    data: &impl TensorData,
+    items: usize,
+    purpose: Purpose,
+) -> Case {
     let needs_judgement = !is_dry() && (purpose == Purpose::Found || form.asks_dry());
-    Case { items, largest: form.largest(), can_run_dry: form.can_run_dry(), needs_judgement }
+    let mut integers = Vec::new();
+    if needs_judgement && purpose != Purpose::Output {
+        data.integers(&mut integers);
+    }
+    Case { items, largest: form.largest(), can_run_dry: form.can_run_dry(), needs_judgement, integers }
 }
 
 pub(super) fn splitting_of<'a>(

@@ -115,7 +115,7 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         let predicts = self.asks_dry() && self.can_run_dry() && items > 1;
         let key = predicts.then(|| Key::new(site.clone(), &data).with_variables(&trained));
         let room_bytes = if predicts { variables.room_bytes(&trained) } else { 0 };
-        let case = case_of(&self, items, loss.purpose());
+        let case = case_of(&self, &data, items, loss.purpose());
         let (form, undo) = self.lend_undo();
         let undo = RefCell::new(undo);
         let take_back = |piece: Range<usize>| undo.borrow_mut().undo(piece);

@@ -17,7 +17,7 @@ use toma_core::{Outcome, report};
 use toma_plan::{Combined, Judged};
 use toma_trace::Trace;
 
-use super::key::Site;
+use super::key::{Purpose, Site};
 use super::making::SIZES;
 use super::runs::{Run, dry_trace, judged, recorded};
 use super::step;
@@ -38,6 +38,9 @@ impl Program {
     }
 }
 
+/// The label that losses of libtorch leave out unless they are told another.
+const IGNORED: i64 = -100;
+
 /// Whether one call may be split.
 #[derive(Debug)]
 pub(crate) struct Splitting<'p> {
@@ -53,6 +56,7 @@ pub(crate) struct Splitting<'p> {
     /// Pieces need no check, or no more.
     is_checked: Cell<bool>,
     can_run_dry: bool,
+    integers: Vec<Tensor>,
     combined: Cell<Option<Combined>>,
     /// Why the call is not split.
     why: RefCell<Option<String>>,
@@ -62,7 +66,7 @@ pub(crate) struct Splitting<'p> {
 }
 
 /// What a call brings to the judgement.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) items: usize,
     pub(crate) largest: Option<usize>,
@@ -70,12 +74,14 @@ pub(crate) struct Case {
     pub(crate) can_run_dry: bool,
     /// Nothing is split without a judgement.
     pub(crate) needs_judgement: bool,
+    /// Data that may be labels.
+    pub(crate) integers: Vec<Tensor>,
 }
 
 impl<'p> Splitting<'p> {
     /// `is_judged`: the program is that of dry runs that this call has made.
     pub(crate) fn new(site: Site, case: Case, program: &'p Program, is_judged: bool) -> Self {
-        let Case { items, largest, can_run_dry, needs_judgement } = case;
+        let Case { items, largest, can_run_dry, needs_judgement, integers } = case;
         Self {
             site,
             items,
@@ -85,6 +91,7 @@ impl<'p> Splitting<'p> {
             is_judged: Cell::new(is_judged),
             is_checked: Cell::new(!needs_judgement),
             can_run_dry,
+            integers,
             combined: Cell::new(None),
             why: RefCell::new(None),
             is_whole: AtomicBool::new(false),
@@ -213,6 +220,11 @@ impl<'p> Splitting<'p> {
                 self.stays_whole(why);
                 return false;
             }
+            Verdict::Splits(Combined::MeanOrCounted) if self.leaves_labels_out() => {
+                let advice = "`Loss::Counted` weighs pieces by the counts of their rows";
+                self.stays_whole(format!("the mean leaves labels of {IGNORED} out: {advice}"));
+                return false;
+            }
             Verdict::Splits(combined) => self.combined.set(Some(combined)),
             Verdict::Statistics(combined) => {
                 step::say_once(&self.site, "split", "batch norm takes the statistics of each piece");
@@ -221,6 +233,14 @@ impl<'p> Splitting<'p> {
         }
         self.is_checked.set(true);
         true
+    }
+
+    /// Whether a mean over labels counts some of them only.
+    fn leaves_labels_out(&self) -> bool {
+        let is_ignored = |labels: &Tensor| bool::try_from(labels.eq(IGNORED).any());
+        let _off = tch::no_grad_guard();
+        self.site.purpose != Purpose::Counted
+            && self.integers.iter().any(|labels| is_ignored(labels).unwrap_or(true))
     }
 
     /// Whether the body does with all items what was judged, and what the first piece did: it may branch on their number,

@@ -405,6 +405,28 @@ fn a_piece_in_which_nothing_counts_adds_nothing() {
     assert_eq!((loss.double_value(&[]), weight.grad().double_value(&[0])), (27.5, 55.0));
 }
 
+/// Cross-entropy leaves out labels of -100: pieces of as many rows do not count as much.
+#[test]
+fn labels_that_are_left_out_split_only_where_they_are_counted() {
+    let _alone = alone();
+    let labels = Tensor::from_slice(&[-100_i64, 1, 0, 1, 1, 0, 1, 0]);
+    let counts = labels.ne(-100).to_kind(Kind::Double);
+    let x = between(&[8, 3]);
+    let weight = between(&[3, 2]).set_requires_grad(true);
+    let device = toma_torch::Device::new(Device::Cpu);
+    let body = |x: &Tensor, labels: &Tensor| x.matmul(&weight).cross_entropy_for_logits(labels);
+    let whole = body(&x, &labels);
+    for loss in [Loss::Found, Loss::Mean] {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
+        let text =
+            panic_of(|| drop(form.backward(loss, &weight, (&x, &labels), |(x, labels)| body(x, labels))));
+        assert!(text.contains("the mean leaves labels of -100 out: `Loss::Counted` weighs"), "{text}");
+    }
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
+    let loss = form.backward(Loss::Counted(&counts), &weight, (&x, &labels), |(x, labels)| body(x, labels));
+    assert!((loss - whole).abs().double_value(&[]) < 1e-12);
+}
+
 /// A bound on sizes splits no loss that must not be split.
 #[test]
 fn a_bound_is_refused_by_name() {
