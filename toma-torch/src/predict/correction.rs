@@ -56,13 +56,15 @@ impl Correction {
 
     /// A first piece that was said to need `said` bytes has succeeded, and took so many where that was measured.
     ///
-    /// More counts at once, less by half: pieces of one size differ. Far less than before is another program's.
+    /// More counts at once, less by half: pieces of one size differ. Far less than before is another
+    /// program's, unless a dry run has just said the same.
     pub(crate) fn took(&self, said: u64, peak_bytes: Option<u64>) {
         let mut learned = self.learned();
         let was_proven = std::mem::replace(&mut learned.is_proven, true);
         let Some(peak_bytes) = peak_bytes else { return };
-        let before = said.saturating_add_signed(learned.beyond_bytes);
-        if was_proven && peak_bytes < before - before / FAR_LESS {
+        // A workspace that the first piece has made is there for the next.
+        let before = said.saturating_add_signed(learned.beyond_bytes.min(0));
+        if was_proven && !learned.renewed && peak_bytes < before - before / FAR_LESS {
             learned.doubted = true;
             return;
         }
@@ -167,13 +169,15 @@ mod tests {
         let correction = Correction::default();
         correction.took(1000, Some(500));
         assert!(!correction.renews(), "the first piece shows what is not seen");
-        correction.took(1000, Some(400));
+        correction.took(1000, Some(600));
         assert!(!correction.renews());
         let usable = correction.usable(1000);
         correction.took(1000, Some(200));
         assert_eq!(correction.usable(1000), usable);
         assert!(correction.renews() && !correction.renews());
-        assert!(correction.for_renewed(Ordering::Equal).usable(1000) == usable && !correction.renews());
+        let same = correction.for_renewed(Ordering::Equal);
+        same.took(1000, Some(200));
+        assert!(same.usable(1000) > usable && !same.renews(), "it takes less by itself");
         let other = correction.for_renewed(Ordering::Less);
         assert_eq!(other.usable(1000), Some(1000));
         other.doubt();

@@ -424,7 +424,8 @@ fn labels_that_are_left_out_split_only_where_they_are_counted() {
     }
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
     let loss = form.backward(Loss::Counted(&counts), &weight, (&x, &labels), |(x, labels)| body(x, labels));
-    assert!((loss - whole).abs().double_value(&[]) < 1e-12);
+    let [loss, whole] = [loss, whole].map(|loss| loss.double_value(&[]));
+    assert!((loss - whole).abs() < 1e-6, "{loss} {whole}, in f32");
 }
 
 /// A bound on sizes splits no loss that must not be split.
