@@ -78,14 +78,13 @@ pub(super) fn decide<R, S>(
 /// it is predicted anew.
 pub(super) fn after_failure(
     prediction: Option<&StepPrediction>,
-    splitting: &Splitting<'_>,
     step: impl FnMut(&Recording, usize) -> Result<Tensor, Error>,
     take_back: &impl Fn(Range<usize>),
     piece: Range<usize>,
 ) {
     take_back(piece);
-    if prediction.is_some_and(|prediction| prediction.renew(step, |items| take_back(0..items))) {
-        splitting.was_judged();
+    if let Some(prediction) = prediction {
+        prediction.renew(step, |items| take_back(0..items));
     }
 }
 

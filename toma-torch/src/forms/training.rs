@@ -133,7 +133,7 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         let alone = Program::default();
         let splitting = splitting_of(prediction.as_ref(), &alone, site, case);
         decide(&splitting, prediction.as_ref(), &mut *run.borrow_mut(), &take_back);
-        let again = |piece| after_failure(prediction.as_ref(), &splitting, step, &take_back, piece);
+        let again = |piece| after_failure(prediction.as_ref(), step, &take_back, piece);
         let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(again);
         let losses = form.evenly().fold(0..items, items.max(1), Tensor::new(), |sum, start, end| {
             if splitting.is_done(start) {

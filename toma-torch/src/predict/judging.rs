@@ -19,6 +19,7 @@ use toma_trace::Trace;
 
 use super::key::{Purpose, Site};
 use super::making::SIZES;
+use super::prediction::Prediction;
 use super::runs::{Run, dry_trace, judged, recorded};
 use super::step;
 use super::verdict::Verdict;
@@ -33,7 +34,11 @@ impl Program {
     }
 
     /// `None` where the dry runs did not compare.
-    pub(super) fn set(&self, judged: Option<Arc<Judged>>) {
+    pub(super) fn of(prediction: &Prediction) -> Self {
+        Self(Mutex::new(prediction.judged().ok().map(Arc::new)))
+    }
+
+    fn set(&self, judged: Option<Arc<Judged>>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = judged;
     }
 }
@@ -299,13 +304,9 @@ impl<'p> Splitting<'p> {
     {
         let sizes = step::sizes_of(self.items);
         let judged = if self.can_run_dry { judged(sizes, run, undo) } else { None };
-        self.program.set(judged.map(Arc::new));
-        self.was_judged();
-    }
-
-    /// Dry runs that this call has made have set the program.
-    pub(crate) fn was_judged(&self) {
-        self.judged.replace(self.program.get());
+        let judged = judged.map(Arc::new);
+        self.judged.replace(judged.clone());
+        self.program.set(judged);
         self.is_judged.set(true);
     }
 

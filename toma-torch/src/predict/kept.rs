@@ -28,7 +28,7 @@ pub(super) struct Kept {
     /// Why sizes are measured: there is no prediction, or none that could be confirmed.
     pub(super) why: Option<String>,
     /// The program that was judged last.
-    pub(super) program: Arc<Program>,
+    pub(super) program: Program,
     pub(super) pace: Arc<Pace>,
 }
 
@@ -63,14 +63,14 @@ impl<K: Clone + PartialEq, S: Clone + PartialEq> Store<K, S> {
                 |(rank, kept)| (Some(rank), kept),
             );
         }
-        (None, self.renewed(key, (known.as_deref(), pace), find, say))
+        (None, self.renewed(key, (before, pace), find, say))
     }
 
     /// The one that `find` makes, kept instead of the one `before`.
     pub(super) fn renewed(
         &self,
         key: &K,
-        (before, pace): (Option<&Kept>, Arc<Pace>),
+        (before, pace): (Option<&Prediction>, Arc<Pace>),
         find: impl FnOnce() -> Result<Found, Error>,
         say: impl Fn(&Error),
     ) -> Arc<Kept> {
@@ -89,19 +89,22 @@ const TOO_LONG: &str = "dry runs would take more than 5 % of the time of this li
 
 impl Kept {
     fn nothing(pace: Arc<Pace>, why: &str) -> Self {
-        Self { prediction: None, why: Some(why.to_owned()), program: Arc::default(), pace }
+        Self { prediction: None, why: Some(why.to_owned()), program: Program::default(), pace }
     }
 
-    fn of(found: Result<Found, Error>, before: Option<&Self>, pace: Arc<Pace>, say: impl Fn(&Error)) -> Self {
+    fn of(
+        found: Result<Found, Error>,
+        before: Option<&Prediction>,
+        pace: Arc<Pace>,
+        say: impl Fn(&Error),
+    ) -> Self {
         let (prediction, unconfirmed) = match found {
             Ok(found) => found,
             Err(error) => return Self::nothing(pace, &format!("the body cannot run dry: {error}")),
         };
         let unconfirmed = unconfirmed.inspect(say);
         let why = unconfirmed.map(|error| format!("no size could be confirmed: {error}"));
-        let program = before.map(|before| Arc::clone(&before.program)).unwrap_or_default();
-        program.set(prediction.judged().ok().map(Arc::new));
-        let before = before.and_then(|before| before.prediction.as_ref());
+        let program = Program::of(&prediction);
         Self { prediction: Some(prediction.renews(before)), why, program, pace }
     }
 

@@ -137,20 +137,20 @@ impl StepPrediction {
     }
 
     /// Predicts anew by dry runs of this call where a size that was said to fit has failed, since what is kept may be of
-    /// another net. Returns whether it did.
+    /// another net.
     pub(crate) fn renew(
         &self,
         step: impl FnMut(&Recording, usize) -> Result<Tensor, Error>,
         undo: impl FnMut(usize),
-    ) -> bool {
-        let Kept { prediction, pace, .. } = &*self.kept;
+    ) {
+        let Kept { prediction: Some(before), pace, .. } = &*self.kept else { return };
         let may = !self.is_new && self.renewed.get().is_none() && pace.allows();
-        if !may || prediction.as_ref().is_none_or(|prediction| !prediction.corrected().renews()) {
-            return false;
+        if !may || !before.corrected().renews() {
+            return;
         }
         let find = || predicted(&self.key, self.work.items, step, undo);
-        let kept = PREDICTIONS.renewed(&self.key, (Some(&*self.kept), Arc::clone(pace)), find, |_| ());
-        self.renewed.set(kept).is_ok()
+        let kept = PREDICTIONS.renewed(&self.key, (Some(before), Arc::clone(pace)), find, |_| ());
+        let _ = self.renewed.set(kept);
     }
 
     fn kept(&self) -> &Kept {
