@@ -65,9 +65,10 @@
 //! | events, observers, the progress bar | [`observe`] |
 //! | what the last call went through | [`report::last`] |
 //! | failures on purpose, in tests | [`testing`] |
-//! | which line runs, for profilers | [`#[toma::profile]`](profile) |
+//! | which line runs, for profilers | [`#[toma::profile]`](profile), [`marks`] |
 //! | living tensors by name; a bound on what a step allocates | `toma::torch::profile::inventory`, `toma::assert_peak!` (feature `tch`) |
-//! | what fits, before the first run; what a step did, and needs at other sizes | [`predict`], [`trace`], [`plan`] |
+//! | what fits, before the first run | [`predict`] |
+//! | what a step did, and needs at other sizes | `toma::trace`, `toma::plan` (feature `tch`) |
 //!
 //! # The body may run more than once
 //!
@@ -163,15 +164,18 @@ pub use toma_core::memory as cpu_memory;
 pub use toma_core::testing;
 pub use toma_core::{
     Adaptive, Bisect, Decay, DefaultCache, GlobalCache, Halve, NoCache, Outcome, Plain,
-    StacktraceMemoryCache, Throughput, cache, chunk, classify, device, execute, leaner, memory, observe,
-    policy, predict, ranks, report,
+    StacktraceMemoryCache, Throughput, cache, chunk, classify, device, execute, leaner, marks, memory,
+    observe, policy, predict, ranks, report,
 };
 #[cfg(feature = "cuda")]
 pub use toma_cuda as cuda;
+#[cfg(feature = "tch")]
 pub use toma_plan as plan;
 /// For programs that write `toma::checkpoint`; its place is [`plan::checkpoint`].
+#[cfg(feature = "tch")]
 #[doc(hidden)]
 pub use toma_plan::checkpoint;
+#[cfg(feature = "tch")]
 pub use toma_trace as trace;
 
 /// Runs a function with the largest batch size that memory allows.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-use toma::trace::marks::{self, Function, Marks, Session};
+use toma::marks::{self, Function, Marks, Session};
 
 #[derive(Default)]
 struct Sink(Mutex<Option<HashMap<ThreadId, Told>>>);

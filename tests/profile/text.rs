@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use toma::trace::{lines::Column, marks::Function};
+use toma::marks::{Column, Function};
 
 use crate::sink::entered;
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use toma::classify::OutOfMemory;
-use toma::trace::marks::Session;
+use toma::marks::Session;
 
 use crate::sink::{told, told_by, told_from};
 

@@ -13,6 +13,7 @@ mod ended;
 mod engine;
 pub mod execute;
 pub mod leaner;
+pub mod marks;
 pub mod memory;
 mod nesting;
 pub mod observe;

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use toma_trace::marks::Function;
+use toma_core::marks::Function;
 use toma_trace::{Access, Contradiction, Label, Operand, Place, ScopeKind, Scribe, ThreadId, Trace};
 
 use crate::cpu;

@@ -42,7 +42,6 @@ pub mod holdings;
 mod json;
 pub mod lines;
 mod live;
-pub mod marks;
 mod notebook;
 pub mod operators;
 mod place;

@@ -1,4 +1,4 @@
-//! What stands in a marked body: calls of `toma::trace::marks::expansion`.
+//! What stands in a marked body: calls of `toma::marks::expansion`.
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};

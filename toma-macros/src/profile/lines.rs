@@ -75,7 +75,7 @@ impl Lines {
             quote!(#lines::Line::new(#number, #text))
         });
         quote! {
-            use #path::trace::marks::expansion as #lines;
+            use #path::marks::expansion as #lines;
             static #function: #lines::Function =
                 #lines::Function::new(#name, ::core::module_path!(), #file, &[#(#rows),*]) #setters;
         }

@@ -10,7 +10,7 @@ use syn::{Error, Expr, Ident, LitInt, LitStr, Result, Token, bracketed};
 use super::ATTRIBUTE;
 use crate::options::{crate_path, equals, instead, read};
 
-/// What a table can show of a line, as `toma::trace::lines::Column` names it.
+/// What a table can show of a line, as `toma::marks::Column` names it.
 const COLUMNS: [&str; 12] = [
     "Peak",
     "Reserved",

@@ -41,7 +41,7 @@ fn one_statement_per_statement_and_one_static() {
 }";
     expect![[r#"
         pub fn step(net: &Net, images: &[Image]) -> Option<f32> {
-            use ::toma::trace::marks::expansion as __toma_lines;
+            use ::toma::marks::expansion as __toma_lines;
             static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new(
                 "step",
                 ::core::module_path!(),
@@ -81,7 +81,7 @@ fn options_are_setters_of_the_static() {
     let options = "every = 10, columns = [Peak, Freed], name = \"attention\", crate = tma";
     expect![[r#"
         fn f() {
-            use tma::trace::marks::expansion as __toma_lines;
+            use tma::marks::expansion as __toma_lines;
             static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. )
                 .every(10)
                 .columns(&[__toma_lines::Column::Peak, __toma_lines::Column::Freed]);
@@ -117,7 +117,7 @@ break 'a unsafe { m!() };
 }",
         &expect![[r#"
             fn f(x: u8) -> u8 {
-                use ::toma::trace::marks::expansion as __toma_lines;
+                use ::toma::marks::expansion as __toma_lines;
                 static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                 let __toma_frame = __toma_lines::Frame::enter(&__TOMA_FUNCTION, 0);
                 #[cfg(a)] __toma_lines::line(&__TOMA_FUNCTION, 2);
@@ -172,7 +172,7 @@ _ => {}
 }",
         &expect![[r#"
             fn f(x: u8) {
-                use ::toma::trace::marks::expansion as __toma_lines;
+                use ::toma::marks::expansion as __toma_lines;
                 static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                 let __toma_frame = __toma_lines::Frame::enter(&__TOMA_FUNCTION, 0);
                 __toma_lines::line(&__TOMA_FUNCTION, 1);
@@ -217,7 +217,7 @@ let e = async {};
 }",
         &expect![[r#"
             fn f() {
-                use ::toma::trace::marks::expansion as __toma_lines;
+                use ::toma::marks::expansion as __toma_lines;
                 static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                 let __toma_frame = __toma_lines::Frame::enter(&__TOMA_FUNCTION, 0);
                 __toma_lines::line(&__TOMA_FUNCTION, 1);
@@ -276,7 +276,7 @@ fn an_async_function_is_a_task_that_owns_its_arguments() {
                 __toma_argument_2: (u8, u8),
                 __toma_argument_3: Loud,
             ) -> Result<u8, E> {
-                use ::toma::trace::marks::expansion as __toma_lines;
+                use ::toma::marks::expansion as __toma_lines;
                 static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                 __toma_lines::profiled(
                         &__TOMA_FUNCTION,
@@ -311,7 +311,7 @@ async fn f(n: usize, a: A) {
         &expect![[r#"
         #[toma::batch(initial = 1)]
         async fn f(n: usize, a: A) {
-            use ::toma::trace::marks::expansion as __toma_lines;
+            use ::toma::marks::expansion as __toma_lines;
             static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
             __toma_lines::profiled(
                     &__TOMA_FUNCTION,
@@ -345,7 +345,7 @@ o::<{ P + 1 }>(q as [u8; { R }]);
         item,
         &expect![[r#"
             fn f() {
-                use ::toma::trace::marks::expansion as __toma_lines;
+                use ::toma::marks::expansion as __toma_lines;
                 static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                 use a::b;
                 fn g() {
@@ -409,7 +409,7 @@ fn beneath_another_attribute_only_the_body_is_marked() {
                     start,
                     end,
                     |start: usize, end: usize| -> Tried {
-                        use ::toma::trace::marks::expansion as __toma_lines;
+                        use ::toma::marks::expansion as __toma_lines;
                         static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                         let __toma_frame = __toma_lines::Frame::enter(&__TOMA_FUNCTION, 0);
                         __toma_lines::line(&__TOMA_FUNCTION, 1);
@@ -455,7 +455,7 @@ fn beneath_another_attribute_that_undoes() {
                         }
                         ::core::option::Option::Some(
                             (|| -> Tried {
-                                use ::toma::trace::marks::expansion as __toma_lines;
+                                use ::toma::marks::expansion as __toma_lines;
                                 static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                                 let __toma_frame = __toma_lines::Frame::enter(
                                     &__TOMA_FUNCTION,
@@ -495,7 +495,7 @@ out.fill(start).await
                 let (start, end): (usize, usize) = __toma_call.sizes();
                 let __toma_done = __toma_call
                     .attempt(async {
-                        use ::toma::trace::marks::expansion as __toma_lines;
+                        use ::toma::marks::expansion as __toma_lines;
                         static __TOMA_FUNCTION: __toma_lines::Function = __toma_lines::Function::new( .. );
                         __toma_lines::profiled(
                                 &__TOMA_FUNCTION,

@@ -1,7 +1,8 @@
 //! The tables in the README of `pytorch_memlab`, from what a CPU would record.
 
+use toma_core::marks::Column;
 use toma_plan::caching::{Settings, as_cuda};
-use toma_trace::lines::{Column, Lines};
+use toma_trace::lines::Lines;
 use toma_trace::{Contradiction, Label, Place, Recorder, ScopeId, ScopeKind, StorageId, ThreadId, Trace};
 
 const MAIN: ThreadId = ThreadId(0);

@@ -6,8 +6,8 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::slice;
 
+use toma_core::marks::Function;
 use toma_trace::counting::{self, Listening, Mark};
-use toma_trace::marks::Function;
 
 use super::{RawError, checked};
 use crate::error::{Error, ErrorKind};

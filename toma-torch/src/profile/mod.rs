@@ -165,9 +165,10 @@ pub use run::{Run, run};
 pub use running::{label, optimizer};
 // One list of imports suffices a program; the names are documented where they are made.
 #[doc(hidden)]
-pub use toma_trace::holdings::{Holdings, Inventory};
+pub use toma_core::marks::Column;
 #[doc(hidden)]
-pub use toma_trace::lines::{Column, Diff, Lines, NoEvents};
+pub use toma_trace::holdings::{Holdings, Inventory};
+pub use toma_trace::lines::{Diff, Lines, NoEvents};
 
 pub(crate) use attempts::register;
 pub(crate) use switch::{install, print};

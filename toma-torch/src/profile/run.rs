@@ -1,7 +1,8 @@
 use std::fmt;
 use std::path::Path;
 
-use toma_trace::lines::{Column, Lines};
+use toma_core::marks::Column;
+use toma_trace::lines::Lines;
 
 use super::profiler::Profiler;
 use super::recording::Recording;

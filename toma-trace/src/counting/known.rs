@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ptr;
 
 use crate::lines::{LineId, Source, Sources};
-use crate::marks::Function;
+use toma_core::marks::Function;
 
 /// Names the attempts of one size of one call's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

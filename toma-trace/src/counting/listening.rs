@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::thread::{Here, unless_paused};
-use crate::marks::{self, Busy, Function, Marks, Session};
+use toma_core::marks::{self, Busy, Function, Marks, Session};
 
 /// Tells marks to the recording, and to the recorders of the thread.
 #[derive(Debug)]

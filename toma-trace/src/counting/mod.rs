@@ -41,8 +41,8 @@ use self::makers::AllMakers;
 use self::ring::Ring;
 
 use crate::lines::{DeviceId, LineId, Lines, Rows};
-use crate::marks::{Busy, Function};
 use crate::place::Place;
+use toma_core::marks::{Busy, Function};
 
 /// Counts what the lines of marked functions do to memory, on all threads, until it is finished or dropped.
 ///
@@ -50,8 +50,8 @@ use crate::place::Place;
 /// [`out_of_memory`], on the thread that asks.
 ///
 /// ```
-/// # mod toma { pub use toma_trace as trace; }
-/// # use toma::trace::marks::{Function, Line, expansion::{Frame, line}};
+/// # mod toma { pub use {toma_core::marks, toma_trace as trace}; }
+/// # use toma::marks::{Function, Line, expansion::{Frame, line}};
 /// use toma::trace::Place;
 /// use toma::trace::counting::{self, Counting, Node};
 ///
@@ -74,7 +74,7 @@ use crate::place::Place;
 /// step();
 /// let lines = counting.finish().lines();
 /// assert_eq!(lines.figures("step", 2, &Place::HOST).unwrap().peak, 1384);
-/// # Ok::<(), toma::trace::marks::Busy>(())
+/// # Ok::<(), toma::marks::Busy>(())
 /// ```
 #[must_use = "nothing is counted once it is dropped"]
 #[derive(Debug)]

@@ -28,7 +28,7 @@ pub struct Moved {
 /// `owner` is what stands for the storage while it is away; what it is while it is there does not matter.
 ///
 /// ```
-/// # mod toma { pub use toma_trace as trace; }
+/// # mod toma { pub use {toma_core::marks, toma_trace as trace}; }
 /// use toma::trace::Place;
 /// use toma::trace::counting::{self, Counting, Node};
 ///
@@ -39,7 +39,7 @@ pub struct Moved {
 /// assert_eq!((left.address, returned.address), (0x1000, 0x2000));
 /// assert_eq!((now, returned.owner), (born, born));
 /// # drop(counting);
-/// # Ok::<(), toma::trace::marks::Busy>(())
+/// # Ok::<(), toma::marks::Busy>(())
 /// ```
 pub fn moves<R>(owner: Owner, act: impl FnOnce() -> R) -> (R, Moved) {
     let _outer = Outer(MOVES.replace(Some(Moved { owner, ..Moved::default() })));

@@ -15,7 +15,7 @@ use super::owner::{EXEMPT, Owner};
 use super::told::{Memory, Node, Told, lower};
 use super::{Shared, running};
 use crate::lines::{DeviceId, LineId, Stack};
-use crate::marks::Function;
+use toma_core::marks::Function;
 
 thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };

@@ -1,160 +1,32 @@
-//! The columns of a table of lines.
+//! What stands in the columns of a table of lines.
 
-use std::fmt;
-use std::str::FromStr;
-
-use thiserror::Error;
+use toma_core::marks::Column;
 
 use super::rows::{Figures, Row};
 use crate::sizes::Size;
 
-/// What a table of lines shows of each line.
-///
-/// A column is written by its own name, such as `peak`, or by the one it has in `pytorch_memlab`.
-///
-/// ```
-/// # mod toma { pub use toma_trace as trace; }
-/// use toma::trace::lines::Column;
-///
-/// assert_eq!("peak".parse(), Ok(Column::Peak));
-/// assert_eq!("active_bytes.all.peak".parse(), Ok(Column::Peak));
-/// assert_eq!("reserved_bytes.all.peak".parse(), Ok(Column::Reserved));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Column {
-    /// The most bytes on the device during a stay.
-    Peak,
-    /// The most bytes that the device's allocator had reserved during a stay.
-    Reserved,
-    /// The most by which the bytes rose above those at the start of a stay.
-    Rise,
-    /// The most bytes at the end of a stay.
-    Current,
-    /// Bytes that were allocated.
-    Allocated,
-    /// Bytes that were freed.
-    Freed,
-    /// Bytes that were allocated, less those that were freed.
-    Net,
-    /// Bytes that were born in the line and are alive.
-    Kept,
-    /// Bytes of storages that came back to the device, which are not among those allocated.
-    Fetched,
-    /// Bytes of storages that left the device, which are not among those freed.
-    Offloaded,
-    /// Bytes that were allocated to compute the gradients of the line's operators.
-    Backward,
-    /// How often the line's mark was passed.
-    Hits,
-    /// Allocations that failed.
-    Ooms,
-    /// How long the line took, with all it called.
-    Time,
+/// Whether it has a value for each device.
+pub(super) const fn is_of_device(column: Column) -> bool {
+    !matches!(column, Column::Hits | Column::Time)
 }
 
-impl Column {
-    /// Every column.
-    pub const ALL: [Self; 14] = [
-        Self::Peak,
-        Self::Reserved,
-        Self::Rise,
-        Self::Current,
-        Self::Allocated,
-        Self::Freed,
-        Self::Net,
-        Self::Kept,
-        Self::Fetched,
-        Self::Offloaded,
-        Self::Backward,
-        Self::Hits,
-        Self::Ooms,
-        Self::Time,
-    ];
-
-    /// Its name, as it stands above the column.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Peak => "peak",
-            Self::Reserved => "reserved",
-            Self::Rise => "rise",
-            Self::Current => "current",
-            Self::Allocated => "allocated",
-            Self::Freed => "freed",
-            Self::Net => "net",
-            Self::Kept => "kept",
-            Self::Fetched => "fetched",
-            Self::Offloaded => "offloaded",
-            Self::Backward => "backward",
-            Self::Hits => "hits",
-            Self::Ooms => "ooms",
-            Self::Time => "time",
-        }
-    }
-
-    /// Whether it has a value for each device.
-    pub(super) const fn is_of_device(self) -> bool {
-        !matches!(self, Self::Hits | Self::Time)
-    }
-
-    /// The value in one row, for one device.
-    pub(super) fn value(self, row: &Row, figures: Figures) -> String {
-        let size = |bytes| Size::of(bytes).to_string();
-        match self {
-            Self::Peak => size(figures.peak),
-            Self::Reserved => size(figures.reserved),
-            Self::Rise => size(figures.rise),
-            Self::Current => size(figures.current),
-            Self::Allocated => size(figures.allocated),
-            Self::Freed => size(figures.freed),
-            Self::Net => Size(figures.net()).to_string(),
-            Self::Kept => size(figures.kept),
-            Self::Fetched => size(figures.fetched),
-            Self::Offloaded => size(figures.offloaded),
-            Self::Backward => size(figures.backward),
-            Self::Hits => row.hits.to_string(),
-            Self::Ooms => figures.ooms.to_string(),
-            Self::Time => format!("{:.2?}", row.time),
-        }
-    }
-}
-
-impl fmt::Display for Column {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// The text names no column.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown column {text:?}: there are {}", Column::ALL.map(Column::name).join(", "))]
-pub struct UnknownColumn {
-    text: String,
-}
-
-impl FromStr for Column {
-    type Err = UnknownColumn;
-
-    fn from_str(text: &str) -> Result<Self, UnknownColumn> {
-        let own = Self::ALL.into_iter().find(|column| column.name() == text);
-        own.or_else(|| of_memlab(text)).ok_or_else(|| UnknownColumn { text: text.to_owned() })
-    }
-}
-
-/// The column of a name that `pytorch_memlab` has for it: those of `torch.cuda.memory_stats`, of all pools.
-fn of_memlab(text: &str) -> Option<Column> {
-    let parts: Vec<_> = text.split('.').collect();
-    match parts[..] {
-        ["num_ooms"] => Some(Column::Ooms),
-        ["reserved_bytes", "all", "peak"] => Some(Column::Reserved),
-        ["active_bytes" | "allocated_bytes", "all", figure] => match figure {
-            "peak" => Some(Column::Peak),
-            "current" => Some(Column::Current),
-            "allocated" => Some(Column::Allocated),
-            "freed" => Some(Column::Freed),
-            _ => None,
-        },
-        _ => None,
+/// The value in one row, for one device.
+pub(super) fn value(column: Column, row: &Row, figures: Figures) -> String {
+    let size = |bytes| Size::of(bytes).to_string();
+    match column {
+        Column::Peak => size(figures.peak),
+        Column::Reserved => size(figures.reserved),
+        Column::Rise => size(figures.rise),
+        Column::Current => size(figures.current),
+        Column::Allocated => size(figures.allocated),
+        Column::Freed => size(figures.freed),
+        Column::Net => Size(figures.net()).to_string(),
+        Column::Kept => size(figures.kept),
+        Column::Fetched => size(figures.fetched),
+        Column::Offloaded => size(figures.offloaded),
+        Column::Backward => size(figures.backward),
+        Column::Hits => row.hits.to_string(),
+        Column::Ooms => figures.ooms.to_string(),
+        Column::Time => format!("{:.2?}", row.time),
     }
 }

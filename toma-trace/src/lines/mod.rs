@@ -17,7 +17,6 @@ mod stays;
 mod table;
 mod traced;
 
-pub use column::{Column, UnknownColumn};
 pub use diff::{Change, Diff};
 pub use rows::{DeviceId, Figures, Row, Rows};
 pub use served::{Allocator, Served};

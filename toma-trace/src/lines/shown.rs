@@ -3,8 +3,9 @@
 use std::fmt;
 
 use comfy_table::{CellAlignment, Table, presets};
+use toma_core::marks::Column;
 
-use super::column::Column;
+use super::column::{is_of_device, value};
 use super::rows::{DeviceId, Figures, Row};
 use super::sources::Source;
 use super::table::{Function, Lines};
@@ -23,7 +24,7 @@ impl Lines {
         let places = self.shown_places();
         let mut shown = Vec::new();
         for column in self.shown_columns() {
-            if !column.is_of_device() {
+            if !is_of_device(column) {
                 shown.push(Shown { column, device: None, title: column.to_string() });
                 continue;
             }
@@ -43,7 +44,7 @@ fn title(column: Column, place: &Place, places: usize) -> String {
 impl Shown {
     fn value(&self, row: &Row) -> String {
         let figures = self.device.and_then(|device| row.devices.get(&device));
-        self.column.value(row, figures.copied().unwrap_or_default())
+        value(self.column, row, figures.copied().unwrap_or_default())
     }
 }
 

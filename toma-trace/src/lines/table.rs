@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thiserror::Error;
+use toma_core::marks::Column;
 
-use super::column::Column;
 use super::rows::{DeviceId, Figures, Row, Rows};
 use super::sources::{LineId, Source, SourceLine, Sources};
 use crate::place::Place;
@@ -20,7 +20,8 @@ use crate::tables::Trace;
 /// # mod toma { pub use toma_trace as trace; }
 /// use std::sync::Arc;
 /// use toma::trace::Place;
-/// use toma::trace::lines::{Column, Lines, Rows, Source, Sources, Stack};
+/// use toma::trace::lines::{Lines, Rows, Source, Sources, Stack};
+/// use toma_core::marks::Column;
 ///
 /// let mut sources = Sources::new();
 /// let step = Source::new("step", "src/net.rs").line(9, "fn step() {").line(10, "    let x = ones(384);");

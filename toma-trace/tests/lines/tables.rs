@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use toma_core::marks::Column;
 use toma_trace::Place;
-use toma_trace::lines::{Column, LineId, Lines, Rows, Source, Sources, Stack};
+use toma_trace::lines::{LineId, Lines, Rows, Source, Sources, Stack};
 
 use crate::gpu;
 

@@ -1,6 +1,7 @@
 //! What a profiler finds in a trace: bytes by line, and the lines of gradients.
 
-use toma_trace::lines::{Column, Lines, Source, Sources};
+use toma_core::marks::Column;
+use toma_trace::lines::{Lines, Source, Sources};
 use toma_trace::{
     Access, Contradiction, Label, Operand, OperatorId, Recorder, ScopeId, ScopeKind, StorageId, ThreadId,
     Trace,

@@ -5,8 +5,8 @@
 use std::cell::RefCell;
 use std::ptr;
 
-pub use toma_trace as trace;
-use toma_trace::marks::{self, Function, Marks};
+pub use crate::marks;
+use crate::marks::{Function, Marks};
 
 /// Deeper frames are not looked at.
 const DEPTH: usize = 512;

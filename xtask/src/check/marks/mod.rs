@@ -77,14 +77,15 @@ fn listens(package: &Path) -> Result<()> {
     Ok(fs::write(package.join("src/listener.rs"), LISTENER)?)
 }
 
-const DEPENDENCIES: &str =
-    "ctor.workspace = true\ntoma-macros.workspace = true\ntoma-trace.workspace = true\n";
+const DEPENDENCIES: &str = "ctor.workspace = true\ntoma-macros.workspace = true\n";
 
 /// The mark that the functions of a file get.
 fn mark_of(path: &str) -> Option<&'static str> {
     let path = Path::new(path);
     let is = |folder| path.starts_with(folder) && path.extension().is_some_and(|extension| extension == "rs");
-    let core = is("toma-core/src").then_some("#[toma_macros::profile(crate = crate::listener)] ");
+    // A mark in what marks call would call itself.
+    let core = (is("toma-core/src") && !is("toma-core/src/marks"))
+        .then_some("#[toma_macros::profile(crate = crate::listener)] ");
     core.or_else(|| is("examples").then_some("#[toma::profile] "))
 }
 

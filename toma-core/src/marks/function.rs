@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::lines::Column;
+use super::column::Column;
 
 /// A function under `#[toma::profile]`: where it stands, and the text of its lines.
 ///

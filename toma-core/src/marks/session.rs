@@ -1,12 +1,11 @@
 //! What hears the marks, and whether anything does.
 
 use std::cell::Cell;
+use std::error::Error;
 use std::fmt;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use thiserror::Error;
 
 use super::function::Function;
 
@@ -44,9 +43,16 @@ pub trait Marks: Sync {
 pub struct Session(());
 
 /// The marks are heard by something else already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("marks of `#[toma::profile]` are heard already: one session at a time")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("marks of `#[toma::profile]` are heard already: one session at a time")
+    }
+}
+
+impl Error for Busy {}
 
 /// No session, where a session's number is meant.
 pub(super) const OFF: u32 = 0;

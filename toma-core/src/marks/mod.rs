@@ -5,9 +5,9 @@
 //! then one relaxed load. [`start`] lets a value hear the marks of all threads until the [`Session`] ends.
 //!
 //! ```
-//! # mod toma { pub use toma_trace as trace; }
+//! # use toma_core as toma;
 //! use std::sync::Mutex;
-//! use toma::trace::marks::{self, Function, Line, Marks};
+//! use toma::marks::{self, Function, Line, Marks};
 //!
 //! #[derive(Default)]
 //! struct Log(Mutex<Vec<&'static str>>);
@@ -23,7 +23,7 @@
 //!     // .. and what becomes of frames
 //! }
 //!
-//! # use toma::trace::marks::expansion::line;
+//! # use toma::marks::expansion::line;
 //! // What the attribute makes of `fn twice(x: u32) -> u32 { x * 2 }`:
 //! static TWICE: Function = Function::new(
 //!     "twice", "demo", "src/main.rs", &[Line::new(1, "fn twice(x: u32) -> u32 {"), Line::new(2, "x * 2")],
@@ -41,19 +41,21 @@
 //! # Ok::<(), marks::Busy>(())
 //! ```
 
+mod column;
 mod frame;
 mod function;
 mod session;
 mod task;
 
+pub use column::{Column, UnknownColumn};
 pub use function::{Function, Line};
 pub use session::{Busy, Marks, Session, start};
 
 /// What expansions of `#[toma::profile]` call. Not for users: anything here may change.
 #[doc(hidden)]
 pub mod expansion {
+    pub use super::column::Column;
     pub use super::frame::{Block, Frame, line, never};
     pub use super::function::{Function, Line};
     pub use super::task::profiled;
-    pub use crate::lines::Column;
 }

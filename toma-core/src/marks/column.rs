@@ -1,0 +1,137 @@
+//! The columns of a table of lines.
+
+use std::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
+/// What a table of lines shows of each line.
+///
+/// A column is written by its own name, such as `peak`, or by the one it has in `pytorch_memlab`.
+///
+/// ```
+/// # use toma_core as toma;
+/// use toma::marks::Column;
+///
+/// assert_eq!("peak".parse(), Ok(Column::Peak));
+/// assert_eq!("active_bytes.all.peak".parse(), Ok(Column::Peak));
+/// assert_eq!("reserved_bytes.all.peak".parse(), Ok(Column::Reserved));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Column {
+    /// The most bytes on the device during a stay.
+    Peak,
+    /// The most bytes that the device's allocator had reserved during a stay.
+    Reserved,
+    /// The most by which the bytes rose above those at the start of a stay.
+    Rise,
+    /// The most bytes at the end of a stay.
+    Current,
+    /// Bytes that were allocated.
+    Allocated,
+    /// Bytes that were freed.
+    Freed,
+    /// Bytes that were allocated, less those that were freed.
+    Net,
+    /// Bytes that were born in the line and are alive.
+    Kept,
+    /// Bytes of storages that came back to the device, which are not among those allocated.
+    Fetched,
+    /// Bytes of storages that left the device, which are not among those freed.
+    Offloaded,
+    /// Bytes that were allocated to compute the gradients of the line's operators.
+    Backward,
+    /// How often the line's mark was passed.
+    Hits,
+    /// Allocations that failed.
+    Ooms,
+    /// How long the line took, with all it called.
+    Time,
+}
+
+impl Column {
+    /// Every column.
+    pub const ALL: [Self; 14] = [
+        Self::Peak,
+        Self::Reserved,
+        Self::Rise,
+        Self::Current,
+        Self::Allocated,
+        Self::Freed,
+        Self::Net,
+        Self::Kept,
+        Self::Fetched,
+        Self::Offloaded,
+        Self::Backward,
+        Self::Hits,
+        Self::Ooms,
+        Self::Time,
+    ];
+
+    /// Its name, as it stands above the column.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Peak => "peak",
+            Self::Reserved => "reserved",
+            Self::Rise => "rise",
+            Self::Current => "current",
+            Self::Allocated => "allocated",
+            Self::Freed => "freed",
+            Self::Net => "net",
+            Self::Kept => "kept",
+            Self::Fetched => "fetched",
+            Self::Offloaded => "offloaded",
+            Self::Backward => "backward",
+            Self::Hits => "hits",
+            Self::Ooms => "ooms",
+            Self::Time => "time",
+        }
+    }
+}
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The text names no column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownColumn {
+    text: String,
+}
+
+impl fmt::Display for UnknownColumn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = Column::ALL.map(Column::name).join(", ");
+        write!(f, "unknown column {:?}: there are {known}", self.text)
+    }
+}
+
+impl Error for UnknownColumn {}
+
+impl FromStr for Column {
+    type Err = UnknownColumn;
+
+    fn from_str(text: &str) -> Result<Self, UnknownColumn> {
+        let own = Self::ALL.into_iter().find(|column| column.name() == text);
+        own.or_else(|| of_memlab(text)).ok_or_else(|| UnknownColumn { text: text.to_owned() })
+    }
+}
+
+/// The column of a name that `pytorch_memlab` has for it: those of `torch.cuda.memory_stats`, of all pools.
+fn of_memlab(text: &str) -> Option<Column> {
+    let parts: Vec<_> = text.split('.').collect();
+    match parts[..] {
+        ["num_ooms"] => Some(Column::Ooms),
+        ["reserved_bytes", "all", "peak"] => Some(Column::Reserved),
+        ["active_bytes" | "allocated_bytes", "all", figure] => match figure {
+            "peak" => Some(Column::Peak),
+            "current" => Some(Column::Current),
+            "allocated" => Some(Column::Allocated),
+            "freed" => Some(Column::Freed),
+            _ => None,
+        },
+        _ => None,
+    }
+}
