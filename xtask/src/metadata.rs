@@ -22,7 +22,7 @@ pub(crate) struct Workspace {
     pub(crate) target_dir: PathBuf,
     /// The default members and this one, root package first.
     pub(crate) packages: Vec<Package>,
-    /// Programs that list `profiles` to be run in.
+    /// Programs that list profiles to be run in.
     pub(crate) fixtures: Vec<Package>,
     /// The other members, which need libtorch.
     pub(crate) with_libtorch: Vec<Package>,
@@ -65,8 +65,6 @@ struct Tables {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Settings {
-    pub(crate) optimized_tests: Vec<String>,
-    pub(crate) only_optimized_tests: Vec<String>,
     pub(crate) slow_tests: Vec<String>,
     libtorch_features: Vec<String>,
     pub(crate) profiles: Vec<String>,
@@ -110,7 +108,7 @@ impl Workspace {
         for package in packages {
             let kind = match () {
                 () if defaults.contains(&package.id) || package.name == extra => &mut workspace.packages,
-                () if !package.settings().profiles.is_empty() => &mut workspace.fixtures,
+                () if package.settings().is_fixture() => &mut workspace.fixtures,
                 () => &mut workspace.with_libtorch,
             };
             kind.push(package);
@@ -158,6 +156,12 @@ impl Workspace {
     }
 }
 
+impl Settings {
+    const fn is_fixture(&self) -> bool {
+        !self.profiles.is_empty() || !self.nightly_profiles.is_empty()
+    }
+}
+
 impl Package {
     pub(crate) const fn settings(&self) -> &Settings {
         &self.metadata.toma
@@ -202,7 +206,7 @@ mod tests {
             json!({
                 "publish": publish, "features": { "default": [], "tch": [], "tracing": ["dep:tracing"] },
                 "targets": [{ "name": "bar", "kind": ["example"], "required-features": ["a", "b"] }],
-                "metadata": { "docs": {}, "toma": { "optimized-tests": ["caches"], "libtorch-features": ["tch"] } },
+                "metadata": { "docs": {}, "toma": { "slow-tests": ["twin::"], "libtorch-features": ["tch"] } },
             })
         };
         let mut facade = package("facade", more(Value::Null));
@@ -234,7 +238,7 @@ mod tests {
         let example = package.targets_of("example").next().unwrap();
         assert_eq!(example.feature_args(), ["--features", "a,b"]);
         assert!(package.targets_of("bench").next().is_none());
-        assert_eq!(workspace.listed(|settings| &settings.optimized_tests), ["caches"; 3]);
+        assert_eq!(workspace.listed(|settings| &settings.slow_tests), ["twin::"; 3]);
     }
 
     #[test]

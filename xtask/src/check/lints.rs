@@ -1,5 +1,7 @@
 //! What is checked without running anything of ours: format, lints, documentation.
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 use xshell::Cmd;
 
@@ -30,6 +32,24 @@ pub(super) fn features(checks: &Checks<'_>) -> Result<String> {
     Ok(format!("{count} sets of features"))
 }
 
+/// Systems on which nobody runs the checks.
+const TARGETS: [&str; 2] = ["aarch64-apple-darwin", "x86_64-pc-windows-msvc"];
+
+/// Only those whose standard library is installed, which the note names.
+pub(super) fn targets(checks: &Checks<'_>) -> Result<String> {
+    let project = checks.project;
+    let has = |target: &&str| {
+        let folder =
+            project.command("rustc").args(["--print", "target-libdir", "--target", target]).quiet().read();
+        folder.is_ok_and(|folder| Path::new(&folder).is_dir())
+    };
+    let (there, missing): (Vec<_>, Vec<_>) = TARGETS.into_iter().partition(has);
+    let check = |target| project.cargo_all("check", Features::All).args(["--lib", "--target", target]);
+    checks.run_all(there.into_iter().map(check))?;
+    let install = |target| format!("SKIPPED {target}: `rustup target add {target}` installs it");
+    Ok(missing.into_iter().map(install).collect::<Vec<_>>().join("; "))
+}
+
 /// One list of lints for every caller: cargo checks again whatever it checked with another list.
 fn strict_lint(clippy: Cmd<'_>) -> Cmd<'_> {
     clippy.args(["--", "-D", "warnings", "-D", "clippy::incompatible_msrv"])
@@ -43,8 +63,16 @@ fn needs(project: &Project, subcommand: &str, component: &str) -> Result<()> {
     }
 }
 
-/// Private items first, for their links; then what readers see, which stays in the target folder to be read.
+/// As readers see it; it stays in the target folder to be read.
 pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
-    let doc = || checks.project.cargo_everything("doc").arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings");
-    checks.pass([doc().arg("--document-private-items"), doc()])
+    checks.pass([document(checks.project)])
+}
+
+/// With private items, for the links in them.
+pub(super) fn private_doc(checks: &Checks<'_>) -> Result<String> {
+    checks.pass([document(checks.project).arg("--document-private-items")])
+}
+
+fn document(project: &Project) -> Cmd<'_> {
+    project.cargo_everything("doc").arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings")
 }

@@ -12,10 +12,13 @@ mod suites;
 mod torch;
 
 use std::fs;
-use std::process::ExitCode;
+use std::io::{self, Write as _};
+use std::process::{Command, ExitCode, Output};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use xshell::{Cmd, TempDir};
 
@@ -53,6 +56,9 @@ pub(crate) struct How {
     /// Stop at the first failure instead of going on
     #[arg(long)]
     pub(crate) fail_fast: bool,
+    /// Begin at this step: go on where a run ended
+    #[arg(long, value_name = "STEP", conflicts_with = "steps")]
+    from: Option<String>,
 }
 
 /// What a step works with.
@@ -86,7 +92,7 @@ impl Test {
             When::Nightly => false,
         };
         let checks = Checks { fast, ..Checks::new(&project, build, self.how) };
-        checks.run(&choose(is_run, &checks.how.steps)?)
+        checks.run(&checks.how.choose(is_run)?)
     }
 }
 
@@ -94,19 +100,25 @@ impl Nightly {
     pub(crate) fn run(self, build: Option<Build>) -> Result<ExitCode> {
         let project = Project::find()?;
         let checks = Checks { length: self.length, ..Checks::new(&project, build, self.how) };
-        checks.run(&choose(|when| when == When::Nightly, &checks.how.steps)?)
+        checks.run(&checks.how.choose(|when| when == When::Nightly)?)
     }
 }
 
-/// Of the steps of a command those named, in the order in which they always run; all when none is named.
-fn choose(of_command: impl Fn(When) -> bool, names: &[String]) -> Result<Vec<&'static Step>> {
-    let steps: Vec<_> = STEPS.iter().filter(|step| of_command(step.when)).collect();
-    if let Some(unknown) = names.iter().find(|name| !steps.iter().any(|step| step.name == **name)) {
-        let known: Vec<_> = steps.iter().map(|step| step.name).collect();
-        bail!("unknown step `{unknown}`; known: {}", known.join(", "));
+impl How {
+    /// Of the steps of a command those asked for, in the order in which they always run; all when none is.
+    fn choose(&self, of_command: impl Fn(When) -> bool) -> Result<Vec<&'static Step>> {
+        let steps: Vec<_> = STEPS.iter().filter(|step| of_command(step.when)).collect();
+        if let Some(unknown) =
+            self.steps.iter().chain(&self.from).find(|name| !steps.iter().any(|step| step.name == **name))
+        {
+            let known: Vec<_> = steps.iter().map(|step| step.name).collect();
+            bail!("unknown step `{unknown}`; known: {}", known.join(", "));
+        }
+        let is_before = |step: &&Step| self.from.as_ref().is_some_and(|from| step.name != *from);
+        let is_chosen =
+            |step: &&Step| self.steps.is_empty() || self.steps.iter().any(|name| name == step.name);
+        Ok(steps.into_iter().skip_while(is_before).filter(is_chosen).collect())
     }
-    let is_chosen = |step: &&Step| names.is_empty() || names.iter().any(|name| name == step.name);
-    Ok(steps.into_iter().filter(is_chosen).collect())
 }
 
 impl<'a> Checks<'a> {
@@ -157,10 +169,48 @@ impl<'a> Checks<'a> {
         all_clear(&failures).map(|()| count)
     }
 
-    /// The same, with nothing to note.
+    /// Runs test programs two at a time, because most of them keep one core busy. Each prints when it has ended.
+    fn run_in_pairs<'c>(&self, programs: impl IntoIterator<Item = Cmd<'c>>) -> Result<usize> {
+        let programs: Vec<_> =
+            programs.into_iter().map(|program| (program.to_string(), program.into())).collect();
+        let (count, fail_fast) = (programs.len(), self.how.fail_fast);
+        let (queue, failures) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
+        let work = || {
+            while let Some((line, program)) = next(&queue) {
+                let Err(problem) = run_quietly(&line, program) else { continue };
+                failures.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{problem:#}"));
+                if fail_fast {
+                    break;
+                }
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(work);
+            work();
+        });
+        all_clear(&failures.into_inner().unwrap_or_else(PoisonError::into_inner)).map(|()| count)
+    }
+
+    /// Runs every command, with nothing to note.
     fn pass<'c>(&self, commands: impl IntoIterator<Item = Cmd<'c>>) -> Result<String> {
         self.run_all(commands).map(|_| String::new())
     }
+}
+
+/// Takes one in a statement of its own, so that the lock is released before the program runs.
+fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner).next()
+}
+
+/// Runs a program and prints its output at once, so that the outputs of two do not mix.
+fn run_quietly(line: &str, mut program: Command) -> Result<()> {
+    let Output { status, stdout, stderr } =
+        program.output().with_context(|| format!("cannot run `{line}`"))?;
+    let (mut out, mut errors) = (io::stdout().lock(), io::stderr().lock());
+    errors.write_all(&stderr)?;
+    out.write_all(&stdout)?;
+    ensure!(status.success(), "`{line}`: {status}");
+    Ok(())
 }
 
 impl Ended {
@@ -242,14 +292,31 @@ mod tests {
 
     #[test]
     fn steps_run_once_and_in_their_own_order() {
-        let chosen = |names: &[&str]| {
-            let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-            let steps = choose(|when| when == When::Fast, &names)?;
+        let chosen = |names: &[&str], from: Option<&str>| {
+            let steps = names.iter().map(|&name| name.to_owned()).collect();
+            let how = How { steps, list: false, fail_fast: false, from: from.map(str::to_owned) };
+            let steps = how.choose(|when| when == When::Fast)?;
             Ok::<_, anyhow::Error>(steps.iter().map(|step| step.name).collect::<Vec<_>>())
         };
-        assert_eq!(chosen(&[]).unwrap(), ["fmt", "layout", "clippy", "test"]);
-        assert_eq!(chosen(&["test", "fmt", "test"]).unwrap(), ["fmt", "test"]);
-        let error = chosen(&["fmt", "tset"]).unwrap_err();
-        assert_eq!(error.to_string(), "unknown step `tset`; known: fmt, layout, clippy, test");
+        assert_eq!(chosen(&[], None).unwrap(), ["fmt", "layout", "clippy", "test"]);
+        assert_eq!(chosen(&["test", "fmt", "test"], None).unwrap(), ["fmt", "test"]);
+        assert_eq!(chosen(&[], Some("clippy")).unwrap(), ["clippy", "test"]);
+        for error in [chosen(&["fmt", "tset"], None), chosen(&[], Some("tset"))] {
+            let error = error.unwrap_err().to_string();
+            assert_eq!(error, "unknown step `tset`; known: fmt, layout, clippy, test");
+        }
+    }
+
+    #[test]
+    fn programs_in_pairs_all_run_and_those_that_fail_are_named() {
+        let project = Project::find().unwrap();
+        let how = How { steps: Vec::new(), list: false, fail_fast: false, from: None };
+        let checks = Checks::new(&project, None, how);
+        let run = |scripts: &[&str]| {
+            checks.run_in_pairs(scripts.iter().map(|script| project.command("sh").args(["-c", script])))
+        };
+        assert_eq!(run(&["true", "true", "true"]).unwrap(), 3);
+        let error = run(&["exit 3", "true", "exit 4"]).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("exit status: 4"), "{error}");
     }
 }

@@ -61,7 +61,8 @@ pub(super) fn ranks(checks: &Checks<'_>) -> Result<String> {
     checks.pass([environment.give(cargo.env("TOMA_KILLS", KILLS))])
 }
 
-/// Each test that says by `tests/common/rounds.rs` how often it repeats one property; it prints the number.
+/// Each test that says by `tests/common/rounds.rs` how often it repeats one property and prints the number, and ten
+/// minutes of training; two at a time, because each keeps one core busy.
 pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let of_torch = [
@@ -71,14 +72,16 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
         ("offload", "threads::"),
         ("torch", "dry_failures::"),
     ];
-    let of_torch = of_torch.map(|(test, filter)| {
-        let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", test]);
-        environment.give(cargo).args(["--", "--nocapture", filter])
-    });
+    let test = |name, args: &[&str]| {
+        let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", name]);
+        environment.give(cargo).args(["--", "--nocapture"]).args(args)
+    };
+    let soak = test("soak", &["--ignored"]);
+    let of_torch = of_torch.map(|(name, filter)| test(name, &[filter]));
     let of_plan = checks.project.cargo_all("test", Features::All).args(suites::OPTIMIZED);
     let of_plan = of_plan.args(["--test", "checkpoint", "--", "--nocapture", "optimum::", "properties::"]);
-    let all = of_torch.into_iter().chain([of_plan]);
-    checks.pass(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night")))
+    let all = [soak].into_iter().chain(of_torch).chain([of_plan]);
+    checks.run_in_pairs(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night"))).map(|_| String::new())
 }
 
 pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {

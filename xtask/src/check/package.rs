@@ -4,32 +4,22 @@
 //! `cargo package` verifies with the profile and the features of each package, and so builds every dependency again. Here
 //! all packages are unpacked into one workspace, where the dependencies are those that other steps have checked.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
-use xshell::Cmd;
 
 use super::{Checks, counted};
 use crate::metadata::Package;
 use crate::project::Project;
 
+/// With libtorch, so that the shim is compiled, too: each of its files must have been packed.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
-    let project = checks.project;
-    let folder = unpack(project)?;
-    in_folder(project, "check", &folder).args(["--workspace", "--lib", "--all-features"]).run()?;
-    Ok(counted(project.workspace.published().count(), "package"))
-}
-
-/// The same with libtorch, where the shim is compiled, too: each of its files must have been packed.
-pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
     let folder = unpack(project)?;
-    let packages = project.workspace.with_libtorch.iter();
-    checks.pass(
-        packages.map(|package| {
-            environment.give(in_folder(project, "build", &folder).args(["-p", &package.name]))
-        }),
-    )
+    let build =
+        project.cargo("build").arg("--manifest-path").arg(folder.join("Cargo.toml")).arg("--workspace");
+    environment.give(build.env("CARGO_TARGET_DIR", &project.workspace.target_dir)).run()?;
+    Ok(counted(project.workspace.published().count(), "package"))
 }
 
 /// Packs, and unpacks into a workspace of its own.
@@ -55,11 +45,6 @@ fn unpack(project: &Project) -> Result<PathBuf> {
 
 fn stem(package: &Package) -> String {
     format!("{}-{}", package.name, package.version)
-}
-
-fn in_folder<'a>(project: &'a Project, subcommand: &str, folder: &Path) -> Cmd<'a> {
-    let cargo = project.cargo(subcommand).arg("--manifest-path").arg(folder.join("Cargo.toml"));
-    cargo.env("CARGO_TARGET_DIR", &project.workspace.target_dir)
 }
 
 /// A workspace of the packages, in which each stands for the one of that name in the registry. It has the profiles

@@ -1,72 +1,46 @@
-//! The tests: unit and integration tests, documentation, optimized ones.
+//! Tests of the packages that need no libtorch: unit and integration tests, documentation.
 
 use anyhow::Result;
 use xshell::Cmd;
 
-use super::Checks;
-use crate::metadata::{Package, Settings};
+use super::{Checks, counted};
+use crate::metadata::Package;
 use crate::project::Features;
 
-/// With `--fast` without the tests that the facade lists as `slow-tests`, by parts of their names.
-pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
-    let filter = if checks.fast { skipping_slow(checks) } else { Vec::new() };
-    tests(checks, Features::All, &targets(checks, |_| true), &filter, CASES)
-}
+/// Every library, program and integration test. Examples, benchmarks and documentation are steps of their own.
+pub(super) const TESTS: [&str; 4] = ["--lib", "--bins", "--test", "*"];
 
-/// The same with more cases.
-pub(super) fn cases(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::All, &targets(checks, |_| true), &[], MOST_CASES)
-}
+/// The options that make cargo build as the night does where it optimizes.
+pub(super) const OPTIMIZED: [&str; 2] = ["--profile", "checked"];
 
-/// How many cases a property is tried with where the test does not say.
+/// How often a property is tried by day, where the test does not say.
 const CASES: &str = "64";
-/// Optimized, and of slow tests at night: proptest's own default.
+/// Proptest's own default.
 const MANY_CASES: &str = "256";
 /// In the step `cases`.
 const MOST_CASES: &str = "1024";
 
-/// Without the slow tests: with all features the same engine runs with more around it. What runs optimized with all
-/// features is the same program here where its package has none.
+/// With `--fast` without the tests that the facade lists as `slow-tests`, by parts of their names.
+pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
+    let slow = if checks.fast {
+        checks.project.workspace.listed(|settings| &settings.slow_tests)
+    } else {
+        Vec::new()
+    };
+    let filter = slow.into_iter().flat_map(|name| ["--skip".to_owned(), name]).collect::<Vec<_>>();
+    tests(checks, Features::All, &[], &filter, CASES)
+}
+
+pub(super) fn cases(checks: &Checks<'_>) -> Result<String> {
+    tests(checks, Features::All, &[], &[], MOST_CASES)
+}
+
 pub(super) fn bare(checks: &Checks<'_>) -> Result<String> {
-    let targets = targets(checks, |package| package.features().next().is_none());
-    tests(checks, Features::None, &targets, &skipping_slow(checks), CASES)
+    tests(checks, Features::None, &[], &[], CASES)
 }
 
-/// Those that [`bare`] leaves out.
-pub(super) fn bare_slow(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::None, EVERY, &slow(checks), MANY_CASES)
-}
-
-/// Every test but those that run optimized alone, in packages of which this is said.
-fn targets<'a>(checks: &Checks<'a>, leaves_out: fn(&Package) -> bool) -> Vec<&'a str> {
-    let names = checks.project.workspace.packages.iter().flat_map(|package| {
-        let later = &package.settings().only_optimized_tests;
-        let is_left_out = leaves_out(package);
-        package.targets_of("test").filter(move |test| !(is_left_out && later.contains(&test.name)))
-    });
-    ["--lib", "--bins"].into_iter().chain(names.flat_map(|test| ["--test", &*test.name])).collect()
-}
-
-/// This leaves out examples, benchmarks and documentation, which are steps of their own.
-const EVERY: &[&str] = &["--tests"];
-
-fn tests(
-    checks: &Checks<'_>,
-    features: Features<'_>,
-    targets: &[&str],
-    filter: &[String],
-    cases: &str,
-) -> Result<String> {
-    let cargo = checks.project.cargo_all("test", features).args(targets).env("PROPTEST_CASES", cases);
-    checks.pass([quiet(cargo).args(filter)])
-}
-
-fn skipping_slow(checks: &Checks<'_>) -> Vec<String> {
-    slow(checks).into_iter().flat_map(|name| ["--skip".to_owned(), name]).collect()
-}
-
-fn slow(checks: &Checks<'_>) -> Vec<String> {
-    checks.project.workspace.listed(|settings| &settings.slow_tests)
+pub(super) fn optimized(checks: &Checks<'_>) -> Result<String> {
+    tests(checks, Features::All, &OPTIMIZED, &[], MANY_CASES)
 }
 
 pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
@@ -74,25 +48,36 @@ pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
     checks.pass([quiet(cargo)])
 }
 
-/// The integration tests that packages list as `only-optimized-tests`.
-pub(super) fn optimized(checks: &Checks<'_>) -> Result<String> {
-    those(checks, |settings| &settings.only_optimized_tests)
+/// The wrong programs under `tests/ui`, each compiled by itself.
+pub(super) fn compile_fail(checks: &Checks<'_>) -> Result<String> {
+    let cargo = checks.project.cargo_all("test", Features::All).args(["--test", "compile_fail"]);
+    checks.pass([cargo.args(["--", "--ignored"])])
 }
 
-/// The integration tests that packages list as `optimized-tests`.
-pub(super) fn optimized_too(checks: &Checks<'_>) -> Result<String> {
-    those(checks, |settings| &settings.optimized_tests)
+fn tests(
+    checks: &Checks<'_>,
+    features: Features<'_>,
+    profile: &[&str],
+    filter: &[String],
+    cases: &str,
+) -> Result<String> {
+    let cargo = || checks.project.cargo_all("test", features).args(profile).env("PROPTEST_CASES", cases);
+    programs(checks, cargo, &checks.project.workspace.packages, filter)
 }
 
-fn those(checks: &Checks<'_>, listed: fn(&Settings) -> &Vec<String>) -> Result<String> {
-    let names = checks.project.workspace.listed(listed);
-    let targets: Vec<_> =
-        OPTIMIZED.into_iter().chain(names.iter().flat_map(|name| ["--test", name])).collect();
-    tests(checks, Features::All, &targets, &[], MANY_CASES)
+/// Builds the test programs of the packages at once, then runs two at a time.
+pub(super) fn programs<'c>(
+    checks: &Checks<'_>,
+    cargo: impl Fn() -> Cmd<'c>,
+    packages: &[Package],
+    filter: &[String],
+) -> Result<String> {
+    cargo().args(TESTS).arg("--no-run").run()?;
+    let named = packages.iter().flat_map(|package| package.targets_of("test")).map(|test| &*test.name);
+    let runs = named.map(|name| quiet(cargo().args(["--test", name])).args(filter));
+    let units = ["--lib", "--bins"].map(|kind| quiet(cargo().arg(kind)).args(filter));
+    Ok(counted(checks.run_in_pairs(runs.chain(units))?, "program"))
 }
-
-/// The options that make cargo build as the checks do where they optimize.
-pub(super) const OPTIMIZED: [&str; 2] = ["--profile", "checked"];
 
 /// All test programs are run, whichever fails; what passes is a dot.
 pub(super) fn quiet(cargo: Cmd<'_>) -> Cmd<'_> {

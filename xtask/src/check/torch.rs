@@ -12,7 +12,7 @@ use std::process::{Child, Command};
 use anyhow::{Context as _, Result, ensure};
 use xshell::Cmd;
 
-use super::{Checks, programs, suites};
+use super::{Checks, counted, programs, suites};
 use crate::examples::Example;
 use crate::metadata::Package;
 use crate::project::Project;
@@ -36,17 +36,23 @@ pub(super) fn provide(checks: &Checks<'_>) -> Result<String> {
 }
 
 pub(super) fn test(checks: &Checks<'_>) -> Result<String> {
+    let (project, environment) = (checks.project, checks.provision.libtorch()?);
+    let packages = &project.workspace.with_libtorch;
+    let cargo =
+        || packages.iter().fold(project.cargo("test"), |cargo, package| cargo.args(["-p", &package.name]));
+    let tests = suites::programs(checks, || environment.give(cargo()), packages, &[]);
+    let docs = checks.pass([environment.give(suites::quiet(cargo().arg("--doc")))]);
+    docs.and(tests)
+}
+
+/// Every benchmark runs once.
+pub(super) fn benches(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let runs = checks.project.workspace.with_libtorch.iter().flat_map(|package| {
-        let cargo = || cargo_test(checks.project, package);
-        // Each by its name: `--tests` would include those in examples, which have a step of their own.
-        let names = package.targets_of("test").flat_map(|test| ["--test", &test.name]);
-        let tests = suites::quiet(cargo().arg("--lib").args(names));
-        let docs = suites::quiet(cargo().arg("--doc"));
-        let benches = package.targets_of("bench").map(move |bench| programs::run_once(cargo(), bench));
-        [tests, docs].into_iter().chain(benches)
+        let run = |bench| programs::run_once(cargo_test(checks.project, package), bench);
+        package.targets_of("bench").map(move |bench| environment.give(run(bench)))
     });
-    checks.pass(runs.map(|cargo| environment.give(cargo)))
+    Ok(counted(checks.run_all(runs)?, "benchmark"))
 }
 
 /// With debug assertions, like all tests.
