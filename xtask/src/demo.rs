@@ -37,11 +37,18 @@ impl Demo {
         let project = Project::find()?;
         let chosen = choose(&project, &self.examples)?;
         let provision = Provision::new(&project, build);
-        handover::run(chosen.iter().enumerate().map(|(at, example)| {
+        let needs_libtorch = chosen.iter().any(|example| example.needs_libtorch);
+        // Downloads while the first example is compiled and runs, which needs none.
+        let _installing = needs_libtorch.then(|| provision.begin()).transpose()?;
+        let code = handover::run(chosen.iter().enumerate().map(|(at, example)| {
             project.heading(&title(at + 1, chosen.len(), example));
             let args = if self.args.is_empty() { arguments(&project, example) } else { self.args.clone() };
             provision.run(example, &args)
-        }))
+        }))?;
+        if self.examples.is_empty() && code == ExitCode::SUCCESS {
+            print_others(&project)?;
+        }
+        Ok(code)
     }
 }
 
@@ -60,6 +67,18 @@ fn choose<'a>(project: &'a Project, names: &[String]) -> Result<Vec<Example<'a>>
         return Ok(all.into_iter().filter(|example| example.settings.demo.is_some()).collect());
     }
     names.iter().map(|name| Example::find(&project.workspace, name)).collect()
+}
+
+/// The commands of the examples that the demonstration leaves out.
+fn print_others(project: &Project) -> Result<()> {
+    project.heading("more examples; each prints its options with --help");
+    for example in Example::all(&project.workspace)? {
+        let (name, settings) = (&example.target.name, &example.settings);
+        if settings.demo.is_none() {
+            println!("cargo xtask run {name:<12} {}", settings.about.as_deref().unwrap_or_default());
+        }
+    }
+    Ok(())
 }
 
 fn title(number: usize, count: usize, example: &Example<'_>) -> String {

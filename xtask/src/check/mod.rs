@@ -135,6 +135,8 @@ impl<'a> Checks<'a> {
             return Ok(ExitCode::SUCCESS);
         }
         self.project.shell.create_dir(self.project.workspace.target_dir.join("xtask"))?;
+        let needs_libtorch = steps.iter().any(|step| step.when == When::TorchChanged);
+        let _installing = needs_libtorch.then(|| self.provision.begin()).transpose()?;
         let mut ended = Vec::new();
         for step in steps {
             ended.push(self.run_step(step)?);

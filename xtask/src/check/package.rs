@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use super::{Checks, counted};
 use crate::metadata::Package;
-use crate::project::Project;
+use crate::project::{Features, Project};
 
 /// With libtorch, so that the shim is compiled, too: each of its files must have been packed.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
@@ -18,6 +18,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let folder = unpack(project)?;
     let build =
         project.cargo("build").arg("--manifest-path").arg(folder.join("Cargo.toml")).arg("--workspace");
+    let build = build.args(Features::All.args(&project.workspace.published().collect::<Vec<_>>()));
     environment.give(build.env("CARGO_TARGET_DIR", &project.workspace.target_dir)).run()?;
     Ok(counted(project.workspace.published().count(), "package"))
 }

@@ -8,6 +8,7 @@ pub(crate) mod torch;
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Result, anyhow};
 use xshell::Cmd;
@@ -38,6 +39,14 @@ impl<'a> Provision<'a> {
             torch::environment(self.project, self.build).map_err(|error| format!("{error:#}"))
         });
         provided.as_ref().map_err(|reason| anyhow!("{reason}"))
+    }
+
+    /// Begins to install libtorch, unless there is one, while other work goes on. Problems are told by
+    /// [`Provision::libtorch`], which waits for it.
+    pub(crate) fn begin(&self) -> Result<Background> {
+        let mut install = Command::new(std::env::current_exe()?);
+        install.args(self.build.map(Build::flag)).arg("torch").current_dir(&self.project.workspace.root);
+        Ok(Background(install.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
     }
 
     /// The command that runs an example with all it needs, in the folder where the user is.
@@ -72,6 +81,17 @@ impl<'a> Provision<'a> {
         };
         let folder = packages.install(self.project, |_| Ok(()))?;
         Ok(Some((data.variable.clone(), folder.join(&data.folder))))
+    }
+}
+
+/// A program that ends before this value does.
+#[derive(Debug)]
+pub(crate) struct Background(Child);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // Nobody to tell: whoever needs its result finds out why there is none.
+        let _ = self.0.wait();
     }
 }
 

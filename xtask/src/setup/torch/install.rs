@@ -35,6 +35,11 @@ impl Build {
         if self == Self::Cuda { "cuda" } else { "cpu" }
     }
 
+    /// The option of ours that asks for it.
+    pub(crate) fn flag(self) -> String {
+        format!("--{}", self.name())
+    }
+
     /// The package `torch` is a CUDA build. Its CPU part needs only the two libraries that its profiler is linked
     /// with.
     fn requirements(self) -> String {
