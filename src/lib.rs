@@ -140,7 +140,7 @@
 //! | `cuda` | [`cuda`]: devices, errors and slices of cudarc; the driver is loaded at run time | the crates cudarc and ctor |
 //! | `doc-only` | the documentation of `tch` where there is no libtorch | what `tch` adds |
 //! | `ndarray` | [chunks](chunk) of ndarray views along any axis | the ndarray crate |
-//! | `persistent` | [`PersistentCache`], which remembers across runs | the crates etcetera, fs4 and humantime |
+//! | `persistent` | [`PersistentCache`], which remembers across runs | the crates etcetera, fs4, serde and serde_json |
 //! | `progress` | [`ProgressBar`](observe::ProgressBar) | the indicatif crate |
 //! | `stream` | [`execute::Stream`] as a `futures_core::Stream` | the futures-core crate |
 //! | `svg` | `report::svg`, which draws the sizes of calls over time | the plotters crate, without its fonts and bitmaps |

@@ -1,42 +1,36 @@
-//! A folder, a memory whose bytes a test sets, and calls that say which sizes they tried.
+//! A folder with a file of sizes, children, and calls that say which sizes they tried.
 
+use std::env;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use tempfile::TempDir;
-use toma::PersistentCache;
 use toma::cache::SizeCache;
 use toma::classify::OutOfMemory;
-use toma::device::Ladder;
-use toma::memory::{MemorySource, Reading};
-use toma::{NoCache, execute};
+use toma::{NoCache, PersistentCache, execute};
 
-pub(crate) const GIB: u64 = 1 << 30;
+use crate::child;
 
-/// A folder of a test's own, gone at its end.
+/// What a child of a test was told, in the child.
+pub(crate) fn order() -> Option<String> {
+    env::var("TOMA_TEST_ORDER").ok()
+}
+
+/// A folder of a test's own: in memory where the system has one there, because tests write often.
 #[derive(Debug)]
 pub(crate) struct Folder(TempDir);
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    /// A folder in memory where the system has one: for tests that write so often that they would
-    /// wait for the disk most of the time.
-    pub(crate) fn in_memory() -> Self {
         Self(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap())
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        self.0.path()
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
     }
 
     pub(crate) fn file(&self) -> PathBuf {
-        self.path().join("sizes.json")
+        self.join("sizes.json")
     }
 
     pub(crate) fn cache(&self) -> PersistentCache {
@@ -44,90 +38,38 @@ impl Folder {
     }
 
     pub(crate) fn text(&self) -> String {
-        fs::read_to_string(self.file()).unwrap()
+        fs::read_to_string(self.file()).unwrap_or_default()
     }
 
-    /// The names of what is in the folder, sorted.
-    pub(crate) fn names(&self) -> Vec<String> {
-        let names = fs::read_dir(self.path()).unwrap();
-        let mut names: Vec<_> =
-            names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
+    /// The settled sizes that the file says, by name.
+    pub(crate) fn settled(&self) -> Vec<(String, usize)> {
+        let entries = self.cache().entries().into_iter();
+        let mut settled: Vec<_> = entries.map(|entry| (entry.name, entry.remembered.settled)).collect();
+        settled.sort();
+        settled
     }
 
-    /// How many files were set aside.
-    pub(crate) fn aside(&self) -> usize {
-        self.names().iter().filter(|name| name.contains("set-aside")).count()
-    }
-}
-
-/// A memory whose free and total bytes are what the test says.
-#[derive(Debug)]
-pub(crate) struct Memory {
-    name: &'static str,
-    free_bytes: AtomicU64,
-    total_bytes: AtomicU64,
-}
-
-impl Memory {
-    pub(crate) fn new(free_gib: u64, total_gib: u64) -> Self {
-        Self::named("test:0", free_gib, total_gib)
+    /// The settings of a child that is told `order`, and whose home is here.
+    pub(crate) fn told<'a>(&'a self, order: &'a str) -> [(&'static str, &'a str); 3] {
+        let home = self.0.path().to_str().unwrap();
+        [("TOMA_TEST_ORDER", order), ("HOME", home), ("XDG_CACHE_HOME", home)]
     }
 
-    pub(crate) fn named(name: &'static str, free_gib: u64, total_gib: u64) -> Self {
-        let [free_bytes, total_bytes] = [free_gib, total_gib].map(|gib| AtomicU64::new(gib * GIB));
-        Self { name, free_bytes, total_bytes }
+    /// Runs the test of this name in a child; what it wrote to standard error, by lines.
+    pub(crate) fn child(&self, test: &str, order: &str) -> Vec<String> {
+        child::run(test, &self.told(order)).unwrap().passed()
     }
 }
 
-impl MemorySource for Memory {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn read(&self) -> io::Result<Reading> {
-        let [free, total] = [&self.free_bytes, &self.total_bytes].map(|bytes| bytes.load(Ordering::Relaxed));
-        if total == 0 { Err(io::Error::other("unreadable")) } else { Ok(Reading::new(free, total)) }
-    }
-
-    fn staleness(&self) -> Duration {
-        Duration::ZERO
-    }
-}
-
-/// The sizes that a batch of this name tries which fits up to `limit`, on 80 GiB.
+/// The sizes that a batch of this name tries which fits up to `limit`.
 pub(crate) fn batch(cache: &dyn SizeCache, name: &str, initial: usize, limit: usize) -> Vec<usize> {
-    batch_on(cache, &Memory::new(40, 80), name, (initial, limit))
-}
-
-pub(crate) fn batch_on(
-    cache: &dyn SizeCache,
-    memory: &Memory,
-    name: &str,
-    (initial, limit): (usize, usize),
-) -> Vec<usize> {
     let mut tried = Vec::new();
     // Within a process the name alone does not tell calls at one line apart.
-    let with = execute::with::<NoCache>()
-        .cache(cache)
-        .device(memory)
-        .ladder(Ladder::default().without_waiting())
-        .key(name)
-        .name(name.to_owned());
+    let with = execute::with::<NoCache>().cache(cache).key(name).name(name.to_owned());
     let ended = with.batch(initial, |size| {
         tried.push(size);
         if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
     });
     assert_eq!(ended.is_ok(), limit > 0, "{ended:?}");
     tried
-}
-
-/// The settled sizes of the entries, by name.
-pub(crate) fn settled(cache: &PersistentCache) -> Vec<(String, usize)> {
-    let entries = cache.entries();
-    let mut settled: Vec<_> =
-        entries.into_iter().map(|entry| (entry.name, entry.remembered.settled)).collect();
-    settled.sort();
-    settled
 }

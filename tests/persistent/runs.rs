@@ -1,293 +1,154 @@
-//! One run after another.
+//! One run after another. Each cache of a folder's file is a run of its own.
 
 use std::fs;
-use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use expect_test::expect;
-use toma::cache::SizeCache;
-use toma::cache::{Place, Remembered};
-use toma::device::Ladder;
-use toma::{Bisect, NoCache, PersistentCache, execute};
+use toma::policy::Policy;
+use toma::testing::{FakeDevice, StoppedClock};
+use toma::{Adaptive, Bisect, Halve, NoCache, PersistentCache, Throughput, execute};
 
-#[cfg(feature = "testing")]
-use toma::{Adaptive, testing::FakeDevice};
-
-use crate::kit::{Folder, Memory, batch, batch_on, settled};
-
-#[test]
-fn the_next_run_starts_where_this_one_ended() {
-    let folder = Folder::new();
-    assert_eq!(batch(&folder.cache(), "a", 100, 30), [100, 50, 25]);
-    assert_eq!(batch(&folder.cache(), "a", 100, 30), [25]);
-    assert_eq!(batch(&folder.cache(), "another", 100, 30), [100, 50, 25]);
-}
-
-#[test]
-fn what_was_learned_is_written_before_the_call_returns() {
-    let folder = Folder::new();
-    let cache = folder.cache();
-    batch(&cache, "a", 100, 30);
-    assert_eq!(settled(&folder.cache()), [("a".into(), 25)]);
-    // Nothing is left to its destructor.
-    std::mem::forget(cache);
-}
-
-#[test]
-fn folders_that_are_missing_are_made() {
-    let folder = Folder::new();
-    let path = folder.path().join("some/folder/sizes.json");
-    batch(&PersistentCache::at(&path), "a", 100, 30);
-    assert_eq!(batch(&PersistentCache::at(&path), "a", 100, 30), [25]);
-}
-
-#[test]
-fn a_run_that_learns_nothing_makes_no_file() {
-    let folder = Folder::new();
-    batch(&folder.cache(), "a", 100, 200);
-    batch(&folder.cache(), "a", 100, 0);
-    assert!(folder.names().is_empty(), "{:?}", folder.names());
-}
-
-#[test]
-fn key_device_and_line_tell_entries_apart() {
-    let folder = Folder::new();
-    let first = |key: u64, memory: &Memory| {
-        let cache = folder.cache();
-        let mut tried = Vec::new();
-        let with = execute::with::<NoCache>()
-            .cache(&cache)
-            .device(memory)
-            .ladder(Ladder::default().without_waiting())
-            .key(key)
-            .name("a");
-        let _ = with.batch(64, |size| {
-            tried.push(size);
-            if size > 20 { Err(toma::classify::OutOfMemory::new(None)) } else { Ok(()) }
-        });
-        tried[0]
-    };
-    let (one, other) = (Memory::new(40, 80), Memory::named("test:1", 40, 80));
-    let firsts = [(1, &one), (1, &one), (2, &one), (2, &one), (1, &other), (1, &other)];
-    assert_eq!(firsts.map(|(key, memory)| first(key, memory)), [64, 16, 64, 16, 64, 16]);
-    // The same name at another line.
-    assert_eq!(batch_on(&folder.cache(), &one, "a", (64, 20)), [64, 32, 16]);
-    assert_eq!(folder.cache().entries().len(), 4);
-}
-
-#[test]
-fn a_seed_counts_until_the_file_knows_better() {
-    let folder = Folder::new();
-    let cache = folder.cache();
-    cache.seed("a", 10);
-    assert_eq!(batch(&cache, "a", 100, 30), [10]);
-    assert!(cache.entries().is_empty());
-    let learner = folder.cache();
-    assert_eq!(batch(&learner, "a", 100, 30), [100, 50, 25]);
-    let seeded = folder.cache();
-    seeded.seed("a", 10);
-    assert_eq!(batch(&seeded, "a", 100, 30), [25]);
-}
-
-#[test]
-fn clearing_forgets_in_memory_and_in_the_file() {
-    let folder = Folder::new();
-    let cache = folder.cache();
-    batch(&cache, "a", 100, 30);
-    cache.seed("b", 3);
-    cache.clear();
-    assert!(cache.entries().is_empty() && folder.cache().entries().is_empty());
-    assert_eq!(batch(&cache, "a", 100, 30), [100, 50, 25]);
-    assert_eq!(batch(&cache, "b", 100, 30)[0], 100);
-    let unused = Folder::new();
-    unused.cache().clear();
-    assert!(unused.names().is_empty(), "nothing to clear, nothing to write");
-}
-
-/// A process that read a file before it was cleared brings back nothing but what it learns.
-#[test]
-fn what_another_process_cleared_stays_cleared() {
-    let folder = Folder::new();
-    batch(&folder.cache(), "old", 100, 30);
-    let running = folder.cache();
-    assert_eq!(batch(&running, "old", 100, 30), [25]);
-    assert_eq!(batch(&running, "its own", 100, 30), [100, 50, 25]);
-    folder.cache().clear();
-    batch(&running, "new", 100, 30);
-    assert_eq!(settled(&folder.cache()), [("new".into(), 25)]);
-}
-
-#[test]
-fn entries_say_what_they_are_about() {
-    let folder = Folder::new();
-    batch(&folder.cache(), "resize", 100, 30);
-    let entries = folder.cache().entries();
-    let shown = entries[0].to_string();
-    let program = entries[0].program.clone().unwrap();
-    assert_eq!(Path::new(&program).file_name().unwrap().to_str(), Some(program.as_str()));
-    let shown = shown.replace(&program, "PROGRAM").replace(&format!(", key {:#018x}", entries[0].key), "");
-    let (before, line) = shown.split_once("kit.rs:").unwrap();
-    assert!(line.ends_with(", in PROGRAM"), "{shown}");
-    expect!["resize: size 25 on test:0 of 80.0 GiB, tests/persistent/"].assert_eq(&before.replace('\\', "/"));
-}
-
-#[test]
-fn a_running_process_sees_at_new_call_sites_what_others_have_learned_since() {
-    let folder = Folder::new();
-    let running = folder.cache();
-    assert_eq!(batch(&running, "first", 8, 8), [8]);
-    batch(&folder.cache(), "later", 100, 30);
-    assert_eq!(batch(&running, "later", 100, 30), [25]);
-}
-
-/// Small changes do not reach the disk by themselves, and are not lost.
-#[test]
-fn a_change_below_the_head_room_waits_for_a_flush() {
-    let folder = Folder::new();
-    let cache = folder.cache();
-    let learn = |size| remember(&cache, size);
-    learn(1000);
-    let before = folder.text();
-    for size in [1010, 990, 1050] {
-        learn(size);
-        assert_eq!(folder.text(), before, "{size}");
-    }
-    learn(900);
-    assert!(folder.text().contains("\"settled\": 900"), "{}", folder.text());
-    learn(910);
-    cache.flush();
-    assert!(folder.text().contains("\"settled\": 910"), "{}", folder.text());
-    learn(920);
-    drop(cache);
-    assert!(folder.text().contains("\"settled\": 920"), "{}", folder.text());
-}
-
-#[test]
-fn a_clock_that_goes_back_makes_newer_evidence_no_older() {
-    let folder = Folder::new();
-    let cache = folder.cache();
-    let now = SystemTime::now();
-    remember_at(&cache, 100, now + Duration::from_secs(1000 * 24 * 3600));
-    remember_at(&cache, 50, now);
-    assert_eq!(settled(&folder.cache())[0].1, 50);
-    // The same from run to run.
-    remember_at(&folder.cache(), 20, SystemTime::UNIX_EPOCH);
-    assert_eq!(settled(&folder.cache())[0].1, 20);
-    remember_at(&folder.cache(), 10, SystemTime::UNIX_EPOCH - Duration::from_secs(1));
-    assert_eq!(settled(&folder.cache())[0].1, 10);
-}
-
-#[test]
-fn evidence_is_bounded_however_many_runs_learn() {
-    let folder = Folder::in_memory();
-    for run in 0..20_usize {
-        remember(&folder.cache(), 1 << run);
-    }
-    // All of them are one run, of this process.
-    assert_eq!(folder.text().matches("\"settled\"").count(), 1);
-    assert_eq!(folder.names(), ["sizes.json", "sizes.json.lock"]);
-}
-
-#[test]
-fn bounds_come_back_with_head_room() {
-    let folder = Folder::new();
-    let tried = |initial| {
-        let (cache, memory) = (folder.cache(), Memory::new(40, 80));
-        let mut tried = Vec::new();
-        let with = execute::with::<NoCache>()
-            .cache(&cache)
-            .device(&memory)
-            .ladder(Ladder::default().without_waiting())
-            .policy(Bisect::within(0.0));
-        let _ = with.name("a").range(0..10_000, initial, |start, end| {
-            tried.push(end - start);
-            if end - start > 100 { Err(toma::classify::OutOfMemory::new(None)) } else { Ok(()) }
-        });
-        tried
-    };
-    let first = tried(1000);
-    assert!(first.iter().filter(|&&size| size > 100).count() > 3 && first.contains(&100), "{first:?}");
-    let again = tried(1000);
-    assert!(again.iter().all(|&size| size <= 100), "{again:?}");
-    assert!(again[0] < 100, "at the edge of what failed the next run does not start: {again:?}");
-}
+use crate::kit::{Folder, batch};
 
 #[test]
 #[cfg(unix)]
-fn links_of_links_stay_links_whether_the_file_is_there_or_not() {
-    for is_there in [true, false] {
-        let folder = Folder::new();
-        let links = [folder.file(), folder.path().join("elsewhere/link.json")];
-        fs::create_dir(folder.path().join("elsewhere")).unwrap();
-        for (link, target) in links.iter().zip(["elsewhere/link.json", "../not/yet/there.json"]) {
-            std::os::unix::fs::symlink(target, link).unwrap();
-        }
-        let target = folder.path().join("not/yet/there.json");
-        if is_there {
-            fs::create_dir_all(target.parent().unwrap()).unwrap();
-            fs::write(&target, "").unwrap();
-        }
-        batch(&folder.cache(), "a", 100, 30);
-        assert!(links.iter().all(|link| fs::symlink_metadata(link).unwrap().is_symlink()));
-        let text = fs::read_to_string(target).unwrap();
-        assert!(text.contains("\"settled\": 25"), "{text}");
-        assert_eq!(batch(&folder.cache(), "a", 100, 30), [25]);
-        assert_eq!(folder.names().len(), 3, "the lock is beside the file: {:?}", folder.names());
-    }
+fn the_next_run_starts_where_this_one_ended() {
+    let (folder, link) = (Folder::new(), Folder::new());
+    let path = folder.join("some/folder/sizes.json");
+    let cache = PersistentCache::at(&path);
+    assert_eq!(batch(&cache, "a", 100, 200), [100]);
+    assert_eq!(batch(&cache, "a", 100, 0).last(), Some(&1));
+    assert!(!path.exists(), "nothing is learned");
+    assert_eq!(batch(&cache, "a", 100, 30), [100, 50, 25]);
+    std::os::unix::fs::symlink(&path, link.file()).unwrap();
+    assert_eq!(batch(&link.cache(), "a", 100, 20), [25, 12]);
+    assert_eq!(batch(&PersistentCache::at(path), "a", 100, 30), [12], "a link to the file stays a link");
 }
 
-fn remember(cache: &PersistentCache, size: usize) {
-    remember_at(cache, size, SystemTime::now());
+#[test]
+fn a_size_that_does_not_fit_costs_one_failure_and_heals() {
+    let folder = Folder::new();
+    assert_eq!(batch(&folder.cache(), "a", 100, 60), [100, 50]);
+    assert_eq!(batch(&folder.cache(), "a", 100, 30), [50, 25]);
+    assert_eq!(batch(&folder.cache(), "a", 100, 30), [25]);
+    // One that is too small is doubted after 64 calls and a minute, as within a process.
+    let (clock, cache) = (StoppedClock::new(), folder.cache());
+    clock.advance(Duration::from_secs(3600));
+    (0..64).for_each(|_| assert_eq!(batch(&cache, "a", 100, 100), [25]));
+    assert_eq!(batch(&cache, "a", 100, 100), [50]);
+    assert_eq!(folder.settled(), [("a".into(), 50)]);
 }
 
-/// Remembers the size without a loop that would find it.
-fn remember_at(cache: &PersistentCache, size: usize, at: SystemTime) {
-    #[derive(Debug)]
-    struct Says<'a>(&'a PersistentCache, usize, SystemTime);
+/// The sizes of a range.
+fn range(
+    folder: &Folder,
+    (name, key): (&'static str, u64),
+    device: &FakeDevice,
+    policy: &dyn Policy,
+) -> Vec<usize> {
+    let (cache, mut sizes) = (folder.cache(), Vec::new());
+    let with = execute::with::<NoCache>().cache(&cache).policy(policy).device(device).key(key).name(name);
+    let done = with.range(0..100_000, 1000, |start, end| {
+        sizes.push(end - start);
+        // 4000 bytes for every attempt, and 1000 for each item.
+        device.alloc(4000 + 1000 * (end - start) as u64).map(drop)
+    });
+    done.map(|()| sizes).unwrap()
+}
 
-    impl SizeCache for Says<'_> {
-        fn shared() -> &'static Self {
-            unimplemented!("used as an instance only")
-        }
-
-        fn recall(&self, _: &Place<'_>) -> Option<Remembered> {
-            None
-        }
-
-        fn remember(&self, place: &Place<'_>, _: Remembered) {
-            let mut learned = Remembered::new(self.1);
-            learned.learned = self.2;
-            self.0.remember(place, learned);
-        }
+#[test]
+fn name_line_key_device_and_total_tell_entries_apart() {
+    let (folder, devices) = (Folder::new(), [(); 2].map(|()| FakeDevice::new(404_000)));
+    let starts = |name, key, device: usize| range(&folder, (name, key), &devices[device], &Halve)[0];
+    for start in [1000, 250] {
+        assert_eq!([starts("a", 1, 0), starts("b", 1, 0), starts("a", 2, 0), starts("a", 1, 1)], [start; 4]);
     }
+    devices[0].set_budget(404_001);
+    assert_eq!(starts("a", 1, 0), 250, "totals that differ by less than 3 % are one");
+    devices[0].set_budget(440_000);
+    assert_eq!(starts("a", 1, 0), 1000);
+    fs::write(folder.file(), folder.text().replace("runs.rs:", "moved.rs:")).unwrap();
+    assert_eq!(starts("b", 1, 0), 1000, "another line");
+}
 
-    batch(&Says(cache, size, at), "a", 4, 2);
+#[test]
+fn the_file_comes_before_a_seed_and_a_seed_before_a_table_until_they_are_cleared() {
+    let (learned, folder) = (Folder::new(), Folder::new());
+    batch(&learned.cache(), "a", 100, 30);
+    let table = learned.text().replace("kit.rs:", "moved.rs:");
+    let cache = folder.cache().with_table("a poem").with_table("");
+    assert_eq!(batch(&cache, "a", 100, 100), [100]);
+    cache.add_table(&table);
+    assert_eq!(batch(&cache, "a", 100, 100), [25]);
+    cache.seed("a", 12);
+    assert_eq!(batch(&cache, "a", 100, 30), [12]);
+    assert_eq!(folder.text(), "", "neither is written");
+    batch(&learned.cache(), "a", 100, 10);
+    let cache = learned.cache().with_table(&table);
+    cache.seed("a", 12);
+    assert_eq!(batch(&cache, "a", 100, 10), [6]);
+    let running = learned.cache();
+    assert_eq!(batch(&running, "a", 100, 10), [6]);
+    cache.clear();
+    assert_eq!(batch(&cache, "a", 100, 100), [100], "all three are forgotten");
+    batch(&running, "new", 100, 30);
+    assert_eq!(learned.settled(), [("new".into(), 25)], "no other process brings back what one has cleared");
 }
 
 /// What was measured beside a neighbor says what fits without it, from the first attempt on.
-#[cfg(feature = "testing")]
 #[test]
 fn what_was_measured_outlives_the_run() {
-    let (folder, device) = (Folder::new(), FakeDevice::new(404_000));
-    let run = || {
-        let cache = folder.cache();
-        let mut sizes = Vec::new();
-        let with = execute::with::<NoCache>()
-            .cache(&cache)
-            .policy(Adaptive::default())
-            .device(&device)
-            .ladder(Ladder::default().without_waiting());
-        let done = with.name("a").range(0..100_000, 1000, |start, end| {
-            sizes.push(end - start);
-            // 4000 bytes for every attempt, and 1000 for each item.
-            device.alloc(4000 + 1000 * (end - start) as u64).map(drop)
-        });
-        done.unwrap();
-        sizes
-    };
+    let (folder, device, policy) = (Folder::new(), FakeDevice::new(404_000), Adaptive::default());
     let neighbor = device.alloc(300_000).unwrap();
-    let first = run();
+    let first = range(&folder, ("a", 1), &device, &policy);
     assert!(first[0] < 50 && first.contains(&98), "it measures before it predicts: {first:?}");
     drop(neighbor);
-    assert_eq!(run()[0], 395, "what fits, less the head-room of the policy");
+    assert_eq!(range(&folder, ("a", 1), &device, &policy)[0], 395, "what fits, less the policy's head-room");
+}
+
+/// The numbers of a file may be of any origin.
+#[test]
+fn any_numbers_in_a_file_are_survived() {
+    let (folder, device) = (Folder::new(), FakeDevice::new(404_000));
+    range(&folder, ("a", 1), &device, &Adaptive::default());
+    let text = folder.text();
+    let (call, learned) = text.split_once("learned").unwrap();
+    let replaced = |word: &str| match word.trim_start_matches(char::is_numeric) {
+        rest if rest != word && fastrand::bool() => {
+            format!("{}{rest}", fastrand::choice([0, 1, 50, 400, u64::MAX]).unwrap())
+        }
+        _ => word.into(),
+    };
+    let policies: [&dyn Policy; 4] =
+        [&Halve, &Bisect::default(), &Adaptive::default(), &Throughput::default()];
+    for policy in policies.repeat(40) {
+        let garbage: Vec<String> = learned.replace("null", "1").split(' ').map(replaced).collect();
+        println!("{}", garbage.join(" "));
+        fs::write(folder.file(), format!("{call}learned{}", garbage.join(" "))).unwrap();
+        assert!(!range(&folder, ("a", 1), &device, policy).contains(&0));
+    }
+}
+
+#[test]
+fn the_file_holds_2048_entries_those_learned_last() {
+    let folder = Folder::new();
+    batch(&folder.cache(), "a", 100, 30);
+    let text = folder.text();
+    let (begin, end) = (text.find('[').unwrap() + 1, text.rfind(']').unwrap());
+    let entries = (0..2048).map(|i| text[begin..end].replace("\"a\"", &format!("\"{i}\"")));
+    let full = entries.collect::<Vec<_>>().join(",");
+    fs::write(folder.file(), format!("{}{full}{}", &text[..begin], &text[end..])).unwrap();
+    batch(&folder.cache(), "new", 100, 30);
+    let entries = folder.cache().entries();
+    let names = [0, 1, 2047].map(|i| entries[i].name.as_str());
+    assert_eq!((names, entries.len()), (["1", "2", "new"], 2048));
+}
+
+/// The example in the documentation of the format.
+#[test]
+fn the_documented_file_is_read() {
+    let source = include_str!("../../toma-core/src/cache/persistent/mod.rs");
+    let example = source.split("//! ```").nth(1).unwrap().replace("//! ", "").replacen("json", "", 1);
+    let folder = Folder::new();
+    fs::write(folder.file(), example).unwrap();
+    assert_eq!(folder.settled(), [("demo::nearest".into(), 750)]);
 }

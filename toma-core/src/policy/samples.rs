@@ -73,7 +73,7 @@ impl Sample {
             return new;
         }
         Self {
-            time: blend(self.time, new.time, |old, new| new.min((old + new) / 2)),
+            time: blend(self.time, new.time, |old, new| new.min(old.saturating_add(new) / 2)),
             bytes: blend(self.bytes, new.bytes, |old, new| new.max(u64::midpoint(old, new))),
             ..new
         }

@@ -117,7 +117,12 @@ impl Throughput {
 /// counts, or else a passing shortage would hide the rates of larger sizes for good.
 fn limit(evidence: &Evidence) -> usize {
     let holds = |&failed: &usize| !has_risen(evidence) || needs_more(failed, evidence);
-    evidence.bounds.smallest_failure.filter(holds).map_or(usize::MAX, |failed| failed - 1).min(evidence.cap)
+    evidence
+        .bounds
+        .smallest_failure
+        .filter(holds)
+        .map_or(usize::MAX, |failed| failed.saturating_sub(1))
+        .min(evidence.cap)
 }
 
 /// Whether enough is left for another size to be worth a try.

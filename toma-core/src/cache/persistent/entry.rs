@@ -1,15 +1,64 @@
-//! An entry of a file, for people and programs that look into it.
+//! The call and the memory that an entry is about, and an entry for people.
 
+use std::env;
 use std::fmt;
+use std::sync::LazyLock;
 
-use super::history::CallRecord;
-use super::key::CallKey;
-use crate::cache::Remembered;
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{Place, Remembered};
+use crate::call_site::Site;
+use crate::memory;
 use crate::text::bytes;
 
+/// A call on a memory, by values that mean the same in every process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct CallKey {
+    name: String,
+    place: Option<String>,
+    crate_version: Option<String>,
+    program: Option<String>,
+    key: u64,
+    device: String,
+    total_bytes: Option<u64>,
+}
+
+impl CallKey {
+    pub(super) fn at(place: &Place<'_>) -> Self {
+        let memory = place.device.unwrap_or(memory::Host::shared());
+        let site = place.origin.site;
+        let line = place.origin.caller.map(ToString::to_string);
+        Self {
+            name: place.name.to_string(),
+            place: site.map_or(line, |site| Some(site.position())),
+            crate_version: site.and_then(Site::version).map(Into::into),
+            // The path of a function names its crate; `src/main.rs:7:5` may be a line of any program.
+            program: if site.is_some() { None } else { PROGRAM.clone() },
+            key: place.user,
+            device: memory.name().into(),
+            total_bytes: memory::recent(memory).map(|now| about(now.total_bytes)),
+        }
+    }
+
+    /// Whether both have the same name, key and memory, wherever the lines of the program moved.
+    pub(super) fn is_namesake(&self, other: &Self) -> bool {
+        (&self.name, self.key, &self.device, self.total_bytes)
+            == (&other.name, other.key, &other.device, other.total_bytes)
+    }
+}
+
+/// `bytes` to six binary digits, rounded down: a total that differs by less than 3 % from run to run,
+/// as limits of processes and containers do, is one total.
+fn about(bytes: u64) -> u64 {
+    let rest = (u64::BITS - bytes.leading_zeros()).saturating_sub(6);
+    bytes >> rest << rest
+}
+
+/// The file name of this program, without its extension; read once, because a rebuild may move the file away.
+static PROGRAM: LazyLock<Option<String>> =
+    LazyLock::new(|| Some(env::current_exe().ok()?.file_stem()?.to_string_lossy().into_owned()));
+
 /// One entry of a [`PersistentCache`](crate::PersistentCache), for inspection.
-///
-/// It shows the evidence as it is; a call that starts from it keeps some head-room.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct PersistentEntry {
@@ -27,30 +76,27 @@ pub struct PersistentEntry {
     pub device: String,
     /// Total bytes of the memory source, rounded down to six binary digits, if they could be read.
     pub total_bytes: Option<u64>,
-    /// What all runs together have learned, at the lowest level of free memory.
+    /// What was learned last.
     pub remembered: Remembered,
 }
 
 impl PersistentEntry {
-    pub(super) fn new(key: &CallKey, history: &CallRecord) -> Option<Self> {
-        let CallKey { name, place, crate_version, program, key, device, total_bytes } = key.clone();
-        let (key, remembered) = (key.map_or(0, |key| key.0), history.evidence.says(None)?);
-        Some(Self { name, place, crate_version, program, key, device, total_bytes, remembered })
+    pub(super) fn new(call: &CallKey, remembered: Remembered) -> Self {
+        let CallKey { name, place, crate_version, program, key, device, total_bytes } = call.clone();
+        Self { name, place, crate_version, program, key, device, total_bytes, remembered }
     }
 }
 
 impl fmt::Display for PersistentEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: size {} on {}", self.name, self.remembered.settled, self.device)?;
-        if let Some(total_bytes) = self.total_bytes {
-            write!(f, " of {}", bytes(total_bytes))?;
-        }
         let parts = [
-            self.place.clone(),
-            self.crate_version.as_ref().map(|version| format!("version {version}")),
-            self.program.as_ref().map(|program| format!("in {program}")),
-            (self.key != 0).then(|| format!("key {:#018x}", self.key)),
+            self.total_bytes.map(|total_bytes| format!(" of {}", bytes(total_bytes))),
+            self.place.as_ref().map(|place| format!(", {place}")),
+            self.crate_version.as_ref().map(|version| format!(", version {version}")),
+            self.program.as_ref().map(|program| format!(", in {program}")),
+            (self.key != 0).then(|| format!(", key {:#018x}", self.key)),
         ];
-        parts.into_iter().flatten().try_for_each(|part| write!(f, ", {part}"))
+        parts.iter().flatten().try_for_each(|part| f.write_str(part))
     }
 }

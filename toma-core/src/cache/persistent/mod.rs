@@ -3,95 +3,73 @@
 //! # The file
 //!
 //! One JSON file, by default `toma/sizes.json` in the platform's folder for caches (on Linux
-//! `$XDG_CACHE_HOME` or `~/.cache`), indented and in a fixed order, so that two versions of it can be
-//! compared:
+//! `$XDG_CACHE_HOME` or `~/.cache`). It has one entry per [call](entry::CallKey), with the
+//! [observation](observation::Observation) that was made last:
 //!
 //! ```json
 //! {
-//!   "format": "toma size cache",
-//!   "version": 1,
+//!   "format": "toma size cache 1",
 //!   "entries": [
 //!     {
-//!       "name": "demo::nearest",
-//!       "place": "src/main.rs:7:1",
-//!       "crate_version": "0.1.0",
-//!       "device": "gpu:0",
-//!       "total_bytes": 84825604096,
-//!       "used": "2026-11-20T08:30:00.000Z",
-//!       "evidence": [
-//!         {
-//!           "learned": "2026-11-19T17:02:11.406Z",
-//!           "run": "0x5cf0b8f3c1f4a7d2",
-//!           "settled": 750,
-//!           "largest_success": 750,
-//!           "smallest_failure": 1500,
-//!           "free_bytes": 80530636800
-//!         }
-//!       ]
+//!       "call": {
+//!         "name": "demo::nearest",
+//!         "place": "src/main.rs:7:1",
+//!         "crate_version": "0.1.0",
+//!         "program": null,
+//!         "key": 0,
+//!         "device": "gpu:0",
+//!         "total_bytes": 84825604096
+//!       },
+//!       "learned": { "secs_since_epoch": 1763571731, "nanos_since_epoch": 0 },
+//!       "settled": 750,
+//!       "largest_success": 750,
+//!       "smallest_failure": 1500,
+//!       "failure_available_bytes": null,
+//!       "samples": []
 //!     }
 //!   ]
 //! }
 //! ```
 //!
-//! | field | what it is |
-//! |---|---|
-//! | `format`, `version` | what tells the file from others; the version moves when a reader of the old one would misunderstand the new one |
-//! | `name` | the `name` option, the path of an annotated function, or `file:line` of an inline form |
-//! | `place` | file, line and column of the annotated function or the inline form |
-//! | `crate_version` | the version of the crate an annotated function is in |
-//! | `program` | the program an inline form is in, because paths of source files are no names of crates |
-//! | `key` | a number for the `key` option; left out without one |
-//! | `device` | the name of the memory source |
-//! | `total_bytes` | its total bytes, rounded down to six binary digits; left out when unknown |
-//! | `used` | when a program last started with the entry, in UTC |
-//! | `evidence` | what runs have learned, the newest first, at most 8 |
-//! | `learned` | when, in UTC |
-//! | `run` | a number for the run of a program that learned it |
-//! | `settled`, `largest_success`, `smallest_failure` | sizes, as in [`Remembered`] |
-//! | `free_bytes` | free bytes of the memory source at that time, if they could be read |
-//! | `measured` | what a policy that measures has recorded: a [`Measurements`], its times in microseconds |
-//!
-//! What stands before `used` is the entry's identity. Unknown fields are not kept when the file is written
-//! anew.
-//!
-//! # The merge rule
-//!
-//! Entries are merged one by one, and evidence as a set: see [`evidence`]. The file is bounded when it
-//! is written, not when it is merged: the entries least recently learned or used go.
+//! The last two fields hold what a policy that measures has seen of sizes. The entry learned last stands last, and the
+//! first go when there are too many.
 //!
 //! # Reading and writing
 //!
-//! The file is read when a thread first looks for a call that this process has learned nothing about,
-//! and read again when it has changed by the next such time. It is written when a call has learned
-//! something by which another process would start differently, before that call returns, so that the
-//! process may end or be killed right after. In between there is no file, only the memo of the other
-//! caches. See [`disk`] for how the file is locked and replaced.
+//! The file is read once, when a thread first looks for a call that this process has learned nothing about.
+//! When a call has learned a size, the file is read again, changed and replaced before that call returns, so
+//! that the process may end or be killed right after. See [`file`] for how it is locked and replaced. A
+//! process changes only the entry of the call that has learned, so what another one has cleared stays cleared.
+//!
+//! # Why
+//!
+//! Only the newest observation of a call is kept, whatever memory was free then. Where it is wrong, an attempt fails,
+//! and the size that works takes its place.
+//!
+//! A file that cannot be read is left where it is. It may be a mistyped path or the file of a newer version, which two
+//! programs would take away from each other in turn.
 
-mod disk;
 mod entry;
-mod evidence;
-mod hint;
-mod history;
-mod key;
-mod knowledge;
-mod marks;
-mod stored;
-#[cfg(test)]
-mod tests;
-mod text;
+mod file;
+mod observation;
 
-use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::fs;
+use std::io;
+use std::mem;
+use std::path::{self, Path, PathBuf};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use etcetera::BaseStrategy;
 
-use self::disk::Disk;
 pub use self::entry::PersistentEntry;
-use self::key::CallKey;
-use self::knowledge::Knowledge;
+
+use self::entry::CallKey;
+use self::file::Contents;
+use self::observation::Observation;
 use super::store::Store;
 use super::{Place, Remembered, SizeCache};
 use crate::policy::Measurements;
+use crate::text::print;
 
 /// Remembers across runs, in a file: the second run of a program starts where the first one ended.
 ///
@@ -99,7 +77,7 @@ use crate::policy::Measurements;
 /// [`GlobalCache`](crate::GlobalCache); besides, the crate's version, the device, its total memory and
 /// the `key` option tell entries apart. (The name tells entries of the file apart, too; within a process
 /// it does not, so calls of several names at one line want a `key`.) The file is read when it is first
-/// needed and written when a call has learned something new; a warm call touches no file, and costs what
+/// needed and written when a call has learned a size; a warm call touches no file, and costs what
 /// it does with `GlobalCache`. `toma::cache::set_default::<PersistentCache>()` makes it the cache of all
 /// calls that name none.
 ///
@@ -126,45 +104,53 @@ use crate::policy::Measurements;
 ///
 /// # A hint, never a promise
 ///
-/// Another run had other neighbors and other inputs. So a size from the file is used with head-room: at
-/// least 1/16 below the smallest size known to fail. On a device with other total memory it is not
-/// used. And as always, no call exceeds its `initial` and `max`, and a size that fails shrinks. What this
-/// process has learned itself counts as it is.
+/// Another run had other neighbors and other inputs. A size from the file that does not fit fails and shrinks like any
+/// other, and the size that works takes its place in the file. On a device with other total memory it is not used. And
+/// as always, no call exceeds its `initial` and `max`.
 ///
 /// # Many processes
 ///
 /// All processes of a machine may share one file, and machines may share it where the file system
-/// locks files for all of them. What they learn is merged: an entry holds what each of the last 8 runs
-/// learned, newer evidence overriding older where both contradict. A change smaller than the
-/// head-room is not worth a write: it waits for the next one, for [`flush`](Self::flush), or for an
-/// instance of one's own to be dropped. The file holds 2048 entries, those last learned or used.
-///
-/// The time of calls that learn nothing is written with whatever is learned next. So a process that
-/// learns nothing leaves the next one no more reason to look for memory that has risen unseen.
+/// locks files for all of them. Of each call the file holds what was learned last, by whichever process, and of all
+/// calls the 2048 that learned last.
 ///
 /// # When the file cannot be used
 ///
-/// A file that is corrupt, of a newer version or none of ours is renamed to `….set-aside-1` and so on.
-/// A folder that cannot be written, a full disk, a missing home folder: the cache works in memory. In
-/// each case one line on standard error says so, and nothing fails.
+/// A file that is damaged, of another version or none of ours stays as it is. A folder that cannot be written, a full
+/// disk, a missing home folder: in each case the cache works in memory, one line on standard error says so, and
+/// nothing fails.
 ///
 /// The `key` option stands in the file as a hash, which is the same for programs built by the same
 /// version of Rust, and may be another one for the next.
 #[derive(Debug)]
 pub struct PersistentCache {
     store: Store,
-    knowledge: Knowledge,
+    /// `None` where no folder for caches is known.
+    path: Option<PathBuf>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The file as it was last read or written; where that fails, with what was learned since.
+    file: Contents,
+    is_read: bool,
+    table: Contents,
+    has_complained: bool,
 }
 
 impl PersistentCache {
     /// A cache in the file `path`, which need not exist, nor need its folder.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self::on(Some(Disk::at(path.into())))
+        let path = path.into();
+        // A link to the file stays a link, and whatever folder becomes the current one later changes nothing.
+        let whole = fs::canonicalize(&path).or_else(|_| path::absolute(&path));
+        Self::on(Some(whole.unwrap_or(path)))
     }
 
-    fn on(disk: Option<Disk>) -> Self {
+    fn on(path: Option<PathBuf>) -> Self {
         // Even an empty store is asked, because the file may know something.
-        Self { store: Store::awake(), knowledge: Knowledge::new(disk) }
+        Self { store: Store::awake(), path, known: Mutex::default() }
     }
 
     /// Adds a table that comes with the program: what calls start from about which neither the file nor a
@@ -181,7 +167,7 @@ impl PersistentCache {
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("sizes.json");
     /// // Usually `include_str!("sizes.json")`.
-    /// let table = r#"{ "format": "toma size cache", "version": 1, "entries": [] }"#;
+    /// let table = r#"{ "format": "toma size cache 1", "entries": [] }"#;
     /// let sizes = PersistentCache::at(&path).with_table(table);
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -194,24 +180,30 @@ impl PersistentCache {
     /// Adds a table to a cache that is in use, such as the [shared](SizeCache::shared) one: see
     /// [`with_table`](Self::with_table).
     pub fn add_table(&self, table: &str) {
-        self.knowledge.add_table(table);
+        match Contents::parse(table.as_bytes()) {
+            Ok(table) => self.known().table.entries.extend(table.entries),
+            Err(error) => print(&format!("toma: a size table is not used: {error}")),
+        }
         self.store.changed();
     }
 
     /// Where the file is, if a folder for it is known.
     pub fn path(&self) -> Option<&Path> {
-        self.knowledge.disk().map(Disk::path)
+        self.path.as_deref()
     }
 
-    /// What the file knows now, and what of this process is not written yet.
+    /// What the file said when this process last read or wrote it, in the order of learning.
     pub fn entries(&self) -> Vec<PersistentEntry> {
-        let all = self.knowledge.all().histories;
-        all.iter().filter_map(|(key, history)| PersistentEntry::new(key, history)).collect()
+        let entry = |entry: &Observation| PersistentEntry::new(&entry.call, entry.remembered());
+        self.known().file.entries.iter().map(entry).collect()
     }
 
     /// Forgets everything, in this process and in the file; seeds and tables too.
     pub fn clear(&self) {
-        self.knowledge.clear();
+        let mut known = self.known();
+        known.table = Contents::default();
+        self.change(&mut known, &|file| *file = Contents::default());
+        drop(known);
         self.store.clear();
     }
 
@@ -224,9 +216,46 @@ impl PersistentCache {
         self.store.seed(name.into(), size);
     }
 
-    /// Writes what was learned and is not written yet because it differs little.
-    pub fn flush(&self) {
-        self.knowledge.flush();
+    /// Where a call may start: what the file says, or else what was `seeded`, or else the table.
+    fn hint(&self, call: &CallKey, seeded: Option<Remembered>) -> Option<Remembered> {
+        let known = self.known();
+        let of_file = known.file.find(call).map(Observation::remembered);
+        of_file.or(seeded).or_else(|| known.table.find_namesake(call).map(Observation::remembered))
+    }
+
+    /// Changes the file, or where that fails the copy in memory.
+    fn change(&self, known: &mut Known, change: &dyn Fn(&mut Contents)) {
+        if !self.take(known, |path| file::update(path, change)) {
+            change(&mut known.file);
+        }
+    }
+
+    /// What is known, once the file was read. No user code runs under the lock.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if !mem::replace(&mut known.is_read, true) {
+            self.take(&mut known, Contents::read);
+        }
+        known
+    }
+
+    /// Takes over what `access` finds in the file, or says why it could not be had, once. Returns whether it could.
+    fn take(&self, known: &mut Known, access: impl FnOnce(&Path) -> io::Result<Contents>) -> bool {
+        let nowhere = || io::Error::other("no folder for caches is known, is HOME set?");
+        match self.path().ok_or_else(nowhere).and_then(access) {
+            Ok(contents) => {
+                known.file = contents;
+                true
+            }
+            Err(error) => {
+                if !mem::replace(&mut known.has_complained, true) {
+                    let path = self.path().map(|path| format!(" {}", path.display())).unwrap_or_default();
+                    let until = "sizes are remembered in memory only until that is repaired";
+                    print(&format!("toma: size cache{path}: {error}; {until}"));
+                }
+                false
+            }
+        }
     }
 }
 
@@ -237,34 +266,26 @@ impl SizeCache for PersistentCache {
     fn shared() -> &'static Self {
         static SHARED: LazyLock<PersistentCache> = LazyLock::new(|| {
             let folder = etcetera::base_strategy::choose_native_strategy().ok();
-            let path = folder.map(|folder| folder.cache_dir().join("toma").join("sizes.json"));
-            PersistentCache::on(path.map(Disk::at))
+            PersistentCache::on(folder.map(|folder| folder.cache_dir().join("toma").join("sizes.json")))
         });
         &SHARED
     }
 
     #[inline]
     fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
-        self.store.recall_or(place, || place.by_function(), &|place, seeded| {
-            let (key, now) = CallKey::at(place);
-            self.knowledge.hint(&key, now, seeded)
-        })
+        let elsewhere = |place: &Place<'_>, seeded| self.hint(&CallKey::at(place), seeded);
+        self.store.recall_or(place, || place.by_function(), &elsewhere)
     }
 
     fn remember(&self, place: &Place<'_>, learned: Remembered) {
-        let here = Remembered { free_bytes: None, ..learned.clone() };
-        self.store.remember(&place.by_function(), place, here);
-        let (key, _) = CallKey::at(place);
-        self.knowledge.learn(&key, &learned);
+        // One entry per function, whatever memory was free.
+        let learned = Remembered { free_bytes: None, ..learned };
+        let new = Observation::new(CallKey::at(place), &learned);
+        self.store.remember(&place.by_function(), place, learned);
+        self.change(&mut self.known(), &|file| file.put(new.clone()));
     }
 
     fn note(&self, place: &Place<'_>, measurements: &Measurements) {
         self.store.note(place, || place.by_function(), measurements);
-    }
-}
-
-impl Drop for PersistentCache {
-    fn drop(&mut self) {
-        self.flush();
     }
 }
