@@ -40,7 +40,7 @@ fn each_way_has_its_row_and_the_page_its_drawings() {
     let page = fs::read_to_string(path).unwrap();
     assert_eq!(page.matches("<tr>").count(), 1 + STOPS.len());
     assert_eq!(page.matches("<svg").count(), 2, "the profile's are within its frame");
-    assert!(page.contains("&#60;svg class=&#34;flame&#34;"), "{page}");
+    assert!(page.contains("&#60;svg class=&#34;timeline&#34;"), "{page}");
     let unused = folder.path().join("unused.html");
     for (tight, part) in [(90, "memory must run out"), (1, "must have the losses of the first row")] {
         let line = format!("--batch 300 --steps 2 --budget 60 --tight {tight} --html {}", unused.display());

@@ -28,8 +28,6 @@ fn main() {
             let taken = median(rounds, || drop(black_box(costs.plan(BUDGET_BYTES, solver))));
             println!("{solver:>12} {name}: {taken:.1?}");
         }
-        let taken = median(rounds, || drop(black_box(costs.curve())));
-        println!("{:>12} {name}: {taken:.1?}", "curve");
         let taken = median(rounds, || {
             black_box(costs.least_bytes());
         });

@@ -46,7 +46,6 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         }
     }
     show(&taken);
-    curve(&costs);
     let of_step = |bytes| mib(bytes) / mib(costs.keep_all_bytes());
     tell("what `measure` says of a step that keeps all", of_step(measured.keep_all_bytes()), 1.02);
     judge(&taken, (batch, image) == (16, 224));
@@ -128,15 +127,6 @@ fn show(taken: &[Taken]) {
             overhead.most,
             plan.repeats().sum::<usize>(),
         );
-    }
-}
-
-/// Every eighth point of the whole trade.
-fn curve(costs: &Costs) {
-    println!("curve, planned, of {:.2} s:", costs.keep_all_seconds());
-    for point in costs.curve().iter().rev().step_by(8) {
-        let more = (point.seconds / costs.keep_all_seconds() - 1.0) * 100.0;
-        println!("  {:>7.1} MiB {more:+.1} %", mib(point.bytes));
     }
 }
 

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use askama::Template;
 
-use super::flame::{Part, flame};
 use super::text::headline;
 use crate::holdings::{Catalog, Holdings, Inventory};
 use crate::lines::Lines;
@@ -16,7 +15,7 @@ use crate::tables::{Tick, Trace};
 /// Writes for each device its living bytes over time, what its peak is made of, and the tables.
 ///
 /// However many events there are, a timeline has 1,000 moments at most. Each shows the most bytes there were since the
-/// one before. A flame graph leaves out what would be less than half a pixel wide.
+/// one before.
 ///
 /// # Errors
 ///
@@ -50,22 +49,17 @@ struct Device {
     ticks: u64,
     /// Corners of the timeline's area.
     points: String,
-    flame: Vec<Part>,
-    flame_height: usize,
     holdings: Holdings,
 }
 
 impl Device {
     fn of(trace: &Trace, catalog: &Catalog, place: &Place) -> Self {
         let live = trace.live(place);
-        let flame = flame(trace, catalog, place, live.peak().tick);
         Self {
             headline: headline(trace, catalog, place),
             peak: Size::of(live.peak().bytes),
             ticks: trace.end().count(),
             points: points(&live, trace.end()),
-            flame_height: flame.iter().map(|part| part.y + 18).max().unwrap_or(0),
-            flame,
             holdings: Holdings::at_peak(trace, catalog, place),
         }
     }

@@ -71,7 +71,7 @@ impl<'a> Snapshot<'a> {
         let numbers = device_numbers(trace);
         let mut rows = Vec::new();
         let mut address = GRAIN;
-        for ((storage, block), stack) in trace.blocks().zip(stacks(trace, |_| true)) {
+        for ((storage, block), stack) in trace.blocks().zip(stacks(trace)) {
             let category = catalog.category(storage);
             let mut frames = vec![Frame { file: category.name(), line: 0, name: catalog.name(storage) }];
             frames.extend(stack);

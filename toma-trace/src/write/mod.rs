@@ -3,13 +3,12 @@
 //! | | is read by |
 //! |---|---|
 //! | [`text()`] | people |
-//! | [`html()`] | browsers: tables, a timeline and a flame graph in one file, without scripts |
+//! | [`html()`] | browsers: tables and a timeline in one file, without scripts |
 //! | [`perfetto()`] | [ui.perfetto.dev](https://ui.perfetto.dev) and `chrome://tracing` |
 //! | [`memory_viz()`] | [pytorch.org/memory_viz](https://pytorch.org/memory_viz) and `torch.cuda._memory_viz` |
 //!
 //! Where a format asks for time, it gets ticks: one event is a microsecond.
 
-mod flame;
 mod html;
 mod memory_viz;
 mod perfetto;

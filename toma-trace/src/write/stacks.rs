@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::happenings::{Happening, happenings};
 use crate::record::Open;
-use crate::tables::{Block, Interval, ScopeKind, ThreadId, Trace};
+use crate::tables::{Interval, ScopeKind, ThreadId, Trace};
 
 /// A function with its line, or an operator.
 #[derive(Clone, Debug)]
@@ -17,11 +17,8 @@ pub(super) struct Frame<'a> {
 }
 
 /// The frames of each block's birth, innermost first, in the order in which the trace lists the blocks.
-///
-/// Those of blocks that are not wanted are empty, because all together would take more memory than the trace.
-pub(super) fn stacks(trace: &Trace, is_wanted: impl Fn(&Block) -> bool) -> Vec<Vec<Frame<'_>>> {
-    let wanted: Vec<_> = trace.blocks().map(|(_, block)| is_wanted(block)).collect();
-    let mut stacks = vec![Vec::new(); wanted.len()];
+pub(super) fn stacks(trace: &Trace) -> Vec<Vec<Frame<'_>>> {
+    let mut stacks = vec![Vec::new(); trace.blocks().count()];
     let mut threads = Threads::new();
     for (_, happening) in happenings(trace) {
         match happening {
@@ -29,10 +26,10 @@ pub(super) fn stacks(trace: &Trace, is_wanted: impl Fn(&Block) -> bool) -> Vec<V
             Happening::Ends(id) => ends(&mut threads, trace[id].interval),
             Happening::OperatorBegins(id) => begins(&mut threads, trace[id].interval, Open::Operator(id)),
             Happening::OperatorEnds(id) => ends(&mut threads, trace[id].interval),
-            Happening::Born(block, thread) if wanted[block] => {
+            Happening::Born(block, thread) => {
                 stacks[block] = threads.get(&thread).map_or_else(Vec::new, |open| frames(trace, open));
             }
-            Happening::Born(..) | Happening::Dies(..) => {}
+            Happening::Dies(..) => {}
         }
     }
     stacks
