@@ -62,6 +62,9 @@ enum Command {
     /// Install libtorch into the target folder and print the variables to use it, or run any cargo command with
     /// it: `cargo xtask torch -- test -p toma-torch`
     Torch(setup::torch::Torch),
+    /// Build the paper card, on which libtorch's CUDA part runs without a GPU, and print the variables to use it, or
+    /// run any cargo command with it: `cargo xtask card -- test -p toma-torch --test gpu`
+    Card(setup::torch::card::Card),
 }
 
 fn main() -> ExitCode {
@@ -85,5 +88,6 @@ fn run(Line { command, libtorch }: Line) -> Result<ExitCode> {
         Command::Bench(bench) => bench.run(build),
         Command::GpuBundle(bundle) => bundle.run(),
         Command::Torch(torch) => torch.run(build),
+        Command::Card(card) => card.run(build),
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing has to be installed by hand: where neither `LIBTORCH` nor `LIBTORCH_USE_PYTORCH` is set,
 //! the libtorch that tch links against is taken from the PyTorch package, into the target folder.
 
+pub(crate) mod card;
 mod environment;
 mod install;
 

@@ -1,0 +1,180 @@
+//! `cargo xtask card`: libtorch's CUDA half on a machine without a GPU, over the paper card in the folder `card`.
+//!
+//! # Why
+//!
+//! Programs are linked with libtorch's CPU part, and see the card when its library is preloaded. So one build serves
+//! both. Cargo preloads it by a runner: in cargo's own environment it would be loaded into every compiler as well.
+
+use std::env::consts::ARCH;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use xshell::Cmd;
+
+use super::{Build, Environment, compiler};
+use crate::handover;
+use crate::project::Project;
+use crate::setup::Packages;
+
+const HEADERS: &str = include_str!("../requirements/cuda-headers.txt");
+
+#[derive(Args, Debug)]
+pub(crate) struct Card {
+    /// The command that cargo runs with libtorch, whose programs see the card, with its arguments
+    #[arg(last = true, value_name = "CARGO ARGS")]
+    cargo: Vec<String>,
+}
+
+impl Card {
+    pub(crate) fn run(&self, build: Option<Build>) -> Result<ExitCode> {
+        let project = Project::find()?;
+        let built = built(&project, &super::environment(&project, build.or(Some(Build::Cpu)))?)?;
+        let Some((subcommand, rest)) = self.cargo.split_first() else {
+            print!("{}{}", built.environment.exports(), built.exports());
+            return Ok(ExitCode::SUCCESS);
+        };
+        let cargo = built.environment.give(project.cargo(subcommand)).envs(built.runner());
+        handover::run([Ok(cargo.args(rest))])
+    }
+}
+
+/// The card, built for a libtorch.
+#[derive(Debug)]
+pub(crate) struct Built {
+    /// Of that libtorch, with the card's libraries before its own.
+    pub(crate) environment: Environment,
+}
+
+impl Built {
+    /// The library that is preloaded.
+    fn library(&self) -> PathBuf {
+        self.environment.folder().join("libpapercard.so")
+    }
+
+    /// A program that sees the card.
+    pub(crate) fn give<'a>(&self, program: Cmd<'a>) -> Cmd<'a> {
+        self.environment.give(program).env("LD_PRELOAD", self.library())
+    }
+
+    /// The variable by which cargo starts programs with the card.
+    fn runner(&self) -> [(String, OsString); 1] {
+        let name = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER", ARCH.to_uppercase());
+        [(name, format!("env LD_PRELOAD={}", self.library().display()).into())]
+    }
+
+    /// Lines for a shell, beyond those of the environment.
+    fn exports(&self) -> String {
+        let [(runner, value)] = self.runner();
+        let library = self.library();
+        let [value, library] = [value.to_string_lossy(), library.to_string_lossy()];
+        let [value, library] = [value, library].map(|text| text.replace('\'', r"'\''"));
+        format!("export {runner}='{value}'\nexport PAPER_CARD='{library}'\n")
+    }
+}
+
+/// Builds the card for a libtorch, unless that has been done with the same sources.
+pub(crate) fn built(project: &Project, libtorch: &Environment) -> Result<Built> {
+    let torch = with_cuda(libtorch.folder())?;
+    let compiler = compiler();
+    ensure!(
+        project.has(&compiler),
+        "no C++ compiler `{}`, with which the paper card is built: install one, or set CXX",
+        compiler.display()
+    );
+    let root = project.workspace.target_dir.join("card");
+    let sources = project.workspace.root.join("card");
+    let headers = headers(project, &root)?;
+    let out = root.join("lib");
+    let lock = File::create(root.join("lock"))?;
+    fs4::FileExt::lock(&lock).with_context(|| format!("cannot lock {}", root.display()))?;
+    let stamped = format!("{}\n{}{}", torch.display(), compiler.display(), texts(&sources)?);
+    let stamp = root.join("stamp");
+    if !fs::read_to_string(&stamp).is_ok_and(|old| old == stamped) {
+        project.heading("build the paper card");
+        let build = project.command("python3").arg(sources.join("build.py")).args([&torch, &headers, &out]);
+        ensure!(runs(build.env("CXX", compiler)), "the paper card was not built, see above");
+        fs::write(stamp, stamped)?;
+    }
+    let mut libraries = vec![out];
+    libraries.extend(libtorch.libraries.iter().cloned());
+    let environment =
+        Environment { what: "a paper card".to_owned(), libtorch: libtorch.libtorch.clone(), libraries };
+    Ok(Built { environment })
+}
+
+/// The folder that libtorch's libraries really are in. That of an installation for the CPU has links to that part alone.
+fn with_cuda(folder: &Path) -> Result<PathBuf> {
+    let library = folder.join("libtorch_cpu.so");
+    let library = library.canonicalize().with_context(|| format!("no {}", library.display()))?;
+    let torch = library.parent().expect("a file is in a folder").to_owned();
+    ensure!(
+        torch.join("libtorch_cuda.so").exists(),
+        "libtorch in {} has no CUDA half, libtorch_cuda.so, which the paper card runs: unset LIBTORCH and \
+         LIBTORCH_USE_PYTORCH to have one installed that has",
+        torch.display()
+    );
+    Ok(torch)
+}
+
+/// In a folder of their own: NVIDIA's libraries beside libtorch would be found before the card's.
+fn headers(project: &Project, root: &Path) -> Result<PathBuf> {
+    let packages = Packages {
+        root: root.join("headers"),
+        requirements: HEADERS.to_owned(),
+        otherwise: "or do without the paper card".to_owned(),
+    };
+    Ok(packages.install(project, |_| Ok(()))?.join("nvidia/cu13/include"))
+}
+
+/// The card's sources, one after the other.
+fn texts(folder: &Path) -> Result<String> {
+    let mut files: Vec<_> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    files.sort();
+    let text = |file: &PathBuf| if file.is_dir() { texts(file) } else { Ok(fs::read_to_string(file)?) };
+    files.iter().map(text).collect()
+}
+
+/// Runs it, and shows what it says on our standard error: standard output has an answer for shells.
+fn runs(command: Cmd<'_>) -> bool {
+    eprintln!("$ {command}");
+    Command::from(command).stdout(io::stderr()).status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Scratch;
+
+    #[test]
+    fn the_card_needs_libtorchs_cuda_half_where_its_files_really_are() {
+        let scratch = Scratch::new("card");
+        scratch.file("packages/lib/libtorch_cpu.so", "");
+        fs::create_dir_all(scratch.path("links")).unwrap();
+        std::os::unix::fs::symlink(
+            scratch.path("packages/lib/libtorch_cpu.so"),
+            scratch.path("links/libtorch_cpu.so"),
+        )
+        .unwrap();
+        let error = with_cuda(&scratch.path("links")).unwrap_err().to_string();
+        assert!(error.contains("packages/lib has no CUDA half"), "{error}");
+        scratch.file("packages/lib/libtorch_cuda.so", "");
+        assert!(with_cuda(&scratch.path("links")).unwrap().ends_with("packages/lib"));
+        assert!(with_cuda(&scratch.path("elsewhere")).unwrap_err().to_string().starts_with("no "));
+    }
+
+    #[test]
+    fn a_shell_gets_a_runner_for_cargo_and_the_library() {
+        let environment =
+            Environment { what: String::new(), libtorch: None, libraries: vec!["/it's here/card".into()] };
+        let text = Built { environment }.exports();
+        let mut lines = text.lines();
+        let runner = lines.next().unwrap();
+        assert!(runner.ends_with("_RUNNER='env LD_PRELOAD=/it'\\''s here/card/libpapercard.so'"), "{runner}");
+        assert_eq!(lines.next(), Some("export PAPER_CARD='/it'\\''s here/card/libpapercard.so'"));
+    }
+}
