@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Checks, fixtures, layout, lints, marks, nightly, package, programs, suites, torch};
+use super::{Checks, card, fixtures, layout, lints, marks, nightly, package, programs, suites, torch};
 
 /// One check with a name.
 #[derive(Debug)]
@@ -51,6 +51,7 @@ pub(super) const STEPS: &[Step] = &[
     step("libtorch", TorchChanged, "a libtorch for the steps below, installed if need be", torch::provide),
     step("torch", TorchChanged, "tests, documentation and benchmarks with libtorch", torch::test),
     step("torch-examples", Full, "examples with libtorch: their tests, and each runs", torch::examples),
+    step("card", TorchChanged, "checks for a GPU, on a paper card", card::step),
     step("shim", TorchChanged, "the shim's own test under sanitizers", torch::shim),
     step("stress", Nightly, "16 threads make a million attempts on the fake device", nightly::stress),
     step("torch-stress", Nightly, "the same with real tensors", nightly::torch_stress),
