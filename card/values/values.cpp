@@ -89,8 +89,8 @@ class Served : public c10::OperatorKernel {
     } catch (const std::exception& error) {
       if (ran && is_bad_index(error.what())) return paper_assert();
       if (!ran) throw;
-      const std::string text = error.what(), why = text.substr(0, text.find('\n'));
-      TORCH_CHECK(false, "paper card: no values for ", name, " (", why, "); PAPER_VALUES=0 runs without");
+      const std::string text = error.what(), why = text.substr(0, text.find_first_of(".\n"));
+      TORCH_CHECK(false, "paper card: no values for ", name, " (", why, "); PAPER_VALUES=0 runs without them");
     }
   }
 

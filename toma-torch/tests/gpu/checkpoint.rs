@@ -15,7 +15,7 @@ pub(crate) const CHECKS: &[Check] = &[
 const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
 
-/// The gradients of a step, and its peak beyond what was there before.
+/// The gradients of a step, on the host, and its peak beyond what was there before.
 fn step(vs: &VarStore, forward: impl Fn() -> Tensor) -> (Vec<Tensor>, u64) {
     let device = Device::new(GPU);
     device.reset_peaks().unwrap();
@@ -28,7 +28,7 @@ fn step(vs: &VarStore, forward: impl Fn() -> Tensor) -> (Vec<Tensor>, u64) {
     variables.sort_by(|(a, _), (b, _)| a.cmp(b));
     let gradients = variables.iter().map(|(_, variable)| variable.grad()).filter(Tensor::defined);
     let copies = gradients.map(|mut gradient| {
-        let copy = gradient.copy();
+        let copy = gradient.to_device(tch::Device::Cpu);
         let _ = gradient.zero_();
         copy
     });

@@ -16,15 +16,16 @@ use toma::execute;
 use toma::memory::MemorySource as _;
 use toma_torch::Device;
 
+use crate::card;
 use crate::table::{Check, Needs};
 
 pub(crate) const CHECKS: &[Check] = &[
     Check { name: "libtorch: a poisoned context is not retried", needs: Needs::Libtorch, run: poisoned },
     Check { name: "libtorch: first use of cuBLAS with little memory", needs: Needs::Libtorch, run: cublas },
-    Check { name: "libtorch: first use of cuDNN with little memory", needs: Needs::Libtorch, run: cudnn },
+    Check { name: "libtorch: first use of cuDNN with little memory", needs: Needs::Cudnn, run: cudnn },
 ];
 
-const TASK: &str = "TOMA_GPU_CHILD";
+pub(crate) const TASK: &str = "TOMA_GPU_CHILD";
 const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
 
@@ -40,6 +41,7 @@ pub(crate) fn work(task: &str) {
     match task.split_once(' ') {
         Some(("cublas", left)) => with_little(left, || square().f_matmul(&square())),
         Some(("cudnn", left)) => with_little(left, convolution),
+        Some(("card", task)) => card::work(task),
         _ => poison(),
     }
 }
@@ -48,13 +50,18 @@ pub(crate) fn work(task: &str) {
 /// nothing of CUDA can be taken down in a context that is lost.
 fn child(task: &str) -> String {
     let program = env::current_exe().expect("this program has a path");
-    let output = Command::new(program).env(TASK, task).output().expect("this program can be started again");
+    answer(Command::new(program).env(TASK, task))
+}
+
+/// The answer of a process that was started for a task.
+pub(crate) fn answer(process: &mut Command) -> String {
+    let output = process.output().expect("this program can be started again");
     let stdout = String::from_utf8_lossy(&output.stdout);
     let answer = stdout.lines().find_map(|line| line.strip_prefix("answer: ")).map(str::to_owned);
     answer.unwrap_or_else(|| {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let said = stderr.lines().filter(|line| !line.contains("Assertion")).collect::<Vec<_>>().join(" ");
-        panic!("{task}: {}: {said}", output.status)
+        panic!("{process:?}: {}: {said}", output.status)
     })
 }
 

@@ -11,6 +11,7 @@
 //! a process unusable run in one of their own.
 
 mod always;
+mod card;
 mod checkpoint;
 mod child;
 mod driver;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         checkpoint::CHECKS,
         offload::CHECKS,
         driver::CHECKS,
+        card::CHECKS,
         child::CHECKS,
     ]
     .concat();

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use toma::cuda;
 
+use crate::card;
+
 thread_local! {
     /// How often a panic of this thread would have been printed, and what the last one said.
     static PRINTED: Cell<usize> = const { Cell::new(0) };
@@ -33,6 +35,10 @@ pub(crate) enum Needs {
     Gpu,
     /// A device that libtorch sees.
     Libtorch,
+    /// The same, with cuDNN.
+    Cudnn,
+    /// A paper card, see the folder `card`.
+    Card,
 }
 
 impl Needs {
@@ -44,7 +50,10 @@ impl Needs {
             Self::Nothing => None,
             Self::Gpu if is_double && has_device() => Some("skipped: a test double"),
             Self::Driver | Self::Gpu if has_device() => None,
-            Self::Libtorch if tch::Cuda::device_count() > 0 => None,
+            Self::Cudnn if card::is_there() => Some("skipped: no cuDNN there"),
+            Self::Libtorch | Self::Cudnn if tch::Cuda::device_count() > 0 => None,
+            Self::Card if card::is_there() => None,
+            Self::Card => Some("skipped: no paper card"),
             _ => Some("skipped: no CUDA device"),
         }
     }

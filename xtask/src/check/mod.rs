@@ -1,5 +1,6 @@
 //! `cargo xtask test` and `cargo xtask nightly`: checks, each a step with a name.
 
+mod card;
 mod fixtures;
 mod layout;
 mod lints;

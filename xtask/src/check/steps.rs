@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Checks, fixtures, layout, lints, marks, nightly, package, programs, suites, torch};
+use super::{Checks, card, fixtures, layout, lints, marks, nightly, package, programs, suites, torch};
 
 /// One check with a name.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ pub(super) const STEPS: &[Step] = &[
     step("libtorch", TorchChanged, "a libtorch for the steps below, installed if need be", torch::provide),
     step("torch", TorchChanged, "tests and documentation with libtorch", torch::test),
     step("torch-examples", Full, "examples with libtorch: their tests, and each runs", torch::examples),
+    step("card", TorchChanged, "checks for a GPU, on a paper card", card::step),
     step("shim", TorchChanged, "the shim's own test under sanitizers", torch::shim),
     step("features", Nightly, "lints with no feature, and of the libraries with each alone", lints::features),
     step("targets", Nightly, "the libraries without libtorch, for macOS and Windows", lints::targets),

@@ -133,7 +133,8 @@ fn headers(project: &Project, root: &Path) -> Result<PathBuf> {
 
 /// The card's sources, one after the other.
 fn texts(folder: &Path) -> Result<String> {
-    let mut files: Vec<_> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    let mut files: Vec<_> =
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
     files.sort();
     let text = |file: &PathBuf| if file.is_dir() { texts(file) } else { Ok(fs::read_to_string(file)?) };
     files.iter().map(text).collect()

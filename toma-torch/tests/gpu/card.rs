@@ -1,0 +1,199 @@
+//! What the paper card adds to the checks: its settings, and figures that show that libtorch's allocator runs on it.
+
+#![expect(unsafe_code, reason = "the card has functions for tests, which are found by name")]
+
+use std::env;
+use std::process::{Command, Output};
+
+use libloading::os::unix::Library;
+use tch::nn::{self, Module as _, VarStore};
+use tch::{Kind, TchError, Tensor};
+use toma::memory::MemorySource as _;
+use toma_torch::Device;
+
+use crate::child::{TASK, answer};
+use crate::table::{Check, Needs};
+
+pub(crate) const CHECKS: &[Check] = &[
+    Check {
+        name: "card: a MiB and a byte, as the allocator rounds it",
+        needs: Needs::Libtorch,
+        run: rounded,
+    },
+    on_card("card: a step has its bytes at both capabilities", steps),
+    on_card("card: an injected failure is retried by the allocator", injected),
+    on_card("card: held events keep a pinned block", held),
+    on_card("card: without values, checks of values fail", without_values),
+    on_card("card: an operator that the CPU lacks is named", unserved),
+    on_card("card: settings that mean nothing are refused", refused),
+    on_card("card: another CUDA runtime is refused", another),
+];
+
+const fn on_card(name: &'static str, run: fn() -> String) -> Check {
+    Check { name, needs: Needs::Card, run }
+}
+
+const GPU: tch::Device = tch::Device::Cuda(0);
+const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
+
+/// Whether this program runs on a paper card.
+pub(crate) fn is_there() -> bool {
+    // SAFETY: the function is only looked up.
+    unsafe { Library::this().get::<extern "C" fn() -> u64>(b"paper_mallocs") }.is_ok()
+}
+
+/// Of the allocations from the driver, the next and `times - 1` more fail.
+fn fail_next(times: i64) {
+    // SAFETY: the signature is that of `card/runtime/settings.c`.
+    unsafe { Library::this().get::<extern "C" fn(i64, i64)>(b"paper_fail_malloc").unwrap()(1, times) }
+}
+
+fn hold_events(holds: bool) {
+    // SAFETY: the signature is that of `card/runtime/settings.c`.
+    unsafe { Library::this().get::<extern "C" fn(i32)>(b"paper_hold_events").unwrap()(i32::from(holds)) }
+}
+
+fn bytes(count: i64) -> Result<Tensor, TchError> {
+    Tensor::f_empty([count], (Kind::Uint8, GPU))
+}
+
+/// In a process of its own, where no segment has room for it.
+fn rounded() -> String {
+    let figures = answer(&mut this("card rounded", &[]));
+    assert_eq!(figures, "1049088 allocated, 20971520 reserved");
+    figures
+}
+
+pub(crate) fn work(task: &str) {
+    if task == "step" {
+        return step();
+    }
+    let _held = bytes((1 << 20) + 1).unwrap();
+    let stats = Device::new(GPU).stats().unwrap();
+    println!("answer: {} allocated, {} reserved", stats.allocated_bytes, stats.reserved_bytes);
+}
+
+/// In processes of their own, because workspaces of cuBLAS stay.
+fn steps() -> String {
+    let peak = |capability: &str| answer(&mut this("card step", &[("PAPER_CARD_CC", capability)]));
+    let peaks = [peak("80"), peak("90")];
+    assert_eq!(peaks, ["187011584", "237081088"]);
+    format!("{peaks:?} bytes")
+}
+
+/// The peak of AdamW's first step, written for all weights at once, as PyTorch does it by default.
+fn step() {
+    let variables = VarStore::new(GPU);
+    let net = nn::seq()
+        .add(nn::linear(variables.root(), 1024, 4096, nn::LinearConfig::default()))
+        .add_fn(Tensor::relu)
+        .add(nn::linear(variables.root(), 4096, 1024, nn::LinearConfig::default()));
+    let input = Tensor::randn([256, 1024], FLOATS);
+    let loss = net.forward(&input).square().mean(Kind::Float);
+    loss.backward();
+    let weights: Vec<_> = variables.trainable_variables().iter().map(Tensor::detach).collect();
+    let gradients: Vec<_> = variables.trainable_variables().iter().map(Tensor::grad).collect();
+    let zeros = || weights.iter().map(Tensor::zeros_like).collect::<Vec<_>>();
+    let (means, mut squares) = (zeros(), zeros());
+    for (square, gradient) in squares.iter_mut().zip(&gradients) {
+        let _ = square.addcmul_(gradient, gradient);
+    }
+    let roots: Vec<_> = squares.iter().map(Tensor::sqrt).collect();
+    for ((mut weight, mean), root) in weights.into_iter().zip(&means).zip(&roots) {
+        let _ = weight.addcdiv_(mean, root);
+    }
+    println!("answer: {}", Device::new(GPU).stats().unwrap().peak_allocated_bytes);
+}
+
+fn injected() -> String {
+    let device = Device::new(GPU);
+    device.release_cached_memory();
+    let before = device.stats().unwrap();
+    fail_next(1);
+    drop(bytes(50 << 20).expect("the allocator asks the driver twice"));
+    device.release_cached_memory();
+    fail_next(2);
+    bytes(50 << 20).expect_err("both fail");
+    let after = device.stats().unwrap();
+    assert_eq!([after.alloc_retries - before.alloc_retries, after.ooms - before.ooms], [2, 1]);
+    "one failure is retried, and two are out of memory".to_owned()
+}
+
+fn held() -> String {
+    let pinned = || Tensor::zeros([1 << 20], (Kind::Uint8, tch::Device::Cpu)).pin_memory(GPU);
+    // Copies what is pinned to the device, frees it, and pins as much again; whether that is the same block.
+    let is_reused = || {
+        let host = pinned();
+        let address = host.data_ptr();
+        let _copy = host.to_device_(GPU, Kind::Uint8, true, true);
+        drop(host);
+        pinned().data_ptr() == address
+    };
+    hold_events(true);
+    let while_held = is_reused();
+    hold_events(false);
+    assert_eq!([while_held, is_reused()], [false, true]);
+    String::new()
+}
+
+/// These compare values; poisoned memory keeps zeros from being equal to zeros.
+fn without_values() -> String {
+    let names = ["a retry draws", "in backward, as an error", "in backward, as a panic"];
+    for name in names {
+        let on = [("PAPER_CARD_POISON", "0x41")];
+        assert!(this("", &on).arg(name).output().unwrap().status.success(), "{name}: with values");
+        let off = [("PAPER_CARD_POISON", "0x41"), ("PAPER_VALUES", "0")];
+        let output = this("", &off).arg(name).output().unwrap();
+        assert!(!output.status.success(), "{name}: without values");
+    }
+    format!("{} checks pass with values and fail without", names.len())
+}
+
+fn unserved() -> String {
+    let weight = Tensor::zeros([16, 64], (Kind::Uint8, GPU));
+    let error = weight.f_internal_convert_weight_to_int4pack(2).unwrap_err().to_string();
+    let sentence = error.lines().find(|line| line.contains("paper card: ")).unwrap_or(&error);
+    assert!(sentence.contains("no values for aten::_convert_weight_to_int4pack ("), "{error}");
+    sentence.to_owned()
+}
+
+fn refused() -> String {
+    let refused = |name: &str, value: &str| sentence(this("", &[(name, value)]).output().unwrap());
+    for (name, value) in [("PAPER_CARD_CC", "70"), ("PAPER_CARD_TAKEN", "1,x"), ("PAPER_CARD_FAIL", "0")] {
+        assert!(refused(name, value).starts_with(&format!("paper card: {name}={value}: ")));
+    }
+    refused("PAPER_CARD_BYTES", "0")
+}
+
+/// NVIDIA's own, which stands beside libtorch, and which libtorch's search path would find first.
+fn another() -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let torch =
+        maps.lines().find_map(|line| Some(&line[line.find('/')?..line.find("torch/lib/libtorch_cpu.so")?]));
+    let Some(packages) = torch else { return "libtorch is of no Python package".to_owned() };
+    let runtime = format!("{packages}nvidia/cu13/lib");
+    let preload = env::var("LD_PRELOAD").unwrap();
+    // The card's library brings its own, whatever the loader's path says.
+    let path = format!("{runtime}:{}", env::var("LD_LIBRARY_PATH").unwrap_or_default());
+    let all = this("", &[("LD_LIBRARY_PATH", &path)]).arg("a MiB and a byte").output().unwrap();
+    assert!(all.status.success(), "{}", String::from_utf8_lossy(&all.stderr));
+    let preload = format!("{runtime}/libcudart.so.13 {preload}");
+    sentence(this("", &[("LD_PRELOAD", &preload)]).output().unwrap())
+}
+
+/// This program once more, for a task or for checks.
+fn this(task: &str, variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env::current_exe().expect("this program has a path"));
+    command.envs(variables.iter().copied());
+    if !task.is_empty() {
+        command.env(TASK, task);
+    }
+    command
+}
+
+/// What a program says that was refused.
+fn sentence(output: Output) -> String {
+    assert_eq!(output.status.code(), Some(2), "it was not refused");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    stderr.lines().find(|line| line.starts_with("paper card: ")).expect("a sentence").to_owned()
+}
