@@ -20,9 +20,6 @@ const TEXT: &str = "examples/data/lines.txt";
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     examples: Vec<String>,
-    /// What each of them gets instead of its own arguments
-    #[arg(last = true)]
-    args: Vec<String>,
 }
 
 #[derive(Args, Debug)]
@@ -39,8 +36,7 @@ impl Demo {
         let provision = Provision::new(&project, build);
         handover::run(chosen.iter().enumerate().map(|(at, example)| {
             project.heading(&title(at + 1, chosen.len(), example));
-            let args = if self.args.is_empty() { arguments(&project, example) } else { self.args.clone() };
-            provision.run(example, &args)
+            provision.run(example, &arguments(&project, example))
         }))
     }
 }
