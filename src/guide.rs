@@ -28,6 +28,7 @@ macro_rules! pages {
         #[cfg_attr(not(doctest), doc = "[ranks]: crate::guide::ranks")]
         #[cfg_attr(not(doctest), doc = "[tensors]: crate::guide::tensors")]
         #[cfg_attr(not(doctest), doc = "[undo]: crate::guide::retry#a-body-that-can-run-twice")]
+        #[cfg_attr(not(doctest), doc = "[with]: crate::execute::With")]
         #[doc = include_str!(concat!("../docs/", stringify!($page), ".md"))]
         #[cfg_attr(not(doctest), doc = concat!("# Reference\n\n", $reference))]
         pub mod $page {}

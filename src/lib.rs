@@ -275,6 +275,8 @@ pub use toma_trace as trace;
 /// ```
 ///
 /// # Reference
+///
+/// A page of the guide has [all options](guide::options).
 pub use toma_macros::batch;
 
 /// Runs a function over a range, in parts as large as memory allows.
@@ -339,6 +341,8 @@ pub use toma_macros::batch;
 /// ```
 ///
 /// # Reference
+///
+/// A page of the guide has [all options](guide::options).
 pub use toma_macros::range;
 
 #[doc = include_str!("manual/chunked.md")]

@@ -64,6 +64,7 @@ impl<'a> Embedder<'a> {
         let Bucket { most_tokens, range } = bucket.clone();
         // The first of a bucket is the longest, so a dry run of the first texts says what any others take at most.
         let longest = range.clone().next().map(|place| work.texts[work.order[place]].len());
+        // Not by cost: the memory of attention does not grow in proportion to tokens.
         execute::with::<GlobalCache>()
             .cache(&self.sizes)
             // Long texts take more memory than short ones: each bucket remembers a size of its own.

@@ -2,6 +2,9 @@
 //!
 //! A call site is known at compile time: an attribute emits one static [`Site`] per function, and an inline
 //! form takes the line that called it. The size cache keys on it, reports and events name it.
+//!
+//! Two inline forms that one `macro_rules!` expands on one line share an entry, because their `Location`s are equal.
+//! The option `key` tells them apart.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -6,7 +6,7 @@ use std::env;
 use std::process::Command;
 use std::thread;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rlimit::{INFINITY, Resource};
 use toma_core::memory::{self, set_cpu_memory_limit, used_bytes};
 
 const MIB: u64 = 1 << 20;
@@ -28,7 +28,7 @@ fn in_child(name: &str, body: fn()) {
 }
 
 fn soft() -> Option<u64> {
-    getrlimit(Resource::As).current
+    Some(Resource::AS.get_soft().unwrap()).filter(|&bytes| bytes != INFINITY)
 }
 
 fn allocates(bytes: u64) -> bool {
@@ -50,7 +50,7 @@ fn allocations_over_the_limit_fail_until_it_is_restored() {
 fn dropping_restores_what_was_there_before() {
     in_child("dropping_restores_what_was_there_before", || {
         let before = 1 << 40;
-        setrlimit(Resource::As, Rlimit { current: Some(before), ..getrlimit(Resource::As) }).unwrap();
+        Resource::AS.set(before, Resource::AS.get_hard().unwrap()).unwrap();
         drop(set_cpu_memory_limit(1 << 38).unwrap());
         assert_eq!(soft(), Some(before));
         let unwound = std::panic::catch_unwind(|| {
@@ -86,14 +86,14 @@ fn newest_living_limit_is_in_force() {
 fn limit_above_the_hard_limit_is_refused_with_both_values() {
     in_child("limit_above_the_hard_limit_is_refused_with_both_values", || {
         let hard = 1 << 40;
-        setrlimit(Resource::As, Rlimit { current: Some(hard - 1), maximum: Some(hard) }).unwrap();
+        Resource::AS.set(hard - 1, hard).unwrap();
         let error = set_cpu_memory_limit(hard + 1).unwrap_err();
         let text = "cannot limit memory to 1099511627777 bytes: the hard limit is 1099511627776 bytes";
         assert_eq!((error.kind(), error.to_string().as_str()), (std::io::ErrorKind::InvalidInput, text));
         assert_eq!(soft(), Some(hard - 1));
         // A refused limit is not one of those living.
         let limit = set_cpu_memory_limit(hard).unwrap();
-        assert_eq!(getrlimit(Resource::As), Rlimit { current: Some(hard), maximum: Some(hard) });
+        assert_eq!(Resource::AS.get().unwrap(), (hard, hard));
         drop(limit);
         assert_eq!(soft(), Some(hard - 1));
     });
@@ -113,9 +113,9 @@ fn limit_below_what_is_in_use_is_refused_with_both_values() {
 #[test]
 fn hard_limit_lowered_meanwhile_is_told_by_restore() {
     in_child("hard_limit_lowered_meanwhile_is_told_by_restore", || {
-        setrlimit(Resource::As, Rlimit { current: None, maximum: None }).unwrap();
+        Resource::AS.set(INFINITY, INFINITY).unwrap();
         let limit = set_cpu_memory_limit(1 << 39).unwrap();
-        setrlimit(Resource::As, Rlimit { current: Some(1 << 39), maximum: Some(1 << 40) }).unwrap();
+        Resource::AS.set(1 << 39, 1 << 40).unwrap();
         let error = limit.restore().unwrap_err().to_string();
         assert_eq!(
             error,

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use askama::filters::{Html, escape};
+use crate::write::escaped;
 
 /// Adds what notebooks call to show a value: its text, as it is.
 macro_rules! shown_in_notebooks {
@@ -27,7 +27,7 @@ shown_in_notebooks!(
 
 /// Writes at once, because other threads may print meanwhile and the marks need lines of their own.
 fn show(table: &impl Display, to: &mut impl Write) -> io::Result<()> {
-    let text = escape(table.to_string(), Html).map_err(io::Error::other)?;
+    let text = escaped(table);
     write!(to, "\nEVCXR_BEGIN_CONTENT text/html\n<pre>{text}</pre>\nEVCXR_END_CONTENT\n")?;
     to.flush()
 }

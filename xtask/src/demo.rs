@@ -20,9 +20,6 @@ const TEXT: &str = "examples/data/lines.txt";
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     examples: Vec<String>,
-    /// What each of them gets instead of its own arguments
-    #[arg(last = true)]
-    args: Vec<String>,
 }
 
 #[derive(Args, Debug)]
@@ -42,8 +39,7 @@ impl Demo {
         let _installing = needs_libtorch.then(|| provision.begin()).transpose()?;
         let code = handover::run(chosen.iter().enumerate().map(|(at, example)| {
             project.heading(&title(at + 1, chosen.len(), example));
-            let args = if self.args.is_empty() { arguments(&project, example) } else { self.args.clone() };
-            provision.run(example, &args)
+            provision.run(example, &arguments(&project, example))
         }))?;
         if self.examples.is_empty() && code == ExitCode::SUCCESS {
             print_others(&project)?;

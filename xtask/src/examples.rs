@@ -62,16 +62,12 @@ mod tests {
 
     #[test]
     fn a_table_of_no_example_is_a_mistake() {
-        let with_table = |name: &str| {
-            package(
-                "core",
-                json!({
-                    "targets": [{ "name": "embed", "kind": ["example"] }],
-                    "metadata": { "toma": { "examples": { name: { "test": ["--check"] } } } },
-                }),
-            )
+        let targets = json!([{ "name": "embed", "kind": ["example"] }]);
+        let workspace = |name: &str| {
+            let tables = json!({ "toma": { "examples": { name: { "test": ["--check"] } } } });
+            let package = package("core", json!({ "targets": targets, "metadata": tables }));
+            Workspace::new(metadata(&[package]).unwrap(), "tasks")
         };
-        let workspace = |name| Workspace::new(metadata(&[with_table(name)]).unwrap(), "tasks");
         assert_eq!(Example::all(&workspace("embed")).unwrap()[0].settings.test, ["--check"]);
         let error = Example::all(&workspace("embde")).unwrap_err().to_string();
         assert_eq!(error, "/w/core/Cargo.toml: no example `embde`, which has a table");

@@ -26,7 +26,7 @@ fn first_failure<'a>(commands: impl IntoIterator<Item = Result<Cmd<'a>>>) -> Res
 }
 
 /// Of a failure, as shells tell it: a program that a signal ended has 128 more than the signal's number.
-pub(crate) fn code(status: ExitStatus) -> u8 {
+fn code(status: ExitStatus) -> u8 {
     let code = status.code();
     #[cfg(unix)]
     let code = code.or_else(|| Some(128 + std::os::unix::process::ExitStatusExt::signal(&status)?));
@@ -35,9 +35,6 @@ pub(crate) fn code(status: ExitStatus) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-    use std::process::Stdio;
-
     use xshell::Shell;
 
     use super::*;
@@ -56,11 +53,11 @@ mod tests {
             assert_eq!(after(&["read first; read second; echo \"it read $second\""]).unwrap(), 0);
             return;
         }
-        let mut ours = Command::new(std::env::current_exe().unwrap());
-        ours.args(["what_is_piped_to_us_reaches_the_program", "--nocapture"]).env(PIPED, "1");
-        let mut ours = ours.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        ours.stdin.take().unwrap().write_all(b"one line\nanother\n").unwrap();
-        let output = ours.wait_with_output().unwrap();
+        let pipe =
+            "printf 'one line\\nanother\\n' | \"$0\" what_is_piped_to_us_reaches_the_program --nocapture";
+        let mut ours = Command::new("sh");
+        let output =
+            ours.args(["-c", pipe]).arg(std::env::current_exe().unwrap()).env(PIPED, "1").output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains("it read another"), "{text}");
     }

@@ -21,7 +21,7 @@ use crate::setup::torch::Build;
 const ENVIRONMENT: &str = "\
 libtorch is yours where LIBTORCH or LIBTORCH_USE_PYTORCH is set; it must be 2.11.0, unless you set
 LIBTORCH_BYPASS_VERSION_CHECK. Installing one takes Linux, a C++ compiler, and Python 3.10 to 3.14 with venv and pip.
-With CI=true in the environment the output is plain. TOMA_* variables reach `run` and `demo` alone.";
+TOMA_* variables reach `run` and `demo` alone.";
 
 /// Set-up and checks of toma.
 #[derive(Debug, Parser)]

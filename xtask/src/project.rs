@@ -14,8 +14,6 @@ use crate::metadata::{Metadata, Package, Workspace};
 pub(crate) struct Project {
     pub(crate) shell: Shell,
     pub(crate) workspace: Workspace,
-    /// No colors and no progress bars.
-    pub(crate) plain: bool,
     /// A shell where the user is.
     caller: Shell,
 }
@@ -34,30 +32,19 @@ impl Project {
         let shell = Shell::new()?;
         let workspace = Workspace::new(metadata(&shell)?, env!("CARGO_PKG_NAME"));
         shell.change_dir(&workspace.root);
-        let plain = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
-        Ok(Self { shell, workspace, plain, caller: Shell::new()? })
+        Ok(Self { shell, workspace, caller: Shell::new()? })
     }
 
     /// `cargo SUBCOMMAND`, at the root of the workspace.
     pub(crate) fn cargo(&self, subcommand: &str) -> Cmd<'_> {
-        self.settled(self.command("cargo").arg(subcommand))
+        self.command("cargo").arg(subcommand)
     }
 
     /// `cargo SUBCOMMAND` where the user is, so that paths mean what they mean there, and with the
     /// user's own settings.
     pub(crate) fn cargo_of_caller(&self, subcommand: &str) -> Cmd<'_> {
         let manifest = self.workspace.root.join("Cargo.toml");
-        let cargo = self.caller.cmd("cargo").arg(subcommand).arg("--manifest-path").arg(manifest);
-        self.settled(cargo)
-    }
-
-    /// What holds for every cargo: its tone.
-    fn settled<'a>(&self, cargo: Cmd<'a>) -> Cmd<'a> {
-        if self.plain {
-            cargo.env("CARGO_TERM_COLOR", "never").env("CARGO_TERM_PROGRESS_WHEN", "never")
-        } else {
-            cargo
-        }
+        self.caller.cmd("cargo").arg(subcommand).arg("--manifest-path").arg(manifest)
     }
 
     /// `cargo SUBCOMMAND` for every package that needs no libtorch.
@@ -81,18 +68,11 @@ impl Project {
         command(&self.shell, program.as_ref().to_owned())
     }
 
-    /// Whether the program is there.
-    pub(crate) fn has(&self, program: impl AsRef<OsStr>) -> bool {
-        self.command(program).arg("--version").quiet().ignore_stdout().ignore_stderr().run().is_ok()
-    }
-
     /// Prints a line that stands out.
     pub(crate) fn heading(&self, line: &str) {
-        if self.plain || std::env::var_os("NO_COLOR").is_some() || !std::io::stderr().is_terminal() {
-            eprintln!("\n== {line}");
-        } else {
-            eprintln!("\n\x1b[1m== {line}\x1b[0m");
-        }
+        let is_bold = std::env::var_os("NO_COLOR").is_none() && std::io::stderr().is_terminal();
+        let [bold, normal] = if is_bold { ["\x1b[1m", "\x1b[0m"] } else { [""; 2] };
+        eprintln!("\n{bold}== {line}{normal}");
     }
 }
 

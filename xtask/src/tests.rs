@@ -75,20 +75,9 @@ fn flags_stand_anywhere_and_what_follows_two_dashes_is_passed_on() {
 
 #[test]
 fn what_means_nothing_is_refused() {
-    for line in [
-        "xtask",
-        "xtask tests",
-        "xtask test --slow",
-        "xtask test --cpu --cuda",
-        "xtask run",
-        "xtask run a b",
-        "xtask bench a b",
-        "xtask bench --calls 5",
-        "xtask bench --instructions --calls 0",
-        "xtask gpu-bundle",
-        "xtask torch test",
-    ] {
-        assert!(parse(line).is_err(), "{line}");
+    for line in ["test --cpu --cuda", "run a b", "bench --calls 5", "bench --instructions -- a", "torch test"]
+    {
+        assert!(parse(&format!("xtask {line}")).is_err(), "{line}");
     }
 }
 

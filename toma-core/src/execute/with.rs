@@ -35,7 +35,7 @@ pub struct With<'a, P, K, B, U = Items> {
     pub(crate) unit: U,
 }
 
-/// What the call needs; judge and undo are the driver's.
+/// Options of the call; judge and undo are the driver's.
 #[derive(Clone, Debug)]
 pub(crate) struct Core<'a, P> {
     pub(crate) cache: &'a dyn SizeCache,
@@ -117,8 +117,8 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
-    /// Decides on no retry once this time has passed since the call began; a failure after it goes
-    /// through.
+    /// Decides on no retry once this time has passed since the call began: a later failure goes through. A retry that
+    /// was decided before, and waits for the device, may start later.
     #[inline]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.core.options.deadline = Some(deadline);
@@ -138,7 +138,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
-    /// Keeps what calls with different keys learn apart, for instance by image size.
+    /// Gives calls with different keys entries of their own in the size cache, for instance one for each image size.
     #[inline]
     pub fn key(mut self, key: impl Hash) -> Self {
         self.core.options.user = hash_of(key);
@@ -153,11 +153,11 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
-    /// The memory the work allocates from; the host's unless given.
+    /// Sets the memory that the work allocates from; the host's unless given.
     ///
-    /// Unless given, that is taken for granted where a size is remembered by free memory and where a
-    /// transient failure is judged, but a policy that [measures memory](crate::policy::Needs) is told of
-    /// none: the memory that runs out may be another. Where it is the host's, say so:
+    /// Without this option the host's free memory selects the remembered size and judges transient failures. A policy
+    /// that [measures memory](crate::policy::Needs) gets no reading, because the memory that runs out may be another.
+    /// If it is the host's, name the host:
     ///
     /// ```
     /// # extern crate toma_core as toma;
@@ -172,7 +172,8 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
-    /// What is tried when memory runs out besides a smaller size: see the [ladder](crate::device#the-ladder).
+    /// Chooses the rungs that are tried when memory runs out, in addition to a smaller size: see the
+    /// [ladder](crate::device#the-ladder).
     ///
     /// ```
     /// # extern crate toma_core as toma;
@@ -188,17 +189,17 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
-    /// Starts with the size that `predict` says fits the [`device`](Self::device), where the size cache
-    /// knows nothing of the call.
+    /// Starts with the size that `predict` predicts to fit the [`device`](Self::device), where the size cache has no
+    /// entry for the call.
     ///
-    /// It is asked before the first attempt, for what sizes count: items, or [costs](With::by_cost). A policy that
-    /// measures memory asks it again for later pieces. It counts for nothing where a call like this one has met a
-    /// limit before, nor with `TOMA_PREDICT=0`. Where not even the smallest size is said to fit, attempts are made
-    /// all the same, and [`Report::shortfall`](crate::report::Report::shortfall) says what it lacks.
+    /// The prediction is made before the first attempt, in the unit of sizes: items, or [costs](With::by_cost). A
+    /// policy that measures memory asks for it again for later pieces. It is ignored where a call like this one has
+    /// met a limit before, and with `TOMA_PREDICT=0`. If not even the smallest size is predicted to fit, attempts are
+    /// made all the same, and [`Report::shortfall`](crate::report::Report::shortfall) has the missing bytes.
     ///
-    /// Where it runs the body dry, as `toma::torch::DryRun` does, it does so when the form is called, also for an
-    /// [iterator](Self::iter). The body gets the first items, and several sizes of them; what it does besides is
-    /// taken back by [`before_retry`](Self::before_retry). An asynchronous body cannot be run dry.
+    /// A `predict` that runs the body dry, as `toma::torch::DryRun` does, runs it when the form is called, also for an
+    /// [iterator](Self::iter). The body gets the first items, at several sizes; its side effects are undone by
+    /// [`before_retry`](Self::before_retry). An asynchronous body cannot be run dry.
     ///
     /// The form panics when there is no `device`.
     ///
@@ -209,7 +210,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
-    /// What keeps calls apart, for what is kept elsewhere.
+    /// Hash of the user's `key` option, for caches outside of this crate.
     #[doc(hidden)]
     pub fn user_key(&self) -> u64 {
         self.core.options.user
@@ -238,7 +239,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self.core.options.sizes.max
     }
 
-    /// The form without what takes back a failed piece, and that.
+    /// Splits the form from its undo.
     #[doc(hidden)]
     pub fn lend_undo(self) -> (With<'a, P, K, (), U>, B) {
         (With { core: self.core, judge: self.judge, undo: (), unit: self.unit }, self.undo)
@@ -251,26 +252,26 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
-    /// Whether the body is to be run dry to find the first size, where it can.
+    /// Returns whether the body should be run dry to find the first size.
     #[doc(hidden)]
     pub fn asks_dry(&self) -> bool {
         self.core.options.predict.is_some_and(Predict::runs_dry)
     }
 
-    /// Whether a body may be run dry here: not within another dry run, and not with `TOMA_PREDICT=0`.
+    /// Returns whether a body may be run dry here: not within another dry run, and not with `TOMA_PREDICT=0`.
     #[doc(hidden)]
     pub fn can_run_dry(&self) -> bool {
         !shield::is_dry() && !Switches::load().unpredicted()
     }
 
-    /// Sees every event of the call.
+    /// Reports every event of the call to `observer`.
     #[inline]
     pub fn observer(mut self, observer: &'a dyn Observer) -> Self {
         self.core.options.observer = Some(observer);
         self
     }
 
-    /// The name in events, reports and cache entries.
+    /// Sets the name in events, reports and cache entries.
     #[inline]
     pub fn name(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.core.name = Some(name.into());
@@ -285,8 +286,8 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         With { core, judge: self.judge, undo: self.undo, unit: self.unit }
     }
 
-    /// Runs `undo` with the failed piece before each retry, to take back what the failed attempt
-    /// did to borrowed state. It runs after the failed attempt's values are dropped.
+    /// Runs `undo` with the failed piece before each retry, to undo the failed attempt's changes to borrowed state.
+    /// It runs after the failed attempt's values are dropped.
     ///
     /// The body and `undo` are two closures: share state that both change in a `RefCell` or `Cell`.
     ///
@@ -315,7 +316,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Classifies the body's errors by `classify`, which takes `&E` and returns a
     /// [`Class`](crate::classify::Class) or a [`Failure`](crate::classify::Failure).
     ///
-    /// For error types that are no `std::error::Error`, or that know better.
+    /// For error types that are no `std::error::Error`, or whose codes say more than their texts.
     #[inline]
     pub fn classify<F>(self, classify: F) -> With<'a, P, Classified<F>, B, U> {
         self.judge(Classified(classify))
@@ -340,8 +341,8 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
 impl<'a, P, K, B> With<'a, P, K, B> {
     /// Cuts the work into as few pieces as the size allows, and these as even as can be.
     ///
-    /// A last piece of a few items takes nearly as long as a whole one, and what is averaged within a
-    /// piece is averaged over few. With `min` or `multiple_of` pieces are as without.
+    /// A last piece of a few items takes nearly as long as a full one, and a mean over that piece is a mean over few
+    /// items. With `min` or `multiple_of` this option changes nothing.
     ///
     /// ```
     /// # extern crate toma_core as toma;

@@ -33,7 +33,7 @@ pub struct Host {
     root: PathBuf,
     meminfo: PathBuf,
     membership: PathBuf,
-    statm: PathBuf,
+    status: PathBuf,
     address_space: AddressSpaceLimit,
     scratch: Mutex<Scratch>,
 }
@@ -82,9 +82,9 @@ impl Host {
     }
 
     fn below(root: PathBuf, address_space: AddressSpaceLimit) -> Self {
-        let [meminfo, membership, statm] =
-            ["proc/meminfo", "proc/self/cgroup", "proc/self/statm"].map(|file| root.join(file));
-        Self { root, meminfo, membership, statm, address_space, scratch: Mutex::default() }
+        let [meminfo, membership, status] =
+            ["proc/meminfo", "proc/self/cgroup", "proc/self/status"].map(|file| root.join(file));
+        Self { root, meminfo, membership, status, address_space, scratch: Mutex::default() }
     }
 
     /// What the machine as a whole has.
@@ -103,7 +103,7 @@ impl Host {
             AddressSpaceLimit::Fixed(limit) => limit,
         };
         let Some(limit) = limit else { return Ok(None) };
-        Ok(Some(cgroup::left(limit, address_space_bytes(&self.statm, buffer)?, 0)))
+        Ok(Some(cgroup::left(limit, address_space_bytes(&self.status, buffer)?, 0)))
     }
 
     /// Finds the control groups anew when the process was moved to others, or for the first time.

@@ -86,21 +86,10 @@ impl<'a> KernelFile<'a> {
     }
 }
 
-/// Bytes of address space in use, from a file such as `/proc/self/statm`.
-pub(super) fn address_space_bytes(statm: &Path, buffer: &mut Vec<u8>) -> io::Result<u64> {
-    let expected = "the number of pages of address space in use as the first word";
-    let pages = KernelFile::must_read(statm, expected, buffer)?.first_number()?;
-    Ok(pages.saturating_mul(page_bytes()))
-}
-
-#[cfg(unix)]
-fn page_bytes() -> u64 {
-    rustix::param::page_size() as u64
-}
-
-#[cfg(not(unix))]
-fn page_bytes() -> u64 {
-    4096
+/// Bytes of address space in use, from a file such as `/proc/self/status`.
+pub(super) fn address_space_bytes(status: &Path, buffer: &mut Vec<u8>) -> io::Result<u64> {
+    let expected = "a line `VmSize:` with a number of kB";
+    Ok(KernelFile::must_read(status, expected, buffer)?.value_of("VmSize")?.saturating_mul(1024))
 }
 
 fn unusable(

@@ -75,9 +75,9 @@ pub fn set_cpu_memory_limit(bytes: u64) -> io::Result<CpuMemoryLimit> {
 /// Bytes of address space that this process uses now, as the limit counts them.
 ///
 /// # Errors
-/// When `/proc/self/statm` cannot be read; only Linux has it.
+/// When `/proc/self/status` cannot be read; only Linux has it.
 pub fn used_bytes() -> io::Result<u64> {
-    address_space_bytes(Path::new("/proc/self/statm"), &mut Vec::new())
+    address_space_bytes(Path::new("/proc/self/status"), &mut Vec::new())
 }
 
 impl CpuMemoryLimit {
@@ -120,31 +120,31 @@ fn invalid(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-#[cfg(all(unix, not(target_os = "openbsd")))]
+#[cfg(unix)]
 pub(super) mod rlimit {
     use std::io;
 
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use rlimit::{INFINITY, Resource};
 
-    /// The limit in force; `None` when there is none.
+    /// The current limit; `None` when there is none.
     pub(in super::super) fn soft() -> Option<u64> {
-        getrlimit(Resource::As).current
+        Resource::AS.get_soft().ok().filter(|&bytes| bytes != INFINITY)
     }
 
     /// Sets the soft limit, `None` for none, and returns the one before.
     pub(super) fn set_soft(bytes: Option<u64>) -> io::Result<Option<u64>> {
-        let Rlimit { current, maximum } = getrlimit(Resource::As);
-        if let Some(hard) = maximum.filter(|hard| bytes.is_none_or(|bytes| bytes > *hard)) {
+        let (before, hard) = (soft(), Resource::AS.get_hard()?);
+        if bytes.unwrap_or(INFINITY) > hard {
             let wanted = bytes.map_or_else(|| "any number of".to_owned(), |bytes| bytes.to_string());
             let text = format!("cannot limit memory to {wanted} bytes: the hard limit is {hard} bytes");
             return Err(super::invalid(text));
         }
-        setrlimit(Resource::As, Rlimit { current: bytes, maximum })?;
-        Ok(current)
+        Resource::AS.set(bytes.unwrap_or(INFINITY), hard)?;
+        Ok(before)
     }
 }
 
-#[cfg(not(all(unix, not(target_os = "openbsd"))))]
+#[cfg(not(unix))]
 pub(super) mod rlimit {
     use std::io;
 

@@ -4,7 +4,8 @@
 //! fetched by all others, and a warm call writes no shared memory.
 
 use std::cell::RefCell;
-use std::time::Duration;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use super::{MemorySource, Reading};
 
@@ -72,19 +73,8 @@ impl LastReadings {
     }
 }
 
-/// Time since some fixed moment, a few milliseconds coarse: a tenth of the price of the exact clock.
-#[cfg(any(target_os = "linux", target_os = "android"))]
+/// Time since the first question for it.
 fn now() -> Duration {
-    use rustix::time::{ClockId, clock_gettime};
-    let time = clock_gettime(ClockId::MonotonicCoarse);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn now() -> Duration {
-    use std::sync::LazyLock;
-    use std::time::Instant;
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed()
 }

@@ -122,7 +122,8 @@ impl Structure {
         Some(Arc::new(best))
     }
 
-    /// The fastest plan within a budget, which gradients that variables lack so far take from.
+    /// The fastest plan within a budget, from which the first gradients of variables are taken: of all variables at
+    /// once, because the order of backward is unknown before it has run.
     pub(super) fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<Arc<Plan>, TooSmall> {
         // No more than keeping all, so that budgets that make no difference share a plan.
         let usable_bytes = budget_bytes.saturating_sub(self.lacking_bytes());

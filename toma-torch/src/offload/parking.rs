@@ -102,7 +102,8 @@ impl Shared {
         }
     }
 
-    /// What stands for the memory of each; none for those that are away already.
+    /// The copy that stands for the memory of each storage; none for evicted ones. All are made before any memory is
+    /// freed, so that a failure leaves nothing half parked.
     fn outsides(&self, marked: &mut [Marked]) -> Result<Vec<Option<Arc<Source>>>, Error> {
         let mut copies = Vec::new();
         for one in &*marked {

@@ -4,6 +4,9 @@
 //!
 //! Modes are guarded for every failure, retried or passed on: one rule for all. The shim reads all of them
 //! in one call, and they stay in the driver's frame. Moving them by value cost 62 instructions an attempt.
+//!
+//! Weights that autocast has cast are not kept from one poll of a future to the next: libtorch drops them where
+//! autocast is left, and each poll leaves it for other tasks.
 
 use std::marker::PhantomData;
 

@@ -1,4 +1,9 @@
 //! The last events of all threads, in one order, without a lock.
+//!
+//! # Why
+//!
+//! The ring of a recording that has ended lives until its last idle thread lets go of it. Freeing the ring under
+//! idle threads would take a lock at each event.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

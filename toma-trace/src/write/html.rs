@@ -1,8 +1,7 @@
 //! One page that needs no other file, no script and no network.
 
+use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
-
-use askama::Template;
 
 use super::text::headline;
 use crate::holdings::{Catalog, Holdings, Inventory};
@@ -27,42 +26,56 @@ pub fn html(
     title: &str,
     mut to: impl Write,
 ) -> io::Result<()> {
-    let devices: Vec<_> = trace.places().into_iter().map(|place| Device::of(trace, catalog, place)).collect();
-    let inventory = Inventory::at(trace, catalog, trace.end());
-    let page = Page { title, devices: &devices, lines, inventory: format!("{inventory:#}") };
-    page.write_into(&mut to)
+    let title = escaped(title);
+    writeln!(
+        to,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>{title}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>"
+    )?;
+    for place in trace.places() {
+        device(trace, catalog, &place, &mut to)?;
+    }
+    let inventory = escaped(format_args!("{:#}", Inventory::at(trace, catalog, trace.end())));
+    let lines = escaped(lines);
+    writeln!(to, "<h2>Lines</h2>\n<pre>{lines}</pre>\n<h2>Alive at the end</h2>\n<pre>{inventory}</pre>")?;
+    writeln!(to, "</body>\n</html>")
 }
 
-#[derive(Template)]
-#[template(path = "trace.html")]
-struct Page<'a> {
-    title: &'a str,
-    devices: &'a [Device],
-    lines: &'a Lines,
-    inventory: String,
+const STYLE: &str = "\
+body { font-family: sans-serif; margin: 2em; max-width: 80em }
+pre { overflow-x: auto; background: #f6f6f6; padding: 0.6em }
+svg { display: block; width: 100% }
+polygon { fill: #8fb8de; stroke: #2b6ca3; vector-effect: non-scaling-stroke }
+";
+
+/// Writes the live bytes of one device over time, and what its peak is made of.
+fn device(trace: &Trace, catalog: &Catalog, place: &Place, to: &mut impl Write) -> io::Result<()> {
+    let live = trace.live(place);
+    let (peak, events, points) =
+        (Size::of(live.peak().bytes), trace.end().count(), points(&live, trace.end()));
+    let headline = escaped(headline(trace, catalog, place));
+    writeln!(to, "<h2>{headline}</h2>\n<h3>Live bytes</h3>")?;
+    let view = format_args!("0 0 {WIDTH} {HEIGHT}");
+    writeln!(
+        to,
+        "<svg class=\"timeline\" viewBox=\"{view}\" height=\"{HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\">\n\
+         <title>0 to {peak} over {events} events</title>\n<polygon points=\"{points}\"/>\n</svg>"
+    )?;
+    let holdings = escaped(Holdings::at_peak(trace, catalog, place));
+    writeln!(to, "<h3>What the peak is made of</h3>\n<pre>{holdings}</pre>")
 }
 
-/// What the page says of one device.
-struct Device {
-    headline: String,
-    peak: Size,
-    ticks: u64,
-    /// Corners of the timeline's area.
-    points: String,
-    holdings: Holdings,
-}
-
-impl Device {
-    fn of(trace: &Trace, catalog: &Catalog, place: &Place) -> Self {
-        let live = trace.live(place);
-        Self {
-            headline: headline(trace, catalog, place),
-            peak: Size::of(live.peak().bytes),
-            ticks: trace.end().count(),
-            points: points(&live, trace.end()),
-            holdings: Holdings::at_peak(trace, catalog, place),
+/// A text in which the characters that mean something in HTML are numbers.
+pub(crate) fn escaped(text: impl Display) -> String {
+    let mut escaped = String::new();
+    for character in text.to_string().chars() {
+        if "&<>\"'".contains(character) {
+            let _ = write!(escaped, "&#{};", u32::from(character));
+        } else {
+            escaped.push(character);
         }
     }
+    escaped
 }
 
 const WIDTH: u64 = 1000;

@@ -16,6 +16,7 @@ mod pickle;
 mod stacks;
 mod text;
 
+pub(crate) use html::escaped;
 pub use html::html;
 pub use memory_viz::memory_viz;
 pub use perfetto::perfetto;

@@ -32,7 +32,7 @@ impl Bench {
     pub(crate) fn run(&self, build: Option<Build>) -> Result<ExitCode> {
         let (project, name) = (Project::find()?, self.name.as_deref());
         if self.instructions {
-            callgrind::count(&project, name, self.calls.get())?;
+            callgrind::count(&project, name.unwrap_or_default(), self.calls.get())?;
             return Ok(ExitCode::SUCCESS);
         }
         measure(&project, build, name, &self.rest)

@@ -52,18 +52,13 @@ impl<'a> Provision<'a> {
     /// The command that runs an example with all it needs, in the folder where the user is.
     pub(crate) fn run(&self, example: &Example<'_>, args: &[String]) -> Result<Cmd<'a>> {
         let command = example.cargo(self.project.cargo_of_caller("run")).arg("--").args(args);
-        let data = example.settings.data.as_ref().filter(|_| !asks_for_help(args));
-        Ok(command.envs(self.variables_with(example, data)?))
+        Ok(command.envs(self.variables(example)?))
     }
 
     /// The variables an example runs with.
     pub(crate) fn variables(&self, example: &Example<'_>) -> Result<Vec<(String, PathBuf)>> {
-        self.variables_with(example, example.settings.data.as_ref())
-    }
-
-    fn variables_with(&self, example: &Example<'_>, data: Option<&Data>) -> Result<Vec<(String, PathBuf)>> {
         let own = if example.needs_libtorch { self.libtorch()?.variables() } else { Vec::new() };
-        let files = data.map(|data| self.data(data)).transpose()?.flatten();
+        let files = example.settings.data.as_ref().map(|data| self.data(data)).transpose()?.flatten();
         let own = own.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
         Ok(own.chain(files).collect())
     }
@@ -79,7 +74,7 @@ impl<'a> Provision<'a> {
             requirements: format!("{} --hash=sha256:{}\n", data.package, data.sha256),
             otherwise: format!("or set {} to a folder with its files", data.variable),
         };
-        let folder = packages.install(self.project, |_| Ok(()))?;
+        let folder = packages.install(self.project, &|_| Ok(()))?;
         Ok(Some((data.variable.clone(), folder.join(&data.folder))))
     }
 }
@@ -92,41 +87,5 @@ impl Drop for Background {
     fn drop(&mut self) {
         // Nobody to tell: whoever needs its result finds out why there is none.
         let _ = self.0.wait();
-    }
-}
-
-/// An example that prints its help reads no files, so it waits for none.
-fn asks_for_help(args: &[String]) -> bool {
-    args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--help" || arg == "-h")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::Scratch;
-
-    #[test]
-    fn an_example_that_prints_its_help_waits_for_no_files() {
-        let (mut project, scratch) = (Project::find().unwrap(), Scratch::new("help"));
-        // Where no folder can be made, fetching files fails.
-        scratch.file("target", "");
-        project.workspace.target_dir = scratch.path("target");
-        let mut example = Example::find(&project.workspace, "quickstart").unwrap();
-        let (package, sha256) = ("a-model==1.0".to_owned(), "0".repeat(64));
-        example.needs_libtorch = false;
-        example.settings.data =
-            Some(Data { package, sha256, folder: "a_model".into(), variable: "XTASK_TEST_MODEL".to_owned() });
-        let run = |args: &[&str]| {
-            let args: Vec<_> = args.iter().map(|&arg| arg.to_owned()).collect();
-            Provision::new(&project, None).run(&example, &args).map(|command| command.to_string())
-        };
-        for help in [&["--help"][..], &["--query", "x", "-h"]] {
-            let command = run(help).unwrap();
-            assert!(command.ends_with(&format!("-- {}", help.join(" "))), "{command}");
-        }
-        for no_help in [&[][..], &["--query"], &["--", "--help"]] {
-            let error = run(no_help).unwrap_err().to_string();
-            assert!(error.starts_with("cannot create"), "{error}");
-        }
     }
 }

@@ -16,6 +16,9 @@ use crate::project::Project;
 /// The pip that installs all others: it resumes downloads.
 const PIP: &str = include_str!("requirements/pip.txt");
 
+/// Work on the installed packages that must succeed before they count as installed.
+type Finish<'a> = &'a dyn Fn(&Path) -> Result<()>;
+
 /// Packages with the folder that they are installed into.
 #[derive(Debug)]
 pub(crate) struct Packages {
@@ -29,17 +32,11 @@ pub(crate) struct Packages {
 impl Packages {
     /// Installs what is not installed, calls `finish` with the folder of the packages before they count as installed,
     /// and returns that folder.
-    pub(crate) fn install<F>(&self, project: &Project, finish: F) -> Result<PathBuf>
-    where
-        F: FnOnce(&Path) -> Result<()>,
-    {
+    pub(crate) fn install(&self, project: &Project, finish: Finish<'_>) -> Result<PathBuf> {
         self.install_lists(&[PIP, &self.requirements], project, finish)
     }
 
-    fn install_lists<F>(&self, lists: &[&str], project: &Project, finish: F) -> Result<PathBuf>
-    where
-        F: FnOnce(&Path) -> Result<()>,
-    {
+    fn install_lists(&self, lists: &[&str], project: &Project, finish: Finish<'_>) -> Result<PathBuf> {
         let (root, stamp) = (self.root.display(), self.root.join("stamp"));
         fs::create_dir_all(&self.root).with_context(|| format!("cannot create {root}"))?;
         let lock = File::create(self.root.join("lock"))?;
@@ -76,8 +73,7 @@ impl Packages {
         // Downloads pass through the temporary folder, and the system's own may be small.
         let pip = pip.env("TMPDIR", &self.root).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
         // A variable, because a pip that does not know the option yet passes over it.
-        let pip = pip.env("PIP_RESUME_RETRIES", "20");
-        Ok(if project.plain { pip.env("PIP_PROGRESS_BAR", "off") } else { pip })
+        Ok(pip.env("PIP_RESUME_RETRIES", "20"))
     }
 
     /// lib/python3.N/site-packages: which N is the user's choice.
@@ -135,17 +131,17 @@ mod tests {
         project.shell.set_var("PIP_FIND_LINKS", scratch.root());
         let wheel = scratch.path("a_model-1.0-py3-none-any.whl");
         let checksum = project.command("python3").args(["-c", WHEEL]).arg(wheel).read().unwrap();
-        let install = |checksum: &str, finish: fn(&Path) -> Result<()>| {
+        let install = |checksum: &str, finish: Finish<'_>| {
             let requirements = format!("a-model==1.0 --hash=sha256:{checksum}\n");
             let packages =
                 Packages { root: scratch.path("a"), requirements, otherwise: "or do without".to_owned() };
             packages.install_lists(&[&packages.requirements], &project, finish)
         };
-        let error = install(&"0".repeat(64), |_| panic!("installed")).unwrap_err().to_string();
+        let error = install(&"0".repeat(64), &|_| panic!("installed")).unwrap_err().to_string();
         assert!(error.starts_with("cannot install into ") && error.ends_with("or do without"), "{error}");
-        assert_eq!(install(&checksum, |_| bail!("not finished")).unwrap_err().to_string(), "not finished");
-        let folder = install(&checksum, |_| Ok(())).unwrap();
+        assert_eq!(install(&checksum, &|_| bail!("not finished")).unwrap_err().to_string(), "not finished");
+        let folder = install(&checksum, &|_| Ok(())).unwrap();
         assert_eq!(fs::read_to_string(folder.join("a_model/weights")).unwrap(), "real");
-        assert_eq!(install(&checksum, |_| panic!("it is installed already")).unwrap(), folder);
+        assert_eq!(install(&checksum, &|_| panic!("it is installed already")).unwrap(), folder);
     }
 }

@@ -156,14 +156,13 @@ fn the_mount_that_shows_most_groups_is_used_even_at_a_place_with_blanks() {
 
 #[test]
 fn address_space_limit() {
-    let page = rustix::param::page_size() as u64;
-    let root = Root::new().file("proc/self/statm", "100 4 3 2 0 1 0\n");
-    let reading = Host::at(root.0.path(), Some(1000 * page)).read().unwrap();
-    assert_eq!(reading, Reading::new(900 * page, 1000 * page));
-    assert_eq!(Host::at(root.0.path(), Some(99 * page)).read().unwrap(), Reading::new(0, 99 * page));
+    let root = Root::new().file("proc/self/status", "Name:\tx\nVmPeak:\t   900 kB\nVmSize:\t   400 kB\n");
+    let at = |kib: u64| Host::at(root.0.path(), Some(kib << 10)).read().unwrap();
+    assert_eq!(at(4000), Reading::new(3600 << 10, 4000 << 10));
+    assert_eq!(at(399), Reading::new(0, 399 << 10));
     assert_eq!(mib(Host::at(root.0.path(), Some(u64::MAX)).read().unwrap()), (6000, 8000));
     let error = Host::at(Root::new().0.path(), Some(1000)).read().unwrap_err();
-    assert!(error.to_string().contains("proc/self/statm: expected the number of pages"), "{error}");
+    assert!(error.to_string().contains("proc/self/status: expected a line `VmSize:`"), "{error}");
 }
 
 #[test]
@@ -196,7 +195,7 @@ fn names_of_other_mounts_may_be_no_text() {
 
 /// A process in a group, under every limit there is.
 fn limited() -> Root {
-    Root::new().v2("/a", "/").group2("/a", "1000", 10, 5).file("proc/self/statm", "1 1\n")
+    Root::new().v2("/a", "/").group2("/a", "1000", 10, 5).file("proc/self/status", "VmSize: 4 kB\n")
 }
 
 #[test]
@@ -205,7 +204,7 @@ fn a_file_that_is_unreadable_or_garbled_is_named_with_the_cause() {
         ("proc/meminfo", None),
         ("proc/self/cgroup", None),
         ("proc/self/mountinfo", None),
-        ("proc/self/statm", None),
+        ("proc/self/status", None),
         ("sys/fs/cgroup/a/memory.max", None),
         ("sys/fs/cgroup/a/memory.current", None),
         ("sys/fs/cgroup/a/memory.stat", None),
@@ -214,7 +213,7 @@ fn a_file_that_is_unreadable_or_garbled_is_named_with_the_cause() {
         ("proc/self/cgroup", Some("0::/a\nnonsense")),
         ("proc/self/mountinfo", Some("nonsense")),
         ("proc/self/mountinfo", Some("31 23 0:28 - cgroup2 cgroup2 rw")),
-        ("proc/self/statm", Some("")),
+        ("proc/self/status", Some("VmSize: some kB")),
         ("sys/fs/cgroup/a/memory.max", Some("1e9")),
         ("sys/fs/cgroup/a/memory.max", Some("maximum")),
         ("sys/fs/cgroup/a/memory.current", Some("99999999999999999999999")),

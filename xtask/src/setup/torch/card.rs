@@ -82,7 +82,7 @@ pub(crate) fn built(project: &Project, libtorch: &Environment) -> Result<Built> 
     let torch = with_cuda(libtorch.folder())?;
     let compiler = compiler();
     ensure!(
-        project.has(&compiler),
+        project.command(&compiler).arg("--version").quiet().ignore_stdout().ignore_stderr().run().is_ok(),
         "no C++ compiler `{}`, with which the paper card is built: install one, or set CXX",
         compiler.display()
     );
@@ -128,7 +128,7 @@ fn headers(project: &Project, root: &Path) -> Result<PathBuf> {
         requirements: HEADERS.to_owned(),
         otherwise: "or do without the paper card".to_owned(),
     };
-    Ok(packages.install(project, |_| Ok(()))?.join("nvidia/cu13/include"))
+    Ok(packages.install(project, &|_| Ok(()))?.join("nvidia/cu13/include"))
 }
 
 /// The card's sources, one after the other.

@@ -73,9 +73,9 @@ impl Environment {
     }
 
     fn variables_before(&self, inherited: Option<OsString>) -> Vec<(&'static str, OsString)> {
+        // An empty variable would mean the current folder.
         let inherited = inherited.filter(|path| !path.is_empty());
-        let inherited = inherited.iter().flat_map(env::split_paths);
-        let others = inherited.filter(|path| !self.libraries.contains(path));
+        let others = inherited.iter().flat_map(env::split_paths);
         // Only a folder with a colon in its name cannot be joined; the loader could not find it either.
         let path = env::join_paths(self.libraries.iter().cloned().chain(others)).ok();
         let libtorch = self.libtorch.clone().map(|folder| ("LIBTORCH", folder.into_os_string()));
@@ -97,32 +97,18 @@ impl Environment {
 mod tests {
     use super::*;
 
-    fn environment(libtorch: &str, libraries: &[&str]) -> Environment {
-        let libraries = libraries.iter().map(PathBuf::from).collect();
-        Environment { what: String::new(), libtorch: Some(libtorch.into()), libraries }
-    }
-
     #[test]
-    fn our_folders_come_before_inherited_ones_and_never_twice() {
-        let path_after = |inherited: Option<&str>| {
-            let ours = environment("/t/libtorch", &["/t/libtorch/lib", "/t/cuda"]);
-            let variables = ours.variables_before(inherited.map(OsString::from));
-            assert_eq!(variables[0], ("LIBTORCH", "/t/libtorch".into()));
-            variables[1].1.to_string_lossy().into_owned()
-        };
-        assert_eq!(path_after(None), "/t/libtorch/lib:/t/cuda");
-        // An empty variable would mean the current folder.
-        assert_eq!(path_after(Some("")), "/t/libtorch/lib:/t/cuda");
-        assert_eq!(path_after(Some("/t/cuda:/usr/lib")), "/t/libtorch/lib:/t/cuda:/usr/lib");
-    }
-
-    #[test]
-    fn exports_survive_any_path() {
-        let text = environment("/it's here/x", &["/it's here/x/lib"]).exports();
-        let mut lines = text.lines();
-        assert_eq!(lines.next(), Some("export LIBTORCH='/it'\\''s here/x'"));
-        let path =
-            format!("export {LOADER_PATH}='/it'\\''s here/x/lib'\"${{{LOADER_PATH}:+:${LOADER_PATH}}}\"");
-        assert_eq!(lines.next(), Some(&*path));
+    fn our_folders_come_before_inherited_ones_in_any_path() {
+        let libtorch = PathBuf::from("/it's here/x");
+        let libraries = vec![libtorch.join("lib")];
+        let ours = Environment { what: String::new(), libtorch: Some(libtorch), libraries };
+        for (inherited, path) in [("", "/it's here/x/lib"), ("/cuda:/usr", "/it's here/x/lib:/cuda:/usr")] {
+            let variables = ours.variables_before(Some(inherited.into()));
+            assert_eq!(variables, [("LIBTORCH", "/it's here/x".into()), (LOADER_PATH, path.into())]);
+        }
+        let inherited = format!("\"${{{LOADER_PATH}:+:${LOADER_PATH}}}\"");
+        let quoted = r"'/it'\''s here/x";
+        let lines = format!("export LIBTORCH={quoted}'\nexport {LOADER_PATH}={quoted}/lib'{inherited}\n");
+        assert_eq!(ours.exports(), lines);
     }
 }
