@@ -70,7 +70,7 @@ impl Project {
 
     /// Prints a line that stands out.
     pub(crate) fn heading(&self, line: &str) {
-        let is_bold = std::env::var_os("NO_COLOR").is_none() && std::io::stderr().is_terminal();
+        let is_bold = self.shell.var_os("NO_COLOR").is_none() && std::io::stderr().is_terminal();
         let [bold, normal] = if is_bold { ["\x1b[1m", "\x1b[0m"] } else { [""; 2] };
         eprintln!("\n{bold}== {line}{normal}");
     }

@@ -33,7 +33,7 @@ pub fn html(
          <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>"
     )?;
     for place in trace.places() {
-        device(trace, catalog, &place, &mut to)?;
+        device(trace, catalog, place, &mut to)?;
     }
     let inventory = escaped(format_args!("{:#}", Inventory::at(trace, catalog, trace.end())));
     let lines = escaped(lines);
