@@ -1,5 +1,6 @@
 //! `cargo xtask test` and `cargo xtask nightly`: checks, each a step with a name.
 
+mod checks;
 mod fixtures;
 mod layout;
 mod lints;
@@ -17,12 +18,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use xshell::{Cmd, TempDir};
+use xshell::TempDir;
 
 use crate::project::Project;
-use crate::setup::Provision;
 use crate::setup::torch::Build;
-use nightly::Length;
+use checks::{Checks, How, Length, all_clear, counted};
 use steps::{STEPS, Step, When};
 
 #[derive(Args, Debug)]
@@ -40,30 +40,6 @@ pub(crate) struct Nightly {
     #[command(flatten)]
     how: How,
     #[command(flatten)]
-    length: Length,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct How {
-    /// Only these steps, in the order in which they always run
-    pub(crate) steps: Vec<String>,
-    /// Print the name of each step and what it checks
-    #[arg(long)]
-    list: bool,
-    /// Stop at the first failure instead of going on
-    #[arg(long)]
-    pub(crate) fail_fast: bool,
-}
-
-/// What a step works with.
-#[derive(Debug)]
-struct Checks<'a> {
-    project: &'a Project,
-    /// What some steps need besides Rust.
-    provision: Provision<'a>,
-    how: How,
-    /// Without slow tests.
-    fast: bool,
     length: Length,
 }
 
@@ -109,12 +85,7 @@ fn choose(of_command: impl Fn(When) -> bool, names: &[String]) -> Result<Vec<&'s
     Ok(steps.into_iter().filter(is_chosen).collect())
 }
 
-impl<'a> Checks<'a> {
-    fn new(project: &'a Project, build: Option<Build>, how: How) -> Self {
-        let provision = Provision::new(project, build);
-        Self { project, provision, how, fast: false, length: Length::default() }
-    }
-
+impl Checks<'_> {
     fn run(&self, steps: &[&Step]) -> Result<ExitCode> {
         if self.how.list {
             for Step { name, checks, .. } in steps {
@@ -142,24 +113,6 @@ impl<'a> Checks<'a> {
         let _variable = project.shell.push_env("TMPDIR", temporary.path());
         let result = (step.run)(self).and_then(|note| nothing_is_left(&temporary).map(|()| note));
         Ok(Ended { name: step.name, time: begun.elapsed(), result })
-    }
-
-    /// Runs every command, so that one failure hides no other, and says how many there were.
-    fn run_all<'c>(&self, commands: impl IntoIterator<Item = Cmd<'c>>) -> Result<usize> {
-        let (mut count, mut failures) = (0, Vec::new());
-        for command in commands {
-            count += 1;
-            failures.extend(command.run().err().map(|error| error.to_string()));
-            if self.how.fail_fast && !failures.is_empty() {
-                break;
-            }
-        }
-        all_clear(&failures).map(|()| count)
-    }
-
-    /// The same, with nothing to note.
-    fn pass<'c>(&self, commands: impl IntoIterator<Item = Cmd<'c>>) -> Result<String> {
-        self.run_all(commands).map(|_| String::new())
     }
 }
 
@@ -191,30 +144,9 @@ fn nothing_is_left(temporary: &TempDir) -> Result<()> {
     Ok(())
 }
 
-/// Fails with the problems, one per line, when there are any.
-fn all_clear(problems: &[String]) -> Result<()> {
-    if problems.is_empty() { Ok(()) } else { bail!(problems.join("\n")) }
-}
-
-/// How many there are, in words.
-fn counted(count: usize, word: &str) -> String {
-    match count {
-        0 => format!("no {word}s"),
-        1 => format!("1 {word}"),
-        _ => format!("{count} {word}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_to_do_is_said() {
-        assert_eq!(counted(0, "example"), "no examples");
-        assert_eq!(counted(1, "example"), "1 example");
-        assert_eq!(counted(2, "run"), "2 runs");
-    }
 
     #[test]
     fn the_table_shows_each_step_and_then_the_problems() {

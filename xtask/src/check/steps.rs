@@ -36,7 +36,7 @@ use When::{Fast, Full, Nightly, TorchChanged};
 /// build. Those that need libtorch come last: without it the others have been run.
 pub(super) const STEPS: &[Step] = &[
     step("fmt", Fast, "sources are formatted", lints::fmt),
-    step("layout", Fast, "file sizes, unsafe, circles between modules, links", layout::step),
+    step("layout", Fast, "file sizes, unsafe, circles of files, links", layout::step),
     step("clippy", Fast, "lints of every target in every package, with all features", lints::clippy),
     step("features", Full, "lints with no feature, and of the libraries with each alone", lints::features),
     step("doc", Full, "documentation builds without warnings, private items too", lints::doc),
