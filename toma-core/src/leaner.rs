@@ -52,19 +52,10 @@ mod sites;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::left::Lean;
 pub(crate) use self::left::{Action, Left, is_kept, take};
 pub(crate) use self::sites::{has_offered, offers};
 use crate::shield;
-
-/// Work that may use a leaner plan.
-pub trait Lean: Send + Sync {
-    /// Makes the work use a leaner plan from now on, for an attempt that has run out of memory; false when there is
-    /// none.
-    ///
-    /// It runs on the thread that works, after the failed attempt's values and its error are dropped and undone, and
-    /// with no lock held. One that panics has no leaner plan.
-    fn lean(&self) -> bool;
-}
 
 /// What is wanted of the attempt that runs, where its work does not fit as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

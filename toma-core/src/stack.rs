@@ -30,18 +30,14 @@
 //! beginning of a function is what the tables are read for.
 
 use std::fmt;
-use std::ops::ControlFlow;
 
 mod callers;
+mod outside;
 mod walk;
 
 pub use callers::Callers;
-
-/// How many frames take part in a [`Fingerprint`], counted from the caller of the entry function.
-///
-/// Recursion up to this depth is told apart; deeper recursion shares one fingerprint. A walk costs
-/// about 0.1 µs per frame, so the limit bounds the price of a call made from deep inside a program.
-pub const FRAME_LIMIT: usize = 24;
+pub use outside::FRAME_LIMIT;
+use outside::Outside;
 
 /// What [`fingerprint`] saw: 128 bits that stand for the functions on a stack.
 ///
@@ -96,47 +92,8 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// One function on the stack that has not returned, as an unwinder shows it.
-trait Frame {
-    /// The stack pointer it will go on with: everything it called lies below.
-    fn stack_pointer(&self) -> usize;
-
-    /// Where its function begins; 0 where the platform does not know.
-    fn function_start(&self) -> usize;
-}
-
 /// Any value serves; these are digits of pi.
 const INITIAL: u128 = 0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344;
-
-/// Hands the first frames outside the library on, each by the beginning of its function.
-///
-/// `each` runs inside the unwinder and must not panic.
-struct Outside<F> {
-    entry: usize,
-    inside: bool,
-    left: usize,
-    each: F,
-}
-
-impl<F: FnMut(usize)> Outside<F> {
-    const fn of(entry: usize, each: F) -> Self {
-        Self { entry, inside: true, left: FRAME_LIMIT, each }
-    }
-
-    /// Takes the next frame outwards, and breaks when no further one is wanted.
-    ///
-    /// Once outside the library every frame counts, whatever its address: a program may go on from a
-    /// stack of its own making, below the one it left.
-    fn visit(&mut self, frame: &impl Frame) -> ControlFlow<()> {
-        if self.inside && frame.stack_pointer() <= self.entry {
-            return ControlFlow::Continue(());
-        }
-        self.inside = false;
-        (self.each)(frame.function_start());
-        self.left = self.left.wrapping_sub(1);
-        if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
 
 /// Mixes one address into the hash.
 ///

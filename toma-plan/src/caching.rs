@@ -62,7 +62,7 @@ mod stats;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use as_cuda::as_cuda;
-pub use block::{Block, Pool, Segment};
+pub use block::{Block, BlockId, Pool, Segment};
 pub use error::{InvalidFree, InvalidSplitSize, OutOfMemory};
 pub use settings::Settings;
 pub use stats::{Bytes, DeviceStats};
@@ -87,10 +87,6 @@ pub struct CachingAllocator {
     handed_out: u64,
     stats: DeviceStats,
 }
-
-/// Tells the allocations of one [`CachingAllocator`] apart; no two of them have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockId(u64);
 
 impl CachingAllocator {
     /// An allocator that has reserved nothing yet.

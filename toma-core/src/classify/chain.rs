@@ -5,8 +5,9 @@ use std::error::Error;
 use std::sync::Arc;
 use std::{io, iter};
 
+use super::by_text::decide;
 use super::link::{Link, as_type, failure_at, requested_in, text_of};
-use super::text::{decide, message};
+use super::text::message;
 use super::{Class, Failure, OutOfMemory, register};
 use crate::reserve;
 

@@ -6,6 +6,7 @@
 //! [`add_error`] and [`add_text`].
 
 mod backend;
+mod by_text;
 mod bytes;
 mod chain;
 mod error;
@@ -20,6 +21,8 @@ mod text;
 use std::borrow::Cow;
 use std::fmt;
 
+#[doc(hidden)]
+pub use by_text::classify_text;
 pub use chain::classify_error;
 pub use error::Classify;
 #[doc(hidden)]
@@ -30,8 +33,6 @@ pub use panic::classify_panic;
 #[doc(hidden)]
 pub use register::add_failure;
 pub use register::{add_error, add_text};
-#[doc(hidden)]
-pub use text::classify_text;
 
 /// What kind of failure ended an attempt, and so what the engine does next.
 #[non_exhaustive]

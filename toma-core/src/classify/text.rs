@@ -1,8 +1,5 @@
 //! Reading an error's text: which part of it is the message, and how it is compared.
 
-use super::bytes::requested_bytes;
-use super::{Class, Failure, backend, register};
-
 /// Characters kept of a message.
 const LONGEST_MESSAGE: usize = 200;
 
@@ -14,39 +11,13 @@ const BACKTRACE: &str = "exception raised from";
 /// line, because a message may well speak of a frame.
 const BACKTRACE_LINES: [&str; 2] = ["frame #0:", "stack backtrace:"];
 
-/// What kind of failure an error with this text is, by the tables of all backends.
-///
-/// The last resort, for errors whose type says nothing. Case does not matter; only the message is
-/// read, up to libtorch's C++ backtrace; and a text inside the Debug form of an error (as in the
-/// panics of `unwrap`) counts like the text itself. A text that no table knows is
-/// [`Class::Other`].
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// use toma::classify::{Class, classify_text};
-///
-/// let failure = classify_text("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...");
-/// assert_eq!(failure.class, Class::OutOfMemory);
-/// assert_eq!(failure.requested_bytes, Some(2 << 30));
-/// ```
-pub fn classify_text(text: &str) -> Failure {
-    decide(text).unwrap_or_else(|| Failure::new(Class::Other, message(text)))
-}
-
-/// What the text says, when any table knows it; a known look-alike says [`Class::Other`].
-pub(super) fn decide(text: &str) -> Option<Failure> {
-    let said = normalized(message_part(text));
-    let class = register::class_of(&said).or_else(|| backend::class_of(&said))?;
-    Some(Failure::new(class, message(text)).requesting(requested_bytes(class, &said)))
-}
-
 /// The first line of the message part, shortened to what fits into one line of a log.
 pub(super) fn message(text: &str) -> String {
     let part = message_part(text).trim_start();
     part[..line_end(part)].chars().take(LONGEST_MESSAGE).collect::<String>().trim_end().to_owned()
 }
 
-fn message_part(text: &str) -> &str {
+pub(super) fn message_part(text: &str) -> &str {
     // ASCII lower case, unlike full lower case, keeps every byte where it is.
     let lower = text.to_ascii_lowercase();
     let starts_line = |at: &usize| lower[..*at].ends_with('\n') || lower[..*at].ends_with("\\n");

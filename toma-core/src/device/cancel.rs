@@ -1,9 +1,8 @@
 //! Ending waits from outside.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use super::sleepers;
+use super::sleepers::{self, Flag};
 
 /// Ends waits and retries of the calls that were given it, from any thread: a call that waits makes the
 /// attempt it waited for, and what fails from then on goes through.
@@ -22,7 +21,7 @@ use super::sleepers;
 /// assert!(cancel.is_cancelled());
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel(Flag);
 
 impl Cancel {
     /// A handle that is not cancelled.
@@ -33,7 +32,7 @@ impl Cancel {
     /// Cancels, for good. It returns at once: the calls end when their threads and tasks get to it.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Release);
-        sleepers::wake_cancelled(self);
+        sleepers::wake_cancelled(&self.0);
     }
 
     /// Whether the handle or a clone of it was [cancelled](Self::cancel).
@@ -41,8 +40,7 @@ impl Cancel {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Whether it is a clone of the other.
-    pub(super) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+    pub(super) fn flag(&self) -> &Flag {
+        &self.0
     }
 }

@@ -6,10 +6,10 @@ use std::time::Instant;
 use super::sleepers::SleeperId;
 
 /// Entries and what they want.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fifo<T>(VecDeque<Waiter<T>>);
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Waiter<T> {
     key: SleeperId,
     wants: T,

@@ -26,7 +26,7 @@ pub(super) struct Refused {
 }
 
 /// What living reservations have of the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reserved {
     pub(super) bytes: u64,
     /// What was free when the first of them was granted: together they never have more.
@@ -34,7 +34,7 @@ pub(super) struct Reserved {
 }
 
 /// The reservations of one device in one process.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
     process: u32,
     reserved: Option<Reserved>,

@@ -20,7 +20,7 @@ pub(crate) enum TurnKind {
 }
 
 /// The state of one device in one process.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct QueueState {
     process: u32,
     /// Turns that have begun and not ended.
@@ -40,7 +40,7 @@ pub(super) struct QueueState {
 }
 
 /// A turn that has begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
     pub(super) id: TurnId,
     pub(super) kind: TurnKind,
@@ -48,7 +48,7 @@ pub(super) struct Admitted {
 }
 
 /// A turn that waits to be claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Grant {
     key: SleeperId,
     begun: Admitted,
@@ -57,7 +57,7 @@ struct Grant {
 }
 
 /// What an attempt saw of its device as it began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     process: u32,
     beside: bool,
@@ -73,7 +73,7 @@ impl Seen {
 }
 
 /// A wait that was in vain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Vain {
     no_wait_until: Instant,
     /// The turns that ran then have this number at most, and so many of them have not ended.
@@ -267,9 +267,16 @@ impl QueueState {
         self.vain.is_none()
     }
 
+    /// A turn that was granted and is not claimed.
     #[cfg(test)]
-    pub(super) fn is_in_vain(&self) -> bool {
-        self.vain.is_some()
+    pub(super) fn granted(&self, key: SleeperId) -> Option<Admitted> {
+        self.granted.iter().find(|grant| grant.key == key).map(|grant| grant.begun)
+    }
+
+    /// Whether a wait was in vain while the turn ran.
+    #[cfg(test)]
+    pub(super) fn is_in_the_way(&self, turn: TurnId) -> bool {
+        self.vain.is_some_and(|vain| turn.number <= vain.newest)
     }
 
     #[cfg(test)]

@@ -5,17 +5,19 @@
 //! not have a clock. It starts when a task first waits, and sleeps while none does.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Cancel;
 use super::process::PerProcess;
 use crate::contained::contained;
 
 static SLEEPERS: LazyLock<PerProcess<Sleepers>> = LazyLock::new(|| PerProcess::new(|_| Sleepers::default()));
+
+/// The flag of a [`Cancel`](super::Cancel), which its clones share.
+pub(super) type Flag = Arc<AtomicBool>;
 
 /// Tells a wait, or a measurement, from all others. A child of `fork` goes on with other keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,12 +47,12 @@ struct SleeperTable {
 struct Sleeper {
     waker: Waker,
     /// What cancels it.
-    cancel: Option<Cancel>,
+    cancel: Option<Flag>,
     alarm: Option<Instant>,
 }
 
 /// Has `waker` woken from now on by [`wake`] and by `cancel`, until it is, or [`wakes_up`].
-pub(super) fn sleeps(key: SleeperId, waker: &Waker, cancel: Option<&Cancel>) {
+pub(super) fn sleeps(key: SleeperId, waker: &Waker, cancel: Option<&Flag>) {
     let sleeper = Sleeper { waker: waker.clone(), cancel: cancel.cloned(), alarm: None };
     let before = SLEEPERS.get().table().sleepers.insert(key, sleeper);
     drop(before);
@@ -85,8 +87,8 @@ pub(super) fn wake(keys: impl IntoIterator<Item = SleeperId>) {
 }
 
 /// Wakes all that `cancel` cancels.
-pub(super) fn wake_cancelled(cancel: &Cancel) {
-    let is_cancelled = |sleeper: &Sleeper| sleeper.cancel.as_ref().is_some_and(|by| by.is(cancel));
+pub(super) fn wake_cancelled(cancel: &Flag) {
+    let is_cancelled = |sleeper: &Sleeper| sleeper.cancel.as_ref().is_some_and(|by| Arc::ptr_eq(by, cancel));
     let table = SLEEPERS.get().table();
     let cancelled = table.sleepers.iter().filter(|(_, sleeper)| is_cancelled(sleeper));
     let keys: Vec<_> = cancelled.map(|(&key, _)| key).collect();

@@ -10,7 +10,6 @@ use super::ledger::Ledger;
 use super::process::PerProcess;
 use super::queue::{Admitted, QueueState, Seen, TurnKind};
 use super::sleepers::{SleeperId, wake};
-use super::waiting::{WaitBounds, Waiting};
 use crate::nesting::{DeviceId, Enclosing, Nesting, TurnId};
 
 /// What all users of one device share.
@@ -81,13 +80,6 @@ impl Device {
     pub(crate) fn begin_beside(&self) -> Turn {
         let begun = self.queue.state.lock().begin(TurnKind::Shared);
         self.turn(begun)
-    }
-
-    /// Queues at the tail for a turn.
-    ///
-    /// Not for attempts that hold a turn, on whatever device: nothing that holds a turn waits.
-    pub(crate) fn wait_for<'a>(&self, kind: TurnKind, bounds: WaitBounds<'a>) -> Waiting<'a> {
-        Waiting::new(self.clone(), kind, bounds)
     }
 
     #[inline]
@@ -165,7 +157,7 @@ impl Queue {
 #[must_use = "the turn ends when this is dropped"]
 #[derive(Debug)]
 pub(crate) struct Turn {
-    device: Device,
+    pub(super) device: Device,
     begun: Admitted,
 }
 
@@ -213,13 +205,6 @@ impl Turn {
         let mut nesting = Nesting::now();
         self.enclose(&mut nesting.enclosing, false);
         nesting
-    }
-
-    /// Queues at the tail for an exclusive turn, and ends this one.
-    pub(crate) fn exclusive_again(self, bounds: WaitBounds<'_>) -> Waiting<'_> {
-        let mut waiting = self.device.wait_for(TurnKind::Exclusive, bounds);
-        waiting.on.others = self.others();
-        waiting
     }
 
     /// The other turns that run now.

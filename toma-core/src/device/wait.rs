@@ -47,7 +47,7 @@ pub(crate) struct Waits<W: WaitFor> {
 impl<W: WaitFor> Waits<W> {
     fn look(&mut self, waker: &Waker) -> Result<W::Output, Option<Instant>> {
         let key = self.key.expect("polled after it was ready");
-        sleepers::sleeps(key, waker, self.on.cancel());
+        sleepers::sleeps(key, waker, self.on.cancel().map(Cancel::flag));
         let output = self.on.look(key)?;
         self.key = None;
         sleepers::wakes_up(key);

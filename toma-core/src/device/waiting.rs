@@ -48,13 +48,31 @@ pub(crate) struct ForTurn<'a> {
     at_most: Option<Duration>,
     cancel: Option<&'a Cancel>,
     /// Others that ran as it began.
-    pub(super) others: usize,
+    others: usize,
+}
+
+impl Device {
+    /// Queues at the tail for a turn.
+    ///
+    /// Not for attempts that hold a turn, on whatever device: nothing that holds a turn waits.
+    pub(crate) fn wait_for<'a>(&self, kind: TurnKind, bounds: WaitBounds<'a>) -> Waiting<'a> {
+        Waiting::new(self.clone(), kind, bounds)
+    }
+}
+
+impl Turn {
+    /// Queues at the tail for an exclusive turn, and ends this one.
+    pub(crate) fn exclusive_again(self, bounds: WaitBounds<'_>) -> Waiting<'_> {
+        let mut waiting = self.device.wait_for(TurnKind::Exclusive, bounds);
+        waiting.on.others = self.others();
+        waiting
+    }
 }
 
 impl<'a> Waiting<'a> {
     /// A wait at the tail of the queue.
     #[cold]
-    pub(super) fn new(device: Device, kind: TurnKind, bounds: WaitBounds<'a>) -> Self {
+    fn new(device: Device, kind: TurnKind, bounds: WaitBounds<'a>) -> Self {
         let WaitBounds { at_most, deadline, cancel } = bounds;
         let left = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
         let until = Instant::now().checked_add(left.map_or(at_most, |left| left.min(at_most)));

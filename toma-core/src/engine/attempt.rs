@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Instant;
 
+use super::hold::Hold;
 use super::meter::Begun;
-use super::turns::Hold;
 use crate::leaner::{self, Left};
 use crate::nesting::{self, Nesting};
 use crate::observe::witness::{Entered, Witnessed};

@@ -4,23 +4,25 @@ pub(super) mod agreeing;
 mod failing;
 mod foreseeing;
 mod leaning;
+mod memory;
 mod remembering;
 mod succeeding;
 
 use std::borrow::Cow;
 use std::time::Instant;
 
-use self::remembering::Memory;
+use self::memory::Memory;
 use super::attempt::Attempt;
 use super::doubts::Doubts;
 use super::evidence;
 use super::extras::Extras;
+use super::hold::Hold;
 use super::machine::Machine;
 use super::meter::{self, Measured};
 use super::options::Options;
 use super::pieces::Extent;
 use super::sizes::Sizes;
-use super::turns::{Hold, Turns};
+use super::turns::Turns;
 use crate::cache::{Remembered, SizeCache};
 use crate::call_site::{Name, Origin};
 use crate::clock;

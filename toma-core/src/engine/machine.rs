@@ -5,13 +5,14 @@
 
 mod agreeing;
 mod failing;
+mod learned;
 mod learning;
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::time::Duration;
 
-use self::learning::{Learning, Packing};
+use self::learned::{Learning, Packing};
 use super::meter::Measured;
 use super::pieces::{Cut, Extent};
 use super::rungs::Rungs;

@@ -31,6 +31,7 @@ pub(crate) mod drive;
 mod evidence;
 mod extras;
 mod forecast;
+mod hold;
 mod machine;
 mod meter;
 pub(crate) mod options;

@@ -17,21 +17,12 @@ use std::time::Instant;
 
 use super::attempt::Attempt;
 use super::backoff::Backoff;
+use super::hold::Hold;
 use super::rungs::Rungs;
 use crate::clock;
-use crate::device::{self, Cancel, Device, How, Ladder, Rung, Seen, Turn, TurnKind, WaitBounds, Waiting};
+use crate::device::{self, Cancel, Device, How, Ladder, Rung, Turn, TurnKind, WaitBounds, Waiting};
 use crate::nesting::{Inside, Nesting, TurnId};
 use crate::observe::Answer;
-
-/// What an attempt holds of its device.
-#[derive(Debug)]
-pub(super) enum Hold {
-    /// The call has no device, or works in fallback.
-    None,
-    /// An enclosing attempt has a turn there.
-    Enclosed(Device, Seen),
-    Turn(Turn),
-}
 
 /// The turns of one call.
 #[derive(Debug)]
@@ -239,33 +230,5 @@ impl<'a> Turns<'a> {
     /// A wait has ended, without the exclusive turn it may have been for.
     pub(super) fn waited(&mut self, how: How) {
         self.after_contention &= how == How::InTurn;
-    }
-}
-
-impl Hold {
-    /// While the guard lives, loops on this thread do not wait for the turn, whose attempt has not begun.
-    #[inline]
-    pub(super) fn aside(&self) -> Inside {
-        let Self::Turn(turn) = self else { return Inside::of(None) };
-        Inside::of(Some(turn.around()))
-    }
-
-    /// Whether others used the device while the attempt ran.
-    pub(super) fn is_contended(&self) -> bool {
-        match self {
-            Self::None => false,
-            Self::Enclosed(device, seen) => device.has_contention(*seen),
-            Self::Turn(turn) => turn.has_contention(),
-        }
-    }
-
-    pub(super) fn is_exclusive(&self) -> bool {
-        matches!(self, Self::Turn(turn) if turn.is_exclusive())
-    }
-
-    /// Whether a loop inside gave way, so that the attempt counts as failed whatever its body returned.
-    #[inline]
-    pub(super) fn is_marked(&self) -> bool {
-        matches!(self, Self::Turn(turn) if turn.is_marked())
     }
 }

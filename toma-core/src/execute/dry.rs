@@ -2,7 +2,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
 
-use super::forms::Undo;
+use super::undo::Undo;
 use super::with::Core;
 use crate::classify::Failure;
 use crate::outcome::{Judge, Outcome};

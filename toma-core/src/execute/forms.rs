@@ -16,6 +16,7 @@ use std::panic::Location;
 
 use super::dry::{Collect, DropAll, Dry, MoveOn};
 use super::size::{Size, length};
+use super::undo::Undo;
 use super::unit::{AfterFailure, Job, Unit, Whole};
 use super::with::{Core, With};
 use crate::call_site::{Above, Origin};
@@ -296,21 +297,4 @@ pub(super) fn from<S: Size, R>(start: S, body: &mut impl FnMut(S, S) -> R) -> im
 #[inline]
 pub(super) fn outcome<R>(done: Result<R, R>) -> R {
     done.unwrap_or_else(|error| error)
-}
-
-/// What takes back a failed attempt; `()` has nothing to take back.
-pub trait Undo {
-    /// Takes back what the attempt at these items did.
-    fn undo(&mut self, failed: Range<usize>);
-}
-
-impl Undo for () {
-    #[inline]
-    fn undo(&mut self, _: Range<usize>) {}
-}
-
-impl<F: FnMut(Range<usize>)> Undo for F {
-    fn undo(&mut self, failed: Range<usize>) {
-        self(failed);
-    }
 }

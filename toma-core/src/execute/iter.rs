@@ -7,8 +7,9 @@ use std::ops::Range;
 use std::panic::Location;
 
 use super::dry::{DropAll, Dry};
-use super::forms::{Undo, from, outcome};
+use super::forms::{from, outcome};
 use super::size::length;
+use super::undo::Undo;
 use super::unit::{AfterFailure, Job, Unit};
 use super::with::With;
 use crate::call_site::{Above, Origin};

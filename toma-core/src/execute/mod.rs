@@ -31,6 +31,7 @@ mod forms;
 mod iter;
 mod size;
 mod stream;
+mod undo;
 mod unit;
 mod with;
 
@@ -39,10 +40,10 @@ use std::panic::Location;
 
 pub use by_cost::{ByCost, Cost, LeftOut};
 #[doc(hidden)]
-pub use forms::Undo;
-#[doc(hidden)]
 pub use size::Size;
 pub use stream::Stream;
+#[doc(hidden)]
+pub use undo::Undo;
 #[doc(hidden)]
 pub use unit::{EvenItems, Items, Unit};
 pub use with::With;

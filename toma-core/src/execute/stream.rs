@@ -15,8 +15,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use super::forms::Undo;
 use super::size::length;
+use super::undo::Undo;
 use super::unit::{AfterFailure, Unit};
 use super::with::With;
 use crate::call_site::{Above, Origin};

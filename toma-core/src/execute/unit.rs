@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use super::forms::Undo;
+use super::undo::Undo;
 use crate::classify::Failure;
 use crate::engine::costs::Costs;
 use crate::engine::drive::{Cleanup, Work};

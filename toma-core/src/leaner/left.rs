@@ -7,12 +7,21 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Lean;
 use crate::shield;
 
 thread_local! {
     /// One entry for each attempt around here that has left something, the innermost last.
     static LEFT: RefCell<Vec<Left>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Work that may use a leaner plan.
+pub trait Lean: Send + Sync {
+    /// Makes the work use a leaner plan from now on, for an attempt that has run out of memory; false when there is
+    /// none.
+    ///
+    /// It runs on the thread that works, after the failed attempt's values and its error are dropped and undone, and
+    /// with no lock held. One that panics has no leaner plan.
+    fn lean(&self) -> bool;
 }
 
 /// What the body of one attempt has left.

@@ -53,6 +53,27 @@ struct Scratch {
     groups: Vec<Group>,
 }
 
+/// Free and total bytes of the host now.
+///
+/// The smallest of what the machine, the control groups of this process, and its address-space
+/// limit leave; see [`Host`].
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// # #[cfg(target_os = "linux")] {
+/// let host = toma::memory::host()?;
+/// assert!(host.free_bytes <= host.total_bytes);
+/// # }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// When a file of the kernel cannot be read or has unexpected content; the message names it. Of
+/// kind [`Unsupported`](io::ErrorKind::Unsupported) where there is no `/proc/meminfo`.
+pub fn host() -> io::Result<Reading> {
+    Host::shared().read()
+}
+
 impl Host {
     /// The one for all of the program.
     pub fn shared() -> &'static Self {

@@ -18,7 +18,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-pub use host::Host;
+pub use host::{Host, host};
 pub use limit::{CpuMemoryLimit, set_cpu_memory_limit, used_bytes};
 pub(crate) use recent::recent;
 
@@ -27,27 +27,6 @@ pub(crate) use recent::recent;
 /// A reading of the host opens several files and costs tens of microseconds, a remembered one
 /// tens of nanoseconds, and the engine asks only to tell much free memory from little.
 const STALENESS: Duration = Duration::from_millis(100);
-
-/// Free and total bytes of the host now.
-///
-/// The smallest of what the machine, the control groups of this process, and its address-space
-/// limit leave; see [`Host`].
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// # #[cfg(target_os = "linux")] {
-/// let host = toma::memory::host()?;
-/// assert!(host.free_bytes <= host.total_bytes);
-/// # }
-/// # Ok::<(), std::io::Error>(())
-/// ```
-///
-/// # Errors
-/// When a file of the kernel cannot be read or has unexpected content; the message names it. Of
-/// kind [`Unsupported`](io::ErrorKind::Unsupported) where there is no `/proc/meminfo`.
-pub fn host() -> io::Result<Reading> {
-    Host::shared().read()
-}
 
 /// Free and total bytes of one memory, read at one moment.
 #[non_exhaustive]

@@ -11,15 +11,13 @@
 //! `multiple_of` says it better.
 
 mod bisect;
+mod deciding;
 mod expire;
 mod fit;
 mod worth;
 
-pub(super) use self::expire::{has_risen, has_risen_since};
-pub(super) use self::fit::needs_more;
+use super::Evidence;
 use super::figures::fraction;
-use super::repeating::held;
-use super::{Evidence, Needs, Policy};
 
 /// Finds the largest size that works, and keeps it right while memory changes: the recommended policy.
 ///
@@ -140,40 +138,3 @@ impl Default for Adaptive {
         Self { waste: 0.02, tolerance: 0.05, headroom: 0.01, doubt: 0.05 }
     }
 }
-
-impl Policy for Adaptive {
-    fn shrink(&self, evidence: &Evidence) -> usize {
-        let size = evidence.size;
-        if let Some(works) = evidence.bounds.largest_success.filter(|&works| works < size) {
-            return works;
-        }
-        if fit::measures_first(evidence) {
-            return fit::small(evidence).min(size - 1);
-        }
-        // Each failure says that what works is farther away: look far down, and grow back.
-        let smaller = size >> evidence.measurements.failures.clamp(1, FASTEST);
-        smaller.min(fit::halving_that_fits(evidence))
-    }
-
-    fn advance(&self, evidence: &Evidence) -> usize {
-        if fit::is_cold(evidence) {
-            return fit::first(evidence);
-        }
-        if evidence.measurements.is_thrashing() {
-            // No figure, since no world of the benchmark has an allocator that tries again: see the test
-            // `adaptive_leaves_sizes_that_thrash`.
-            return evidence.bounds.below(evidence.step);
-        }
-        let goal = self.fit(evidence).or_else(|| self.bisect(evidence)).or_else(|| self.expire(evidence));
-        held(goal.unwrap_or(evidence.step), evidence, self.tolerance)
-    }
-
-    fn needs(&self) -> Needs {
-        Needs::TIME_AND_MEMORY
-    }
-}
-
-/// The fastest shrink while nothing is known to work, as a power of two.
-///
-/// With 1: p95 +40 % (batch, none, rise), and a limit that doubles is never found.
-const FASTEST: u32 = 3;

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::repeating::Repeating;
+use super::bounds::Bounds;
 use super::samples::Samples;
 
 /// What was measured for a policy that [needs it](super::Needs).
@@ -72,5 +72,29 @@ impl Measurements {
 impl From<Samples> for Measurements {
     fn from(samples: Samples) -> Self {
         Self { samples, ..Self::default() }
+    }
+}
+
+/// Which sizes have to repeat.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Repeating {
+    /// The largest size that ran without repeating, and the smallest that had to.
+    pub(super) bounds: Bounds,
+    /// Bytes that were available when it had to, when known.
+    pub(super) available_bytes: Option<u64>,
+    /// Attempts since then.
+    pub(super) runs: u32,
+}
+
+impl Repeating {
+    /// Takes note of an attempt that succeeded.
+    pub(crate) fn note(&mut self, size: usize, repeats: bool, available_bytes: Option<u64>) {
+        self.runs = self.runs.saturating_add(1);
+        if !repeats {
+            self.bounds.succeeded(size);
+            return;
+        }
+        self.bounds.failed(size);
+        (self.available_bytes, self.runs) = (available_bytes, 0);
     }
 }

@@ -31,6 +31,7 @@ pub(crate) mod bisect;
 mod bounds;
 pub(crate) mod decay;
 mod doubt;
+mod facts;
 mod figures;
 mod fit;
 pub(crate) mod halve;

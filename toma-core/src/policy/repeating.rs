@@ -9,36 +9,13 @@
 //! which is where policies are to stop. Bounds of such sizes are not those of failures: a size that repeats
 //! works.
 
-use super::adaptive::has_risen_since;
+use super::facts::has_risen_since;
 use super::figures::share;
-use super::{Bounds, Evidence, Sample};
+use super::measurements::Repeating;
+use super::{Evidence, Sample};
 
 /// After so many attempts a size that had to repeat may be tried again: one in so many costs little.
 const FORGOTTEN: u32 = 256;
-
-/// Which sizes have to repeat.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Repeating {
-    /// The largest size that ran without repeating, and the smallest that had to.
-    bounds: Bounds,
-    /// Bytes that were available when it had to, when known.
-    available_bytes: Option<u64>,
-    /// Attempts since then.
-    runs: u32,
-}
-
-impl Repeating {
-    /// Takes note of an attempt that succeeded.
-    pub(crate) fn note(&mut self, size: usize, repeats: bool, available_bytes: Option<u64>) {
-        self.runs = self.runs.saturating_add(1);
-        if !repeats {
-            self.bounds.succeeded(size);
-            return;
-        }
-        self.bounds.failed(size);
-        (self.available_bytes, self.runs) = (available_bytes, 0);
-    }
-}
 
 /// The smallest size that has to repeat, unless that was with clearly less memory.
 fn smallest(evidence: &Evidence) -> Option<usize> {

@@ -5,7 +5,7 @@
 //! [`Adaptive`] finds the limit, and is asked only where a larger size would be faster. Two searches of two
 //! policies would have to be kept alike.
 
-use super::adaptive::{has_risen, needs_more};
+use super::facts::{has_risen, needs_more};
 use super::repeating::explore;
 use super::{Adaptive, Evidence, Needs, Policy, Sample};
 

@@ -2,11 +2,95 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use super::Predict;
+use super::{Foreseen, Piece, Shown};
 use crate::call_site::{Name, Origin, hash_of};
 use crate::classify::Failure;
 use crate::memory::MemorySource;
 use crate::observe::Shortfall;
+
+/// Says what fits before anything was tried: what the option [`predict`](crate::execute::With::predict) takes.
+///
+/// It chooses the first size of a call about which the size cache knows nothing. Everything after that goes by
+/// what was tried.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::predict::{Foreseen, Predict};
+/// use toma::{NoCache, execute, memory::Host, report};
+///
+/// /// Items of a megabyte each.
+/// #[derive(Debug)]
+/// struct Megabytes;
+///
+/// impl Predict for Megabytes {
+///     fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
+///         let most = usize::try_from(free_bytes >> 20).ok()?;
+///         let size = most.min(items.unwrap_or(most));
+///         Some(Foreseen { size, needs_bytes: (size as u64) << 20 })
+///     }
+/// }
+///
+/// execute::with::<NoCache>().device(Host::shared()).predict(&Megabytes).range(0..3, 3, |_, _| ());
+/// assert_eq!(report::last().unwrap().foreseen.unwrap().needs_bytes, 3 << 20);
+/// ```
+pub trait Predict: fmt::Debug + Sync {
+    /// The largest size in which so many items fit into so many free bytes, piece by piece; without
+    /// items, what fits at once. `None` where that is not known.
+    fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen>;
+
+    /// Whether it says nothing by itself, and the body has to be run dry.
+    #[doc(hidden)]
+    fn runs_dry(&self) -> bool {
+        false
+    }
+
+    /// The same for a call that lends its body for dry runs.
+    #[doc(hidden)]
+    fn foresee_dry(&self, rehearsal: &mut Rehearsal<'_>) -> Option<Foreseen> {
+        self.foresee(rehearsal.items(), rehearsal.free_bytes())
+    }
+
+    /// What fits once pieces have run: what they leave behind is not free any more. `is_packed` is
+    /// [`Rehearsal::is_packed`].
+    #[doc(hidden)]
+    fn foresee_rest(&self, left: usize, is_packed: bool, free_bytes: u64) -> Option<Foreseen> {
+        let _ = is_packed;
+        self.foresee(Some(left), free_bytes)
+    }
+
+    /// What fits instead, after a size that was said to fit has failed; `None` leaves the choice to the policy.
+    #[doc(hidden)]
+    fn foresee_smaller(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
+        let _ = (left, free_bytes);
+        None
+    }
+
+    /// Why nothing is said, for the report.
+    #[doc(hidden)]
+    fn why_not(&self) -> Option<String> {
+        None
+    }
+
+    /// What a first piece of this size needs.
+    #[doc(hidden)]
+    fn piece(&self, size: usize) -> Option<Piece> {
+        let _ = size;
+        None
+    }
+
+    /// Whether attempts take bytes that it cannot see, such as workspaces of a device, and it has not learned of any
+    /// yet.
+    #[doc(hidden)]
+    fn is_unproven(&self) -> bool {
+        false
+    }
+
+    /// Learns from an attempt at a size that was said to fit.
+    #[doc(hidden)]
+    fn learn(&self, shown: Shown) {
+        let _ = shown;
+    }
+}
 
 /// The body of a form, in a dry run.
 pub(crate) trait DryBody {

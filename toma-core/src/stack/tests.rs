@@ -3,6 +3,7 @@ use std::hint::black_box;
 
 use proptest::prelude::*;
 
+use super::outside::Frame;
 use super::walk::portable;
 use super::*;
 

@@ -1,7 +1,7 @@
 //! The walk itself, and all that is unsafe about it: one module per family of platforms.
 #![expect(unsafe_code, reason = "walking a stack means calling the unwinder of the platform")]
 
-use super::{Frame, Outside};
+use super::outside::{Frame, Outside};
 
 #[cfg(any(not(unix), target_arch = "arm", target_arch = "s390x"))]
 pub(super) use portable::frames;

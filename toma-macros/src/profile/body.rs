@@ -15,9 +15,10 @@ use syn::parse::Parser as _;
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Block, FnArg, Pat, PatIdent, PatType, Signature, Stmt, parse_quote};
 
+use super::checked::Profile;
 use super::lines::Lines;
 use super::marker::{Marker, verbatim};
-use super::{Profile, calls, emitted};
+use super::{calls, emitted};
 use crate::names::local_at;
 
 /// The function's new signature and body.

@@ -4,8 +4,8 @@ use proc_macro2::{Delimiter, Group, LineColumn, Literal, Span, TokenStream, Toke
 use quote::{ToTokens, quote};
 use syn::Signature;
 
-use super::Profile;
 use super::calls;
+use super::checked::Profile;
 use crate::function::Function;
 
 /// A line's number in the file, and its text.

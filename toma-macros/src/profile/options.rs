@@ -7,8 +7,9 @@ use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, Ident, LitInt, LitStr, Result, Token, bracketed};
 
-use super::ATTRIBUTE;
 use crate::options::{crate_path, equals, instead, read};
+
+pub(super) const ATTRIBUTE: &str = "`#[toma::profile]`";
 
 /// What a table can show of a line, as `toma::marks::Column` names it.
 const COLUMNS: [&str; 12] = [

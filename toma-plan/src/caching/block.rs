@@ -1,5 +1,9 @@
 //! Segments and their blocks.
 
+/// Tells the allocations of one [`CachingAllocator`] apart; no two of them have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(pub(super) u64);
+
 /// Which sizes share segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pool {

@@ -1,8 +1,7 @@
 //! The costs of a chain of stages, checked.
 
-use super::error::{InvalidCosts, TooSmall};
-use super::search::{self, Candidate};
-use super::{Plan, Point, Saving, Solver, Stage, curve, fixed};
+use super::error::InvalidCosts;
+use super::{Saving, Stage};
 
 /// What the stages of a region cost, in the order in which they run.
 ///
@@ -47,35 +46,6 @@ impl Costs {
     /// The time of a run that repeats nothing.
     pub fn keep_all_seconds(&self) -> f64 {
         self.stages.iter().map(|stage| stage.forward_seconds + stage.backward_seconds).sum()
-    }
-
-    /// The bytes from which on nothing is repeated: the peak of the plan that saves every stage.
-    pub fn keep_all_bytes(&self) -> u64 {
-        Candidate::new(self, fixed::keep_all(self)).simulated.peak_bytes
-    }
-
-    /// The least budget for which there is a plan of [`Solver::Rotor`] or [`Solver::Auto`].
-    pub fn least_bytes(&self) -> u64 {
-        Candidate::leanest(self).simulated.peak_bytes
-    }
-
-    /// A plan whose peak is within a budget. From [`least_bytes`](Self::least_bytes) on, `Rotor` and `Auto`
-    /// have one; where nothing needs to be repeated, they repeat nothing.
-    ///
-    /// Finding it takes time with the cube of the number of stages: for 50 tens of milliseconds, for 400
-    /// seconds.
-    ///
-    /// # Errors
-    ///
-    /// [`TooSmall`] when no plan of the solver fits, with the bytes that it needs.
-    pub fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<Plan, TooSmall> {
-        search::plan(self, budget_bytes, solver)
-    }
-
-    /// The whole trade: plans of [`Solver::Auto`] from the least bytes up to those that repeat nothing, each
-    /// with more bytes and less time than the one before.
-    pub fn curve(&self) -> Vec<Point> {
-        curve::curve(self)
     }
 
     /// The gradient of the input of a stage; for the number of stages, that of the last output.

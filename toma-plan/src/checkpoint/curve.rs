@@ -1,8 +1,9 @@
 //! The whole trade of bytes for time.
 
 use super::bound::Bounds;
+use super::candidate::Candidate;
 use super::local::{self, Local};
-use super::search::{Candidate, STARTS, Search};
+use super::search::{STARTS, Search};
 use super::{Costs, fixed};
 
 /// Budgets that are tried: from one to the next 3 % more where the least is a seventh of what all needs.

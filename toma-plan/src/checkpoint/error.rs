@@ -132,12 +132,3 @@ pub enum Reason {
     #[error("backward of stage {0} is missing")]
     Unfinished(usize),
 }
-
-/// A name that no solver has.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{name}` is no solver: expected keep-all, sqrt-n, rotor or auto")]
-#[non_exhaustive]
-pub struct UnknownSolver {
-    /// The name.
-    pub name: String,
-}

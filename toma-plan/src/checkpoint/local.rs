@@ -7,7 +7,7 @@
 //! takes the shortcut that saves most, as long as there is one. From the best of all it then takes one detour,
 //! and shortcuts again.
 
-use super::search::Candidate;
+use super::candidate::Candidate;
 use super::{Costs, moves, simulator};
 
 /// How many actions are simulated at most. Takes a fifth of a second or less; 50 stages take a tenth of it.

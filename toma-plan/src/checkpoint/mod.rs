@@ -82,6 +82,7 @@
 
 mod action;
 mod bound;
+mod candidate;
 mod costs;
 mod curve;
 mod error;
@@ -91,6 +92,7 @@ mod least;
 mod local;
 mod moves;
 mod plan;
+mod planning;
 mod recurrence;
 mod rotor;
 mod search;
@@ -101,8 +103,8 @@ mod stage;
 pub use action::Action;
 pub use costs::Costs;
 pub use curve::Point;
-pub use error::{Illegal, InvalidCosts, Reason, TooSmall, UnknownSolver};
+pub use error::{Illegal, InvalidCosts, Reason, TooSmall};
 pub use plan::{Held, Plan};
 pub use simulator::{Simulated, simulate};
-pub use solver::Solver;
+pub use solver::{Solver, UnknownSolver};
 pub use stage::{Saving, Stage};

@@ -5,8 +5,8 @@ use std::fmt;
 use toma_trace::Size;
 
 use super::bound::Bounds;
+use super::candidate::Candidate;
 use super::error::Illegal;
-use super::search::Candidate;
 use super::{Action, Costs, Simulated, Solver, grafted, simulate};
 
 /// What is run, held and dropped in which order, and what that takes.

@@ -1,54 +1,12 @@
 //! What the solvers share: one table for all budgets, and plans that are there without one.
 
-use super::bound::Bounds;
-use super::error::TooSmall;
+use super::candidate::Candidate;
 use super::local::{self, Local};
 use super::rotor::Table;
-use super::{Action, Costs, Plan, Simulated, Solver, fixed, least, simulate};
+use super::{Costs, fixed};
 
 /// Smaller budgets whose plans the local search starts from, too.
 pub(super) const STARTS: u32 = 64;
-
-/// Actions of a solver, and what the simulator says of them.
-#[derive(Clone, Debug)]
-pub(super) struct Candidate {
-    pub(super) actions: Vec<Action>,
-    pub(super) simulated: Simulated,
-}
-
-impl Candidate {
-    pub(super) fn new(costs: &Costs, actions: Vec<Action>) -> Self {
-        let simulated = simulate(costs, &actions).expect("solvers make legal actions");
-        Self { actions, simulated }
-    }
-
-    pub(super) fn fits(&self, budget_bytes: u64) -> bool {
-        self.simulated.peak_bytes <= budget_bytes
-    }
-
-    /// The faster one; of equals the one that needs less, then the first.
-    pub(super) fn or(self, other: Self) -> Self {
-        let [a, b] = [&self.simulated, &other.simulated];
-        let order = a.seconds.total_cmp(&b.seconds).then(a.peak_bytes.cmp(&b.peak_bytes));
-        if order.is_gt() { other } else { self }
-    }
-
-    /// The plan that needs the least bytes.
-    ///
-    /// That is one of the recurrence, but where first runs need more than repeats: there, running all twice
-    /// may need less.
-    pub(super) fn leanest(costs: &Costs) -> Self {
-        let (bytes, actions) = least::least(costs);
-        let [least, sqrt_n] = [actions, fixed::sqrt_n(costs)].map(|actions| Self::new(costs, actions));
-        debug_assert_eq!(bytes, least.simulated.peak_bytes, "what is not rounded is exact");
-        if sqrt_n.simulated.peak_bytes < least.simulated.peak_bytes { sqrt_n } else { least }
-    }
-
-    fn too_small(&self, budget_bytes: u64, solver: Solver) -> TooSmall {
-        let Simulated { peak_bytes, peak_stage, .. } = self.simulated;
-        TooSmall { budget_bytes, least_bytes: peak_bytes, stage: peak_stage, solver }
-    }
-}
 
 /// Finds the plans of all budgets up to the largest.
 #[derive(Debug)]
@@ -89,27 +47,4 @@ impl<'a> Search<'a> {
         let local = Local { costs: self.costs, budget_bytes, effort: local::EFFORT };
         local.improve(self.rotor(budget_bytes), leaner)
     }
-}
-
-/// The plan of a solver.
-pub(super) fn plan(costs: &Costs, budget_bytes: u64, solver: Solver) -> Result<Plan, TooSmall> {
-    let keep_all = Candidate::new(costs, fixed::keep_all(costs));
-    let found = match solver {
-        Solver::SqrtN => Candidate::new(costs, fixed::sqrt_n(costs)),
-        Solver::Rotor | Solver::Auto if !keep_all.fits(budget_bytes) => {
-            let least = Candidate::leanest(costs);
-            if !least.fits(budget_bytes) {
-                return Err(least.too_small(budget_bytes, solver));
-            }
-            let search = Search::new(costs, budget_bytes, least);
-            if solver == Solver::Auto { search.auto(budget_bytes) } else { search.rotor(budget_bytes) }
-        }
-        _ => keep_all,
-    };
-    if !found.fits(budget_bytes) {
-        return Err(found.too_small(budget_bytes, solver));
-    }
-    // Beyond the bytes of keeping all, no bound changes.
-    let bounds = Bounds::new(costs, budget_bytes.min(costs.keep_all_bytes()));
-    Ok(Plan::found(costs, found, bounds.seconds(budget_bytes), solver))
 }

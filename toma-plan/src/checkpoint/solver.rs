@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::error::UnknownSolver;
+use thiserror::Error;
 
 /// How a plan is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -49,4 +49,13 @@ impl FromStr for Solver {
         let found = Self::ALL.into_iter().find(|solver| solver.name() == name);
         found.ok_or_else(|| UnknownSolver { name: name.into() })
     }
+}
+
+/// A name that no solver has.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{name}` is no solver: expected keep-all, sqrt-n, rotor or auto")]
+#[non_exhaustive]
+pub struct UnknownSolver {
+    /// The name.
+    pub name: String,
 }

@@ -77,7 +77,7 @@ mod simulator;
 mod step;
 mod timeline;
 
-pub use error::{InvalidStep, OutOfMemory};
+pub use error::OutOfMemory;
 pub use eviction::{Candidate, Eviction, Next, Situation, Terms};
 pub use evictions::{Genoa, Lru, NextEvent};
 pub use flow::Flow;
@@ -85,5 +85,5 @@ pub use periods::Periods;
 pub use plan::{Absence, Back, Plan};
 pub use simulation::{Move, MoveKind, Round, Simulation};
 pub use simulator::{simulate, simulate_plan};
-pub use step::{Operator, Step, Storage, Use};
+pub use step::{InvalidStep, Operator, Step, Storage, Use};
 pub use timeline::Timeline;

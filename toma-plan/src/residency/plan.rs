@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use toma_trace::Size;
 
-use super::{Round, Simulation, Step, Terms, simulator};
+use super::{Round, Step};
 
 /// What leaves after each operator of a step, and what is fetched when it begins for later.
 ///
@@ -16,9 +16,9 @@ pub struct Plan {
     absences: Vec<Absence>,
     leaves: Vec<Vec<usize>>,
     fetches: Vec<Vec<usize>>,
-    round: Round,
+    pub(super) round: Round,
     operator_seconds: f64,
-    peak_bytes: u64,
+    pub(super) peak_bytes: u64,
 }
 
 /// A storage that is away between two uses.
@@ -42,12 +42,8 @@ pub struct Back {
 }
 
 impl Plan {
-    /// A plan of these absences. Those that are fetched at the same operator are so in this order.
-    ///
-    /// # Panics
-    ///
-    /// Where the step is [invalid](Step::check), or an absence names what is not in it.
-    pub fn new(step: &Step, terms: &Terms, name: &'static str, absences: Vec<Absence>) -> Self {
+    /// The plan of these absences before it is simulated.
+    pub(super) fn of(step: &Step, name: &'static str, absences: Vec<Absence>) -> Self {
         let operators = step.operators.len();
         let mut plan = Self {
             name,
@@ -64,9 +60,6 @@ impl Plan {
                 plan.fetches[back.fetched_at].push(absence.storage);
             }
         }
-        let Simulation { rounds, peak_bytes, .. } = simulator::settled(step, terms, &plan);
-        plan.round = rounds.last().copied().unwrap_or_default();
-        plan.peak_bytes = peak_bytes;
         plan
     }
 

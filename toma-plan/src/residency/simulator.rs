@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use super::links::Links;
 use super::simulation::{Move, MoveKind, Round, Simulation};
 use super::timeline::Timeline;
-use super::{Candidate, Eviction, NextEvent, OutOfMemory, Plan, Situation, Step, Storage, Terms, Use};
+use super::{
+    Absence, Candidate, Eviction, NextEvent, OutOfMemory, Plan, Situation, Step, Storage, Terms, Use,
+};
 
 /// Says what `rounds` repetitions of a step take under an eviction, without its plan.
 ///
@@ -32,8 +34,23 @@ pub fn simulate_plan(step: &Step, terms: &Terms, plan: &Plan, rounds: usize) -> 
     simulator.outcome
 }
 
+impl Plan {
+    /// A plan of these absences. Those that are fetched at the same operator are so in this order.
+    ///
+    /// # Panics
+    ///
+    /// Where the step is [invalid](Step::check), or an absence names what is not in it.
+    pub fn new(step: &Step, terms: &Terms, name: &'static str, absences: Vec<Absence>) -> Self {
+        let mut plan = Self::of(step, name, absences);
+        let Simulation { rounds, peak_bytes, .. } = settled(step, terms, &plan);
+        plan.round = rounds.last().copied().unwrap_or_default();
+        plan.peak_bytes = peak_bytes;
+        plan
+    }
+}
+
 /// The second of two rounds of a plan that begin with what it has away at the end of a step.
-pub(super) fn settled(step: &Step, terms: &Terms, plan: &Plan) -> Simulation {
+fn settled(step: &Step, terms: &Terms, plan: &Plan) -> Simulation {
     let mut simulator = Simulator::new(step, terms);
     for storage in plan.away_at_the_end(step) {
         simulator.goes(storage, Lies::Outside);

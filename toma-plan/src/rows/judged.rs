@@ -5,9 +5,10 @@ use std::collections::{HashMap, HashSet};
 use toma_trace::operators::{RowRule, base_name, row_rule};
 use toma_trace::{Access, Operand, Operator, OperatorId, StorageId, Trace};
 
+use super::forward::forwards;
 use super::rules::is_near;
 use super::tensors::{Batch, Twin, operands};
-use super::{Coupled, Coupling, DATA, Rows, forwards};
+use super::{Coupled, Coupling, DATA, Rows};
 use crate::alike::{Recorded, Unlike};
 
 /// A verdict with the operators that it is about.

@@ -5,20 +5,19 @@
 //! A wrong answer is a wrong gradient that nobody sees. So an operator counts as one that keeps rows apart only
 //! where a rule says how, and everything that no rule covers is refused by name.
 
+mod forward;
 mod judged;
 mod keeps;
 mod rules;
 mod tensors;
 mod values;
+mod walked;
 
 use std::fmt;
 
-use toma_trace::{OperatorId, ScopeKind, Tick, Trace};
+use toma_trace::OperatorId;
 
-use crate::alike::{Recorded, Unlike, same_operators};
 pub use judged::Judged;
-use rules::Walk;
-use tensors::twins;
 
 /// The scope in which the data of a piece are cut from those of the whole.
 pub const DATA: &str = "data";
@@ -33,7 +32,7 @@ pub const RESULT: &str = "result";
 /// that says which rows of its results depend on which rows of its arguments.
 ///
 /// Looked at is the forward: the operators before the result is taken, or before the first scope of kind
-/// [`Node`](ScopeKind::Node). Not found is what the program computes without operators from numbers that it
+/// [`Node`](toma_trace::ScopeKind::Node). Not found is what the program computes without operators from numbers that it
 /// writes into tensors of a fixed shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -133,55 +132,4 @@ impl fmt::Display for Coupled {
         };
         write!(f, "`{}` ({}) {what}", self.name, self.operator)
     }
-}
-
-impl Rows {
-    /// Looks at two traces of a step, each with its size.
-    ///
-    /// # Errors
-    ///
-    /// When a size is 0 or both are the same, or the forwards called other operators or touched other
-    /// tensors.
-    pub fn of(traces: [(u32, &Trace); 2]) -> Result<Self, Unlike> {
-        let [(size, first), (other, second)] = traces;
-        if size == other || size == 0 || other == 0 {
-            return Err(Unlike::Size { size: size.min(other) });
-        }
-        let recorded = forwards(traces);
-        same_operators(recorded[0], recorded[1])?;
-        let is_cut = scopes(first, DATA).next().is_some();
-        let mut walk = Walk::new(is_cut, second);
-        let mut calls = twins(recorded)?;
-        let result = scopes(second, RESULT).next().and_then(|_| calls.pop());
-        for call in &calls {
-            walk.step(call, second, [size, other]);
-        }
-        let mut rows = walk.finish(result.as_ref().or(calls.last()), result.is_some());
-        if let Some(coupled) = judged::changed(&calls, recorded[1]).filter(|_| rows.combined.is_ok()) {
-            rows.combined = Err(coupled);
-        }
-        Ok(rows)
-    }
-}
-
-/// The operators of both forwards, with the one that takes the result.
-fn forwards(traces: [(u32, &Trace); 2]) -> [Recorded<'_>; 2] {
-    traces.map(|(size, trace)| Recorded { size, trace, until: forward_end(trace) })
-}
-
-fn scopes<'a>(trace: &'a Trace, name: &'a str) -> impl Iterator<Item = &'a toma_trace::Scope> {
-    trace
-        .scopes()
-        .map(|(_, scope)| scope)
-        .filter(move |scope| scope.label.kind == ScopeKind::Attempt && scope.label.name == name)
-}
-
-/// Where the result has been taken. Without such a scope the first node of gradients begins backward: from there on
-/// gradients meet, and optimizers run.
-fn forward_end(trace: &Trace) -> Tick {
-    if let Some(result) = scopes(trace, RESULT).next() {
-        return result.interval.end;
-    }
-    let mut nodes = trace.scopes().filter(|(_, scope)| scope.label.kind == ScopeKind::Node);
-    nodes.next().map_or(trace.end(), |(_, node)| node.interval.begin)
 }

@@ -1,11 +1,6 @@
-use std::panic::Location;
-
-use tch::{TchError, Tensor};
 use toma_plan::checkpoint::{Costs, Plan, Solver};
 
 use super::knowledge::{self, Place};
-use super::region;
-use crate::error::Error;
 
 /// How a region is checkpointed: everything selectable.
 ///
@@ -101,62 +96,9 @@ impl<'a> With<'a> {
         self
     }
 
-    /// Runs a closure whose backward repeats what does not fit.
-    ///
-    /// # Panics
-    /// As [`region`](super::region()).
-    #[track_caller]
-    pub fn region<R>(&self, body: impl FnOnce() -> R) -> R {
-        self.region_at(Location::caller(), body)
-    }
-
-    /// The same for a closure that returns errors of tch.
-    ///
-    /// # Errors
-    /// Those of the closure; and of its first operator, or the first that is not what was known, where no plan fits the
-    /// budget.
-    #[track_caller]
-    pub fn f_region<R>(&self, body: impl FnOnce() -> Result<R, TchError>) -> Result<R, TchError> {
-        self.f_region_at(Location::caller(), body)
-    }
-
-    /// What the stages of a closure take: it runs once with its backward, and leaves no trace. Gradients, random
-    /// numbers and what it writes to are put back, and its backward ends at tensors that were computed before it. A `backward` within the closure leaves its gradients, and shapes that
-    /// are changed in place stay changed.
-    ///
-    /// Operators of the CPU draw from a generator of their own meanwhile. On accelerators the numbers of the process are
-    /// set back afterwards, so a thread that draws there at the same time may draw numbers twice.
-    ///
-    /// # Errors
-    /// Those of the closure and of its backward; for a closure that returns a tensor it did not make; and for
-    /// an operator of the CPU that draws random numbers and takes no generator.
-    #[track_caller]
-    pub fn measure(&self, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
-        region::measure(self, &self.place(Location::caller()), body)
-    }
-
     /// What is known of the newest structure of this region, if its backward has run; of one with a
     /// [`name`](Self::name), because a place in the program is that of the call.
     pub fn known(&self) -> Option<Costs> {
         Some(knowledge::newest(&Place::Named(self.name?.into()))?.costs.clone())
-    }
-
-    pub(super) fn region_at<R>(&self, location: &'static Location<'static>, body: impl FnOnce() -> R) -> R {
-        region::run(self, self.place(location), body).unwrap_or_else(|error| panic!("checkpoint: {error}"))
-    }
-
-    pub(super) fn f_region_at<R>(
-        &self,
-        location: &'static Location<'static>,
-        body: impl FnOnce() -> Result<R, TchError>,
-    ) -> Result<R, TchError> {
-        region::run(self, self.place(location), body)?
-    }
-
-    fn place(&self, location: &'static Location<'static>) -> Place {
-        match self.name {
-            Some(name) => Place::Named(name.into()),
-            None => Place::Line(location.file(), location.line(), location.column()),
-        }
     }
 }

@@ -1,9 +1,9 @@
 //! The life of a region: plain or recorded, planned where it is known, and learned from.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use tch::{Kind, Tensor};
+use tch::{Kind, TchError, Tensor};
 use toma_core::leaner;
 use toma_core::predict::is_dry;
 use toma_plan::checkpoint::Costs;
@@ -18,8 +18,63 @@ use crate::cpu;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Chosen, RecordingRegion, Region, RegionOptions};
 
+impl With<'_> {
+    /// Runs a closure whose backward repeats what does not fit.
+    ///
+    /// # Panics
+    /// As [`region`](super::region()).
+    #[track_caller]
+    pub fn region<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.region_at(Location::caller(), body)
+    }
+
+    /// The same for a closure that returns errors of tch.
+    ///
+    /// # Errors
+    /// Those of the closure; and of its first operator, or the first that is not what was known, where no plan fits the
+    /// budget.
+    #[track_caller]
+    pub fn f_region<R>(&self, body: impl FnOnce() -> Result<R, TchError>) -> Result<R, TchError> {
+        self.f_region_at(Location::caller(), body)
+    }
+
+    /// What the stages of a closure take: it runs once with its backward, and leaves no trace. Gradients, random
+    /// numbers and what it writes to are put back, and its backward ends at tensors that were computed before it. A
+    /// `backward` within the closure leaves its gradients, and shapes that are changed in place stay changed.
+    ///
+    /// Operators of the CPU draw from a generator of their own meanwhile. On accelerators the numbers of the process are
+    /// set back afterwards, so a thread that draws there at the same time may draw numbers twice.
+    ///
+    /// # Errors
+    /// Those of the closure and of its backward; for a closure that returns a tensor it did not make; and for
+    /// an operator of the CPU that draws random numbers and takes no generator.
+    #[track_caller]
+    pub fn measure(&self, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
+        measure(self, &self.place(Location::caller()), body)
+    }
+
+    pub(super) fn region_at<R>(&self, location: &'static Location<'static>, body: impl FnOnce() -> R) -> R {
+        run(self, self.place(location), body).unwrap_or_else(|error| panic!("checkpoint: {error}"))
+    }
+
+    pub(super) fn f_region_at<R>(
+        &self,
+        location: &'static Location<'static>,
+        body: impl FnOnce() -> Result<R, TchError>,
+    ) -> Result<R, TchError> {
+        run(self, self.place(location), body)?
+    }
+
+    fn place(&self, location: &'static Location<'static>) -> Place {
+        match self.name {
+            Some(name) => Place::Named(name.into()),
+            None => Place::Line(location.file(), location.line(), location.column()),
+        }
+    }
+}
+
 /// Runs a closure as a region, where there is something to repeat.
-pub(super) fn run<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Result<R, Error> {
+fn run<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Result<R, Error> {
     if ffi::records_region() {
         let _stage = StageOf::begin();
         return Ok(body());
@@ -70,7 +125,7 @@ impl Drop for StageOf {
 }
 
 /// Runs the closure and its backward as a new region, and puts back all that they change.
-pub(super) fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
+fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
     if ffi::records_region() {
         let text = format!("checkpoint {place}: cannot be measured inside another region");
         return Err(Error::new(ErrorKind::Unsupported, text));

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 use std::ffi::CString;
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::host::Block;
-use super::table::Places;
-use super::weights_file::Part;
+use super::places::Places;
+use super::weights_file::{Part, part};
 use crate::error::{AWAY, Error};
 use crate::ffi::{Away, Rows};
 use crate::memory::Device;
@@ -38,6 +37,12 @@ pub(crate) fn away_words(words: &str, device: &Device) -> CString {
         toma_core::memory::MemorySource::name(device)
     );
     CString::new(words.replace('\0', " ")).expect("it has no zeros")
+}
+
+/// The same while it is parked.
+pub(crate) fn parked_words(words: &str, device: &Device) -> String {
+    let name = toma_core::memory::MemorySource::name(device);
+    format!("offload: {words} {AWAY}{name}, where it was parked: resume it first")
 }
 
 /// It is in the books until it is dropped.
@@ -76,12 +81,6 @@ impl Source {
             Self::File(part) => part.bytes().map(Cow::Owned),
         }
     }
-}
-
-/// Where so many bytes are in memory.
-pub(crate) fn part(offset: u64, bytes: u64) -> Range<usize> {
-    let [begin, end] = [offset, offset + bytes].map(|at| usize::try_from(at).expect("it is in memory"));
-    begin..end
 }
 
 impl Rows for Source {

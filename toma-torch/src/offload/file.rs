@@ -53,7 +53,7 @@ impl Manager {
         let described = WeightsFile::open(path.as_ref())?;
         let named = |one: Described| {
             let tensor = self.shared().tensor_of(&one)?;
-            Ok((one.name.clone(), TensorRef::new(self, &tensor, Some(&one.name))))
+            Ok((one.name.clone(), TensorRef::new(self.shared(), &tensor, Some(&one.name))))
         };
         described.into_iter().map(named).collect()
     }

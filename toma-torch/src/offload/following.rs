@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toma_plan::residency::{Next, Plan};
 
-use super::steps::{Ensuing, Found, Known};
+use super::known::{Ensuing, Found, Known};
 
 /// Where a thread is in a step that is known.
 #[derive(Debug)]

@@ -13,10 +13,9 @@ use std::time::Duration;
 
 use toma_core::predict::is_dry;
 
-use super::manager::Manager;
+use super::known::{Found, print_of};
 use super::recording::Recording;
 use super::shared::Shared;
-use super::steps::{Found, print_of};
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{Ended, Foresees, Remembered, Use};
 use crate::predict::dry_run;
@@ -120,48 +119,19 @@ impl Drop for Foreseeing<'_> {
     }
 }
 
-impl Manager {
-    /// Runs a step [dry](crate::dry_run()), so that it is planned before the program runs it.
-    ///
-    /// The step that comes next then moves what the plan says, where it would otherwise move on demand until the step
-    /// has been recorded. What is foreseen may be a part of the step, such as its forward and backward without the
-    /// optimizer, and is followed wherever its first operator comes. A step that does otherwise goes on by demand.
-    ///
-    /// ```
-    /// use tch::{Kind, Tensor};
-    /// use toma_torch::offload::Manager;
-    /// use toma_torch::{Device, cpu};
-    ///
-    /// cpu::count();
-    /// let weights = [0, 1, 2, 3].map(|_| Tensor::ones([512, 512], (Kind::Float, tch::Device::Cpu)));
-    /// let manager = Manager::new(&Device::new(tch::Device::Cpu)).budget(cpu::allocated_bytes() + (1 << 20));
-    /// let _entered = manager.enter()?;
-    /// let step = || weights.iter().fold(Tensor::ones([512, 512], (Kind::Float, tch::Device::Cpu)), |x, weight| x.mm(weight));
-    /// manager.foresee(step)?;
-    /// assert!(manager.plan().plan().is_some());
-    /// let product = step();
-    /// # assert_eq!(product.size(), [512, 512]);
-    /// # Ok::<(), toma_torch::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As of [`dry_run`](crate::dry_run()), and on a thread that has not entered.
-    ///
-    /// # Panics
-    /// As [`dry_run`](crate::dry_run()) does.
-    pub fn foresee<T>(&self, step: impl FnOnce() -> T) -> Result<(), Error> {
-        if toma_core::private::is_disabled() {
-            return Ok(());
-        }
-        if is_dry() {
-            return dry_run(step).map(drop);
-        }
-        let (shared, recording) = (Arc::clone(self.shared()), Recording::default());
-        let mut foreseen = Some(Foreseen { shared, recording, living: HashMap::new(), bytes: 0 });
-        dry_run(|| {
-            let _foreseeing = Foreseeing::begin(&mut foreseen);
-            drop(step());
-        })?;
-        foreseen.map_or(Ok(()), Foreseen::learn)
+/// Runs a step dry, so that the manager knows it before it runs.
+pub(crate) fn foresee<T>(shared: &Arc<Shared>, step: impl FnOnce() -> T) -> Result<(), Error> {
+    if toma_core::private::is_disabled() {
+        return Ok(());
     }
+    if is_dry() {
+        return dry_run(step).map(drop);
+    }
+    let (shared, recording) = (Arc::clone(shared), Recording::default());
+    let mut foreseen = Some(Foreseen { shared, recording, living: HashMap::new(), bytes: 0 });
+    dry_run(|| {
+        let _foreseeing = Foreseeing::begin(&mut foreseen);
+        drop(step());
+    })?;
+    foreseen.map_or(Ok(()), Foreseen::learn)
 }

@@ -5,24 +5,22 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
 
-use super::shared::Shared;
-
-/// Moves storages one after the other, while operators run.
+/// Moves storages of a manager `M` one after the other, while operators run.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Link<M> {
     name: &'static str,
-    moves: fn(&Shared, u64),
+    moves: fn(&M, u64),
     queue: Mutex<Option<Sender<u64>>>,
     waiting: Arc<(Mutex<usize>, Condvar)>,
 }
 
-impl Link {
-    pub(crate) fn new(name: &'static str, moves: fn(&Shared, u64)) -> Self {
+impl<M: Send + Sync + 'static> Link<M> {
+    pub(crate) fn new(name: &'static str, moves: fn(&M, u64)) -> Self {
         Self { name, moves, queue: Mutex::default(), waiting: Arc::default() }
     }
 
     /// Moves it as soon as those before are done; at once where there is no thread to be had.
-    pub(crate) fn push(&self, shared: &Arc<Shared>, id: u64) {
+    pub(crate) fn push(&self, shared: &Arc<M>, id: u64) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.is_none() {
             *queue = self.spawned(shared);
@@ -39,9 +37,9 @@ impl Link {
         self.waiting.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn spawned(&self, shared: &Arc<Shared>) -> Option<Sender<u64>> {
+    fn spawned(&self, shared: &Arc<M>) -> Option<Sender<u64>> {
         let (queue, ids) = channel();
-        let (shared, waiting, moves): (Weak<Shared>, _, _) =
+        let (shared, waiting, moves): (Weak<M>, _, _) =
             (Arc::downgrade(shared), Arc::clone(&self.waiting), self.moves);
         let work = move || {
             for id in ids {

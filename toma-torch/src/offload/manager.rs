@@ -15,7 +15,7 @@ use super::shared::Shared;
 use super::status::{Report, Status};
 use super::table::Place;
 use super::tensor_ref::TensorRef;
-use super::{operators, registry};
+use super::{foreseen, operators, registry};
 use crate::error::{Error, ErrorKind};
 use crate::ffi;
 use crate::memory::{Device, cpu};
@@ -80,7 +80,7 @@ impl Manager {
         if device.device() == tch::Device::Cpu {
             cpu::count();
         }
-        Self { handle: Arc::new(Handle { shared: Shared::new(device) }) }
+        Self { handle: Arc::new(Handle { shared: Shared::new(device, registry::books(device)) }) }
     }
 
     /// The most bytes of the device that tensors hold, all of them together.
@@ -213,22 +213,54 @@ impl Manager {
         step()
     }
 
+    /// Runs a step [dry](crate::dry_run()), so that it is planned before the program runs it.
+    ///
+    /// The step that comes next then moves what the plan says, where it would otherwise move on demand until the step
+    /// has been recorded. What is foreseen may be a part of the step, such as its forward and backward without the
+    /// optimizer, and is followed wherever its first operator comes. A step that does otherwise goes on by demand.
+    ///
+    /// ```
+    /// use tch::{Kind, Tensor};
+    /// use toma_torch::offload::Manager;
+    /// use toma_torch::{Device, cpu};
+    ///
+    /// cpu::count();
+    /// let weights = [0, 1, 2, 3].map(|_| Tensor::ones([512, 512], (Kind::Float, tch::Device::Cpu)));
+    /// let manager = Manager::new(&Device::new(tch::Device::Cpu)).budget(cpu::allocated_bytes() + (1 << 20));
+    /// let _entered = manager.enter()?;
+    /// let step = || weights.iter().fold(Tensor::ones([512, 512], (Kind::Float, tch::Device::Cpu)), |x, weight| x.mm(weight));
+    /// manager.foresee(step)?;
+    /// assert!(manager.plan().plan().is_some());
+    /// let product = step();
+    /// # assert_eq!(product.size(), [512, 512]);
+    /// # Ok::<(), toma_torch::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`dry_run`](crate::dry_run()), and on a thread that has not entered.
+    ///
+    /// # Panics
+    /// As [`dry_run`](crate::dry_run()) does.
+    pub fn foresee<T>(&self, step: impl FnOnce() -> T) -> Result<(), Error> {
+        foreseen::foresee(self.shared(), step)
+    }
+
     /// Watches a tensor's memory, by its handle.
     pub fn adopt(&self, tensor: &Tensor) -> TensorRef {
-        TensorRef::new(self, tensor, None)
+        TensorRef::new(self.shared(), tensor, None)
     }
 
     /// Watches the variables of a store, with their names.
     pub fn adopt_all(&self, variables: &VarStore) -> Vec<TensorRef> {
         let mut named: Vec<_> = variables.variables().into_iter().collect();
         named.sort_by(|(one, _), (other, _)| one.cmp(other));
-        named.iter().map(|(name, tensor)| TensorRef::new(self, tensor, Some(name))).collect()
+        named.iter().map(|(name, tensor)| TensorRef::new(self.shared(), tensor, Some(name))).collect()
     }
 
     /// These tensors stay on the device, where they are.
     pub fn keep(&self, tensors: &[&Tensor]) {
         for tensor in tensors {
-            let _kept = TensorRef::new(self, tensor, None).set_kept(true);
+            let _kept = TensorRef::new(self.shared(), tensor, None).set_kept(true);
         }
     }
 

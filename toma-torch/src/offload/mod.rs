@@ -33,12 +33,14 @@ mod governor;
 #[cfg(test)]
 mod hidden_writes;
 mod host;
+mod known;
 mod link;
 mod manager;
 pub(crate) mod operators;
 mod outside;
 mod park;
 mod parking;
+mod places;
 mod planned;
 mod recording;
 mod registry;
@@ -51,6 +53,7 @@ mod status;
 mod steps;
 mod stopwatch;
 mod table;
+mod telling;
 mod tensor_ref;
 mod weights_file;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use toma_core::memory::MemorySource as _;
 
-use super::away::{self, Source, away_words};
+use super::away::{self, Source, away_words, parked_words};
 use super::counts::add;
 use super::operators;
 use super::park::{Known, Stays};
@@ -14,9 +14,8 @@ use super::registry;
 use super::seen::Event;
 use super::shared::Shared;
 use super::table::{Entry, Place};
-use crate::error::{AWAY, Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceMemory, Kept};
-use crate::memory::Device;
 use crate::notes::Story;
 
 /// A storage that no other thread moves meanwhile.
@@ -68,7 +67,7 @@ impl Shared {
             let Some(kept) = entry.storage.keep() else { continue };
             let known = Known { id, serial: entry.serial, was_away: entry.place == Place::Away };
             entry.place = Place::Leaving;
-            let words = c_words(&parked_words(entry, &self.device));
+            let words = c_words(&parked_words(&entry.words(), &self.device));
             let (bytes, copy, name) = (entry.bytes, entry.copy.take(), entry.name.clone());
             let story = entry.story.clone();
             marked.push(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, story, words });
@@ -282,11 +281,6 @@ impl Shared {
         drop(table);
         drop(marked);
     }
-}
-
-/// What an access to it says while it is parked.
-pub(crate) fn parked_words(entry: &Entry, device: &Device) -> String {
-    format!("offload: {} {AWAY}{}, where it was parked: resume it first", entry.words(), device.name())
 }
 
 fn c_words(words: &str) -> CString {

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use toma_plan::residency::{Plan, Step, Terms};
 
 use super::counts::add;
+use super::known::{Known, Learned};
 use super::shared::Shared;
-use super::steps::{Known, Learned};
 use super::table::Place;
 
 /// How often late fetches let a step be planned anew, each time for a link that is so much slower.

@@ -13,10 +13,7 @@ use std::time::Duration;
 
 use toma_plan::residency::{Operator, Step, Storage, Timeline, Use};
 
-use super::steps::{Found, Known};
-
-/// Storages by their numbers in a step.
-pub(crate) type Bound = Vec<(usize, u64)>;
+use super::known::{Bound, Found, Known};
 
 /// Two repetitions, of which the second tells what lives from one into the next.
 ///

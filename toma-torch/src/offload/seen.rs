@@ -1,12 +1,9 @@
 //! What a program sees of a manager, and how it steers it.
 
-use std::cell::Cell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::shared::Shared;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// An operator that begins or has ended.
 #[non_exhaustive]
@@ -85,42 +82,5 @@ impl fmt::Debug for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [observer, around] = [self.observer.is_some(), self.around.is_some()];
         f.debug_struct("Seen").field("observer", &observer).field("around", &around).finish()
-    }
-}
-
-thread_local! {
-    /// Foreign code runs: what it does is not told to it.
-    static TELLS: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs foreign code, unless it runs already; a panic of it is none of the program's.
-fn contained<T>(foreign: impl FnOnce() -> T) -> Option<std::thread::Result<T>> {
-    if TELLS.replace(true) {
-        return None;
-    }
-    let told = catch_unwind(AssertUnwindSafe(foreign));
-    TELLS.set(false);
-    Some(told)
-}
-
-impl Shared {
-    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-        if let Some(observer) = self.seen.get().and_then(|seen| seen.observer.as_ref()) {
-            let _panicked = contained(|| observer(&event()));
-        }
-    }
-
-    pub(crate) fn before(&self, call: &OperatorCall<'_>) -> Result<(), Error> {
-        let Some(around) = self.seen.get().and_then(|seen| seen.around.as_ref()) else { return Ok(()) };
-        contained(|| around.before(call)).unwrap_or(Ok(Ok(()))).unwrap_or_else(|_| {
-            let message = format!("offload: what is called before operators panicked before {}", call.name);
-            Err(Error::new(ErrorKind::Other, message))
-        })
-    }
-
-    pub(crate) fn after(&self, call: &OperatorCall<'_>) {
-        if let Some(around) = self.seen.get().and_then(|seen| seen.around.as_ref()) {
-            let _panicked = contained(|| around.after(call));
-        }
     }
 }

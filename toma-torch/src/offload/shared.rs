@@ -7,14 +7,13 @@ use std::time::Instant;
 
 use toma_plan::residency::{Eviction, Flow};
 
-use super::away::{self, Source, away_words};
+use super::away::{self, Source, away_words, parked_words};
 use super::counts::{Counts, add, timed};
 use super::host::Host;
 use super::link::Link;
-use super::parking::parked_words;
-use super::registry;
+use super::places::Places;
 use super::seen::{Event, Seen};
-use super::table::{Books, Place, Places, Table};
+use super::table::{Books, Place, Table};
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceId, DeviceMemory, Kept};
 use crate::memory::{Device, cpu};
@@ -41,8 +40,8 @@ pub(crate) struct Shared {
     limit_bytes: AtomicU64,
     pub(crate) min_bytes: AtomicU64,
     pub(crate) counts: Counts,
-    pub(crate) inwards: Link,
-    pub(crate) outwards: Link,
+    pub(crate) inwards: Link<Self>,
+    pub(crate) outwards: Link<Self>,
     /// Set once, before anything is told.
     pub(crate) seen: OnceLock<Seen>,
     /// Nothing leaves before a loop has run out of memory.
@@ -67,8 +66,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(device: &Device) -> Arc<Self> {
-        let books = registry::books(device);
+    pub(crate) fn new(device: &Device, books: Arc<Books>) -> Arc<Self> {
         Arc::new(Self {
             device: device.clone(),
             id: DeviceId::of(device.device()),
@@ -331,7 +329,7 @@ impl Shared {
                     return Ok(Some((kept, entry.bytes, entry.story.clone())));
                 }
                 Place::Parked => {
-                    return Err(Error::new(ErrorKind::Offloaded, parked_words(entry, &self.device)));
+                    return Err(Error::new(ErrorKind::Offloaded, parked_words(&entry.words(), &self.device)));
                 }
                 Place::Leaving | Place::Coming { .. } => {
                     if entry.place == (Place::Coming { ahead: true }) && !ahead {

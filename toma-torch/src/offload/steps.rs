@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use toma_plan::residency::{Periods, Plan, Step, Timeline};
+use toma_plan::residency::Periods;
 
 use super::following::Following;
-use super::recording::{Bound, Recording};
+use super::known::{Ensuing, Found, Known, Learned};
+use super::recording::Recording;
 
 /// What is known of the step, under the lock of the table.
 #[derive(Debug, Default)]
@@ -34,39 +35,6 @@ const MOST_MISSES: u32 = 3;
 
 /// After so many operators that no period explains they are not recorded any more, until one does.
 const MOST_UNEXPLAINED: usize = 1 << 14;
-
-/// A step that has been recorded.
-#[derive(Clone, Debug)]
-pub(crate) struct Known {
-    pub(crate) step: Step,
-    pub(crate) timeline: Timeline,
-    pub(crate) prints: Vec<u64>,
-    /// The storages that each operator makes, in order.
-    pub(crate) made: Vec<Vec<usize>>,
-    pub(crate) plan: Option<Plan>,
-}
-
-/// A step, and the storages that live when it begins, by their numbers in it.
-pub(crate) type Learned = (Known, Bound);
-
-/// What an operator finds or makes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
-    pub(crate) id: u64,
-    pub(crate) bytes: u64,
-    pub(crate) writes: bool,
-}
-
-/// What follows when an operator has ended.
-#[derive(Debug, Default)]
-pub(crate) struct Ensuing {
-    /// A step that is known from now on, without a plan.
-    pub(crate) known: Option<Box<Learned>>,
-    /// What leaves, by the plan.
-    pub(crate) leaves: Vec<u64>,
-    /// A repetition of the step has ended.
-    pub(crate) is_round: bool,
-}
 
 impl Steps {
     /// Whether operators are to be told.
@@ -215,12 +183,4 @@ impl Steps {
         }
         self.known = Some(known);
     }
-}
-
-/// What stands for an operator: its name, and what it works on.
-pub(crate) fn print_of(name: &str, found: &[Found]) -> u64 {
-    // Names live as long as their library.
-    let name = name.as_ptr().addr() as u64;
-    let mixed = |sum: u64, number: u64| (sum.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    found.iter().fold(name, |sum, one| mixed(sum, one.bytes << 1 | u64::from(one.writes)))
 }

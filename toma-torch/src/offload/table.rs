@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use toma_plan::residency::{Candidate, Next};
 
 use super::away::{self, Source, away_words};
 use super::following::Following;
-use super::steps::{Found, Steps, print_of};
+use super::known::{Found, print_of};
+use super::places::Places;
+use super::steps::Steps;
 use crate::ffi::{DeviceId, Remembered, Rows, Use};
 use crate::memory::Device;
 use crate::notes::Story;
@@ -301,32 +302,5 @@ impl Table {
         let gone = self.entries.extract_if(is_gone).map(|(_, entry)| entry).collect();
         self.sweeps_at = 2 * self.entries.len() + 64;
         gone
-    }
-}
-
-/// What is outside, counted on whatever thread it ends.
-#[derive(Debug, Default)]
-pub(crate) struct Places {
-    away: AtomicU64,
-    away_bytes: AtomicU64,
-}
-
-impl Places {
-    pub(crate) fn is_away(&self, bytes: u64) {
-        self.away.fetch_add(1, Ordering::Relaxed);
-        self.away_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_back(&self, bytes: u64) {
-        self.away.fetch_sub(1, Ordering::Relaxed);
-        self.away_bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn away(&self) -> u64 {
-        self.away.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn away_bytes(&self) -> u64 {
-        self.away_bytes.load(Ordering::Relaxed)
     }
 }

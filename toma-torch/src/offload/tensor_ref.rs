@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use tch::Tensor;
 use toma_core::memory::MemorySource as _;
 
-use super::manager::Manager;
 use super::shared::Shared;
 use super::table::{Entry, Place};
 use super::{operators, registry};
@@ -38,8 +37,8 @@ pub struct TensorRef {
 }
 
 impl TensorRef {
-    pub(crate) fn new(manager: &Manager, tensor: &Tensor, name: Option<&str>) -> Self {
-        let shared = Arc::clone(manager.shared());
+    pub(crate) fn new(shared: &Arc<Shared>, tensor: &Tensor, name: Option<&str>) -> Self {
+        let shared = Arc::clone(shared);
         let own = |storage: &Use<'_>| storage.device == shared.id && !ffi::is_forked();
         for storage in Use::of(tensor).filter(own) {
             let mut table = shared.table();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,6 @@ use std::time::SystemTime;
 
 use safetensors::tensor::{Dtype, Metadata};
 
-use super::away::part;
 use crate::error::{Error, ErrorKind};
 
 /// Longer headers are refused by the library that writes them, too.
@@ -40,6 +40,12 @@ pub(crate) struct Part {
     file: Arc<WeightsFile>,
     offset: u64,
     pub(crate) bytes: u64,
+}
+
+/// Where so many bytes are in memory.
+pub(crate) fn part(offset: u64, bytes: u64) -> Range<usize> {
+    let [begin, end] = [offset, offset + bytes].map(|at| usize::try_from(at).expect("it is in memory"));
+    begin..end
 }
 
 impl Described {

@@ -84,13 +84,12 @@ pub fn dry_run_by_shapes<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
     run(true, |_| step(), || ()).map(|(trace, _)| trace)
 }
 
+/// A trace of the pieces of one size, and the operators whose results only data know.
+pub(super) type Ran = Result<(Trace, Vec<String>), Error>;
+
 /// Runs a step dry that may mark parts of itself, then `undo`, still dry: the trace, and the operators whose results
 /// only data know.
-pub(super) fn run<R>(
-    by_shapes: bool,
-    step: impl FnOnce(&Recording) -> R,
-    undo: impl FnOnce(),
-) -> Result<(Trace, Vec<String>), Error> {
+pub(super) fn run<R>(by_shapes: bool, step: impl FnOnce(&Recording) -> R, undo: impl FnOnce()) -> Ran {
     let mut value = None;
     let step = |value: &mut Option<R>, recording: &Recording| *value = Some(step(recording));
     let take_back = |value: &mut Option<R>| {
@@ -107,7 +106,7 @@ pub(super) fn run_with<S>(
     state: &mut S,
     step: impl FnOnce(&mut S, &Recording),
     take_back: impl FnOnce(&mut S),
-) -> Result<(Trace, Vec<String>), Error> {
+) -> Ran {
     if is_dry() {
         return Err(Error::new(ErrorKind::Unsupported, "dry run: within another dry run".to_owned()));
     }

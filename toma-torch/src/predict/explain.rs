@@ -20,8 +20,17 @@ pub struct Explanation<'a> {
     size: u32,
 }
 
+impl Prediction {
+    /// What a piece takes and what one item adds, what holds most at the peak, and bytes at several sizes: for
+    /// people.
+    pub fn explain(&self) -> Explanation<'_> {
+        let recorded = self.traces.iter().map(|(size, _)| *size).max().unwrap_or_default();
+        Explanation::new(self, &self.growth, recorded)
+    }
+}
+
 impl<'a> Explanation<'a> {
-    pub(super) fn new(prediction: &'a Prediction, growth: &'a Growth, size: u32) -> Self {
+    fn new(prediction: &'a Prediction, growth: &'a Growth, size: u32) -> Self {
         Self { prediction, growth, size }
     }
 

@@ -18,10 +18,10 @@ use toma_plan::{Combined, Judged};
 use toma_trace::Trace;
 
 use super::key::{Purpose, Site};
-use super::making::SIZES;
+use super::making::{SIZES, sizes_of, wide};
 use super::prediction::Prediction;
 use super::runs::{Run, dry_trace, judged, recorded};
-use super::step;
+use super::said::say_once;
 use super::verdict::Verdict;
 
 /// The program that was judged last at a line.
@@ -232,7 +232,7 @@ impl<'p> Splitting<'p> {
             }
             Verdict::Splits(combined) => self.combined.set(Some(combined)),
             Verdict::Statistics(combined) => {
-                step::say_once(&self.site, "split", "batch norm takes the statistics of each piece");
+                say_once(&self.site, "split", "batch norm takes the statistics of each piece");
                 self.combined.set(Some(combined));
             }
         }
@@ -272,7 +272,7 @@ impl<'p> Splitting<'p> {
         let mut known =
             |items, answer| dry_trace(items, answer, run, undo).filter(|(trace, _)| self.is_of(items, trace));
         let less = piece.len() - 1;
-        let is_even = less == 0 || less >= step::wide(SIZES[0]) || self.items.is_multiple_of(piece.len());
+        let is_even = less == 0 || less >= wide(SIZES[0]) || self.items.is_multiple_of(piece.len());
         let all = known(self.items, 0.0).filter(|(trace, _)| has_same_numbers(trace));
         let all = all.filter(|(_, unknown)| unknown.is_empty() || known(self.items, 1000.0).is_some());
         if all.is_some() && (is_even || self.do_as_judged(less, run, undo)) {
@@ -302,7 +302,7 @@ impl<'p> Splitting<'p> {
     where
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
-        let sizes = step::sizes_of(self.items);
+        let sizes = sizes_of(self.items);
         let judged = if self.can_run_dry { judged(sizes, run, undo) } else { None };
         let judged = judged.map(Arc::new);
         self.judged.replace(judged.clone());
@@ -327,7 +327,7 @@ impl<'p> Splitting<'p> {
     where
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
-        let is_few = size < step::wide(step::sizes_of(self.items)[0]);
+        let is_few = size < wide(sizes_of(self.items)[0]);
         let dry = is_few.then(|| dry_trace(size, 1.0, run, undo)).flatten();
         dry.is_some_and(|(dry, _)| Judged::is_same([&dry, trace])) && self.reduces_alike(size, trace)
     }
@@ -365,7 +365,7 @@ impl Drop for Splitting<'_> {
     fn drop(&mut self) {
         let ran_out = || report::last().is_some_and(|report| report.out_of_memory > 0);
         if let Some(why) = self.why.borrow().as_deref().filter(|_| !self.is_done.get() && ran_out()) {
-            step::say_once(&self.site, "split", &format!("not split, because {why}"));
+            say_once(&self.site, "split", &format!("not split, because {why}"));
         }
     }
 }

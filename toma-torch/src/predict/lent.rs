@@ -5,9 +5,9 @@ use std::sync::Arc;
 use toma_core::classify::Failure;
 use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, say};
 
-use super::dry;
+use super::dry::{self, Ran};
 use super::kept::{Kept, Store};
-use super::making::{Ran, SIZES, from_runs};
+use super::making::{SIZES, from_runs, wide};
 use super::prediction::Prediction;
 use crate::Device;
 use crate::error::{Error, ErrorKind};
@@ -93,8 +93,4 @@ fn piece(call: &mut Rehearsal<'_>, recording: &Recording, size: usize) -> Option
 
 fn narrow(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
-}
-
-fn wide(size: u32) -> usize {
-    usize::try_from(size).unwrap_or(usize::MAX)
 }

@@ -3,9 +3,8 @@
 use std::cell::Cell;
 
 use toma_core::{Auto, Judge};
-use toma_trace::Trace;
 
-use super::dry;
+use super::dry::{self, Ran};
 use super::prediction::Prediction;
 use crate::error::Error;
 use crate::ffi::Recording;
@@ -62,9 +61,6 @@ where
 {
     from_runs(device, sizes, |by_shapes, size| two_pieces(by_shapes, size, step, undo))
 }
-
-/// A trace of the pieces of one size, and the operators whose results only data know.
-pub(super) type Ran = Result<(Trace, Vec<String>), Error>;
 
 /// From dry runs of two sizes; `run` is told whether by shapes alone.
 pub(super) fn from_runs(
@@ -142,4 +138,17 @@ impl Prediction {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         self.confirmed_by(size, |by_shapes| two_pieces(by_shapes, size, step, undo))
     }
+}
+
+/// The sizes to run dry: no single item where there are three, because libtorch chooses other operators for one.
+pub(super) fn sizes_of(items: usize) -> [u32; 2] {
+    match u32::try_from(items).unwrap_or(u32::MAX) {
+        most if SIZES[1] <= most => SIZES,
+        3 => [2, 3],
+        most => [most / 2, most],
+    }
+}
+
+pub(super) fn wide(size: u32) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
 }

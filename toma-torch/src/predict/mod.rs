@@ -12,6 +12,7 @@ mod pace;
 mod prediction;
 mod recent;
 mod runs;
+mod said;
 mod step;
 mod verdict;
 

@@ -5,8 +5,7 @@ use toma_plan::{Growth, HeadRoom, Judged, Rows, Unlike};
 use toma_trace::{Place, Trace};
 
 use super::correction::Correction;
-use super::explain::Explanation;
-use super::making::Ran;
+use super::dry::Ran;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::DeviceId;
 use crate::memory::Device;
@@ -21,8 +20,8 @@ use crate::record::place;
 pub struct Prediction {
     device: String,
     place: Place,
-    traces: Vec<(u32, Trace)>,
-    growth: Growth,
+    pub(super) traces: Vec<(u32, Trace)>,
+    pub(super) growth: Growth,
     unknown: Vec<String>,
     head_room: HeadRoom,
     /// Of this prediction and its clones.
@@ -141,13 +140,6 @@ impl Prediction {
             unreachable!("two sizes at least")
         };
         Judged::of([(*size, first), (*other, second)]).map_err(|unlike| refused(&unlike))
-    }
-
-    /// What a piece takes and what one item adds, what holds most at the peak, and bytes at several sizes: for
-    /// people.
-    pub fn explain(&self) -> Explanation<'_> {
-        let recorded = self.traces.iter().map(|(size, _)| *size).max().unwrap_or_default();
-        Explanation::new(self, &self.growth, recorded)
     }
 
     /// What is said to fit into so many bytes, all of which are to be used but for the head-room.

@@ -7,7 +7,8 @@ use toma_core::Outcome;
 use toma_plan::Judged;
 use toma_trace::Trace;
 
-use super::{dry, step};
+use super::dry;
+use super::making::wide;
 use crate::cpu;
 use crate::error::Error;
 use crate::ffi::Recording;
@@ -40,7 +41,7 @@ pub(super) fn judged<R, S>(
 where
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
 {
-    let [small, large] = sizes.map(step::wide);
+    let [small, large] = sizes.map(wide);
     let [(one, _), (other, _)] = [dry_trace(small, 1.0, run, undo)?, dry_trace(large, 1.0, run, undo)?];
     Judged::of([(sizes[0], &one), (sizes[1], &other)]).ok()
 }

@@ -13,9 +13,9 @@ use super::judging::{Case, Splitting};
 use super::kept::{Found, Kept, Store};
 use super::key::{Key, Purpose, Site};
 use super::lent;
-use super::making::{SIZES, predict_from};
+use super::making::{predict_from, sizes_of, wide};
 use super::prediction::Prediction;
-use super::recent::Recent;
+use super::said::{say, say_once};
 use crate::Device;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::Recording;
@@ -82,9 +82,6 @@ impl Predict for DryRun {
 }
 
 static PREDICTIONS: Store<Key, Site> = Store::new();
-
-/// What was said of a site.
-static SAID: Recent<(Site, &str), ()> = Recent::new();
 
 /// How much a call is to work off.
 #[derive(Clone, Copy, Debug)]
@@ -316,28 +313,6 @@ impl Drop for StepPrediction {
     }
 }
 
-/// However many predictions the site has.
-pub(super) fn say_once(site: &Site, about: &'static str, text: &str) {
-    let said = (site.clone(), about);
-    if SAID.of(&said).is_none() {
-        SAID.keep(said, ());
-        say(site, text);
-    }
-}
-
-fn say(site: &Site, text: &str) {
-    toma_core::predict::say(&format!("toma: {}: {text}", site.caller));
-}
-
-/// The sizes to run dry: no single item where there are three, because libtorch chooses other operators for one.
-pub(super) fn sizes_of(items: usize) -> [u32; 2] {
-    match u32::try_from(items).unwrap_or(u32::MAX) {
-        most if SIZES[1] <= most => SIZES,
-        3 => [2, 3],
-        most => [most / 2, most],
-    }
-}
-
 /// From two sizes, and confirmed at the one that it says fits; or why it could not be.
 fn predicted(
     key: &Key,
@@ -359,8 +334,4 @@ fn predicted(
         Err(error) if error.kind() == ErrorKind::OutOfMemory => Err(error),
         Err(error) => Ok((prediction, Some(error))),
     }
-}
-
-pub(super) fn wide(size: u32) -> usize {
-    usize::try_from(size).unwrap_or(usize::MAX)
 }

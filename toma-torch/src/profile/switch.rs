@@ -3,11 +3,10 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::filled::untold;
+use super::filled::{print_each, say, untold};
 use super::profiler::{Depth, Profiler, Profiling};
 use super::recording::Recording;
 use crate::error::{Error, ErrorKind};
@@ -67,6 +66,7 @@ fn start(wish: Wish) -> Result<(), Error> {
         Wish::Tables | Wish::Filled => Depth::Lines,
     };
     let profiling = Profiler::new().depth(depth).start()?;
+    print_each(wish == Wish::Filled);
     *running() = Some((wish, profiling));
     Ok(())
 }
@@ -80,6 +80,7 @@ fn make(folder: &Path) -> Result<(), Error> {
 /// Prints what was recorded, as the program ends.
 pub(crate) fn print() {
     let Some((wish, profiling)) = running().take() else { return };
+    print_each(false);
     if let (Wish::Filled | Wish::Tables, Some(filled)) = (&wish, untold()) {
         say(&format!("toma: {filled}"));
     }
@@ -102,21 +103,11 @@ fn write_all(recording: &Recording, folder: &Path) -> Result<(), Error> {
     recording.write_perfetto(folder.join("perfetto.json"))
 }
 
-/// Whether each failure is to be printed.
-pub(super) fn prints_failures() -> bool {
-    matches!(&*running(), Some((Wish::Filled, _)))
-}
-
 /// Forgets what the recording of the variable has so far.
 pub(super) fn clear() {
     if let Some((_, profiling)) = &mut *running() {
         profiling.clear();
     }
-}
-
-/// A standard error that is closed must not end the program.
-pub(super) fn say(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use super::failure::{Failure, Living};
+use super::here;
 use super::moments::Moments;
 use super::names::NameId;
 use super::owner::Owner;
+use super::shared::{Shared, running};
 use super::told::Told;
-use super::{Shared, running, thread};
 use crate::holdings::{Category, Holding, Holdings};
 use crate::lines::LineId;
 
@@ -21,9 +22,9 @@ use crate::lines::LineId;
 pub fn filled(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<Holdings> {
     let shared = running()?;
     let read = |failure: &Failure| (holdings(&shared, failure, &named), failure.line);
-    let (thread, since) = thread::last_attempt()?;
+    let (thread, since) = here::last_attempt()?;
     let (holdings, line) = shared.failures.read(thread, since, read)?;
-    thread::failed(line);
+    here::failed(line);
     Some(holdings)
 }
 

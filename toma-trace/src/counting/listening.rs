@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::thread::{Here, unless_paused};
+use super::here::{Here, unless_paused};
 use toma_core::marks::{self, Busy, Function, Marks, Session};
 
 /// Tells marks to the recording, and to the recorders of the thread.

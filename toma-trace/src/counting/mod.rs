@@ -2,6 +2,7 @@
 
 mod failure;
 mod filled;
+mod here;
 mod known;
 mod listening;
 mod makers;
@@ -12,37 +13,37 @@ mod owner;
 mod replay;
 mod ring;
 mod scopes;
+mod shared;
 mod thread;
 mod told;
 
-use std::fmt;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 pub use failure::Living;
 pub use filled::{filled, untold};
+pub use here::{Pause, pause};
 pub use moves::{Moved, moves, moving};
 pub use names::{NameId, name};
 pub use owner::Owner;
 pub use replay::Replayed;
 pub use scopes::{Attempt, Phase, phase};
-pub use thread::{
-    Pause, allocated, ends, freed, node_begins, operator_begins, out_of_memory, pause, reserved,
-};
+pub use shared::runs;
+pub use thread::{allocated, ends, freed, node_begins, operator_begins, out_of_memory, reserved};
 pub use told::Node;
 
 use self::failure::Failures;
-use self::known::{Group, Known};
 use self::listening::SessionUse;
 pub use self::listening::{Listening, Mark, listen};
 use self::makers::AllMakers;
 use self::ring::Ring;
+use self::shared::{NONE, NUMBER, RUNNING, Shared, running};
 
-use crate::lines::{DeviceId, LineId, Lines, Rows};
+use crate::lines::{DeviceId, Lines, Rows};
 use crate::place::Place;
-use toma_core::marks::{Busy, Function};
+use toma_core::marks::Busy;
 
 /// Counts what the lines of marked functions do to memory, on all threads, until it is finished or dropped.
 ///
@@ -98,31 +99,6 @@ pub struct Setup {
 /// What was counted.
 #[derive(Clone, Debug)]
 pub struct Counted(Arc<Shared>);
-
-/// What all threads of a recording share.
-pub(super) struct Shared {
-    number: u32,
-    rows: Arc<Rows>,
-    known: Mutex<Known>,
-    /// Where events are kept.
-    ring: Option<Ring>,
-    /// Births so far, where events are not kept.
-    births: AtomicU32,
-    makers: AllMakers,
-    position: fn() -> Node,
-    after_backward: fn(),
-    thread_begins: fn(),
-    devices: usize,
-    failures: Failures,
-    threads: AtomicU32,
-}
-
-/// No recording, where a number is meant.
-const NONE: u32 = 0;
-
-/// The number of the recording that runs.
-static NUMBER: AtomicU32 = AtomicU32::new(NONE);
-static RUNNING: RwLock<Option<Arc<Shared>>> = RwLock::new(None);
 
 impl Setup {
     /// The same, with the last of so many events, which are what a [trace](Counted::replay) is made of.
@@ -234,7 +210,7 @@ impl Counting {
     pub fn finish(self) -> Counted {
         let shared = Arc::clone(&self.shared);
         drop(self);
-        thread::forget();
+        here::forget();
         Counted(shared)
     }
 }
@@ -284,60 +260,4 @@ impl Counted {
 #[must_use]
 pub fn origin(owner: Owner) -> Option<String> {
     running().and_then(|shared| filled::origin(&shared, owner))
-}
-
-/// The number of the recording that runs.
-fn number() -> Option<u32> {
-    Some(NUMBER.load(Acquire)).filter(|number| *number != NONE)
-}
-
-/// Whether a recording runs.
-#[must_use]
-pub fn runs() -> bool {
-    NUMBER.load(Relaxed) != NONE
-}
-
-/// The recording that runs.
-fn running() -> Option<Arc<Shared>> {
-    RUNNING.read().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-impl Shared {
-    /// Begins, in the place of the recording that runs.
-    fn run(self: &Arc<Self>, running: &mut Option<Arc<Self>>) {
-        *running = Some(Arc::clone(self));
-        NUMBER.store(self.number, Release);
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lines(&self) -> Lines {
-        let sources = self.known().told_apart();
-        Lines::new(&sources, &self.rows)
-    }
-
-    /// The first line of a function, called in attempts of a group, and how far it is behind that of no attempt.
-    fn first(&self, function: &'static Function, group: Group) -> (LineId, u32) {
-        self.known().first(function, group)
-    }
-
-    /// A function was called: its table, if that is due.
-    fn called(&self, function: &'static Function) -> Option<Lines> {
-        function.every?;
-        let is_due = self.known().is_due(function);
-        let lines = is_due.then(|| self.lines().function(function.name))?;
-        let columns = function.columns.iter().copied();
-        Some(if columns.len() == 0 { lines } else { lines.columns(columns) })
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("number", &self.number)
-            .field("ring", &self.ring)
-            .finish_non_exhaustive()
-    }
 }

@@ -1,7 +1,5 @@
 //! When attempts, lines, operators and backwards began: by that a failure tells what a block is for.
 
-use super::thread::Here;
-
 /// The moments that tell what a block waits for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moments {
@@ -15,27 +13,4 @@ pub(super) struct Moments {
     pub(super) numbered: Option<u32>,
     /// When the backward that runs began, or the last.
     pub(super) backward: Option<u32>,
-}
-
-impl Here {
-    /// Where operators are not told of, those with a gradient are known by the numbers they take.
-    pub(super) fn looks_for_numbered(&mut self) {
-        let next = (self.shared.position)();
-        if next != self.position {
-            (self.position, self.now.numbered) = (next, Some(self.moment()));
-        }
-    }
-
-    /// A line or an attempt begins: none of its operators has.
-    pub(super) fn begins_anew(&mut self) {
-        self.position = (self.shared.position)();
-        (self.now.line, self.now.operator, self.now.numbered) = (self.moment(), None, None);
-    }
-
-    /// The outermost attempt begins, or goes on, or has ended.
-    pub(super) fn attempts(&mut self, begins: bool) {
-        if self.groups.is_empty() {
-            self.now.attempt = begins.then(|| self.moment());
-        }
-    }
 }

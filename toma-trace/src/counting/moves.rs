@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 
+use super::here::Here;
 use super::names::NameId;
 use super::owner::{EXEMPT, Owner};
-use super::thread::Here;
 use super::told::{Memory, Told};
 use crate::lines::{Born, DeviceId};
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::Shared;
 use super::failure::Living;
 use super::names::NameId;
 use super::owner::Owner;
+use super::shared::Shared;
 use super::told::{Memory, Node, Told, lower};
 use crate::lines::{LineId, Sources};
 use crate::place::Place;

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
+use super::here::{here, unless_paused};
 use super::known::title;
-use super::thread::{here, unless_paused};
 use super::told::Told;
 
 /// A part of a step that has a name. Where the thread is in no line it is a row.

@@ -1,6 +1,7 @@
 //! `cargo xtask test` and `cargo xtask nightly`: checks, each a step with a name.
 
 mod card;
+mod checks;
 mod fixtures;
 mod layout;
 mod lints;
@@ -13,20 +14,16 @@ mod suites;
 mod torch;
 
 use std::fs;
-use std::io::{self, Write as _};
-use std::process::{Command, ExitCode, Output};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
-use xshell::{Cmd, TempDir};
+use xshell::TempDir;
 
 use crate::project::Project;
-use crate::setup::Provision;
 use crate::setup::torch::Build;
-use nightly::Length;
+use checks::{Checks, How, Length, all_clear, counted};
 use steps::{STEPS, Step, When};
 
 #[derive(Args, Debug)]
@@ -44,33 +41,6 @@ pub(crate) struct Nightly {
     #[command(flatten)]
     how: How,
     #[command(flatten)]
-    length: Length,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct How {
-    /// Only these steps, in the order in which they always run
-    pub(crate) steps: Vec<String>,
-    /// Print the name of each step and what it checks
-    #[arg(long)]
-    list: bool,
-    /// Stop at the first failure instead of going on
-    #[arg(long)]
-    pub(crate) fail_fast: bool,
-    /// Begin at this step: go on where a run ended
-    #[arg(long, value_name = "STEP", conflicts_with = "steps")]
-    from: Option<String>,
-}
-
-/// What a step works with.
-#[derive(Debug)]
-struct Checks<'a> {
-    project: &'a Project,
-    /// What some steps need besides Rust.
-    provision: Provision<'a>,
-    how: How,
-    /// Without slow tests.
-    fast: bool,
     length: Length,
 }
 
@@ -122,12 +92,7 @@ impl How {
     }
 }
 
-impl<'a> Checks<'a> {
-    fn new(project: &'a Project, build: Option<Build>, how: How) -> Self {
-        let provision = Provision::new(project, build);
-        Self { project, provision, how, fast: false, length: Length::default() }
-    }
-
+impl Checks<'_> {
     fn run(&self, steps: &[&Step]) -> Result<ExitCode> {
         if self.how.list {
             for Step { name, checks, .. } in steps {
@@ -158,62 +123,6 @@ impl<'a> Checks<'a> {
         let result = (step.run)(self).and_then(|note| nothing_is_left(&temporary).map(|()| note));
         Ok(Ended { name: step.name, time: begun.elapsed(), result })
     }
-
-    /// Runs every command, so that one failure hides no other, and says how many there were.
-    fn run_all<'c>(&self, commands: impl IntoIterator<Item = Cmd<'c>>) -> Result<usize> {
-        let (mut count, mut failures) = (0, Vec::new());
-        for command in commands {
-            count += 1;
-            failures.extend(command.run().err().map(|error| error.to_string()));
-            if self.how.fail_fast && !failures.is_empty() {
-                break;
-            }
-        }
-        all_clear(&failures).map(|()| count)
-    }
-
-    /// Runs test programs two at a time, because most of them keep one core busy. Each prints when it has ended.
-    fn run_in_pairs<'c>(&self, programs: impl IntoIterator<Item = Cmd<'c>>) -> Result<usize> {
-        let programs: Vec<_> =
-            programs.into_iter().map(|program| (program.to_string(), program.into())).collect();
-        let (count, fail_fast) = (programs.len(), self.how.fail_fast);
-        let (queue, failures) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
-        let work = || {
-            while let Some((line, program)) = next(&queue) {
-                let Err(problem) = run_quietly(&line, program) else { continue };
-                failures.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{problem:#}"));
-                if fail_fast {
-                    break;
-                }
-            }
-        };
-        thread::scope(|scope| {
-            scope.spawn(work);
-            work();
-        });
-        all_clear(&failures.into_inner().unwrap_or_else(PoisonError::into_inner)).map(|()| count)
-    }
-
-    /// Runs every command, with nothing to note.
-    fn pass<'c>(&self, commands: impl IntoIterator<Item = Cmd<'c>>) -> Result<String> {
-        self.run_all(commands).map(|_| String::new())
-    }
-}
-
-/// Takes one in a statement of its own, so that the lock is released before the program runs.
-fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner).next()
-}
-
-/// Runs a program and prints its output at once, so that the outputs of two do not mix.
-fn run_quietly(line: &str, mut program: Command) -> Result<()> {
-    let Output { status, stdout, stderr } =
-        program.output().with_context(|| format!("cannot run `{line}`"))?;
-    let (mut out, mut errors) = (io::stdout().lock(), io::stderr().lock());
-    errors.write_all(&stderr)?;
-    out.write_all(&stdout)?;
-    ensure!(status.success(), "`{line}`: {status}");
-    Ok(())
 }
 
 impl Ended {
@@ -244,30 +153,9 @@ fn nothing_is_left(temporary: &TempDir) -> Result<()> {
     Ok(())
 }
 
-/// Fails with the problems, one per line, when there are any.
-fn all_clear(problems: &[String]) -> Result<()> {
-    if problems.is_empty() { Ok(()) } else { bail!(problems.join("\n")) }
-}
-
-/// How many there are, in words.
-fn counted(count: usize, word: &str) -> String {
-    match count {
-        0 => format!("no {word}s"),
-        1 => format!("1 {word}"),
-        _ => format!("{count} {word}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_to_do_is_said() {
-        assert_eq!(counted(0, "example"), "no examples");
-        assert_eq!(counted(1, "example"), "1 example");
-        assert_eq!(counted(2, "run"), "2 runs");
-    }
 
     #[test]
     fn the_table_shows_each_step_and_then_the_problems() {
@@ -308,18 +196,5 @@ mod tests {
             let error = error.unwrap_err().to_string();
             assert_eq!(error, "unknown step `tset`; known: fmt, layout, clippy, test");
         }
-    }
-
-    #[test]
-    fn programs_in_pairs_all_run_and_those_that_fail_are_named() {
-        let project = Project::find().unwrap();
-        let how = How { steps: Vec::new(), list: false, fail_fast: false, from: None };
-        let checks = Checks::new(&project, None, how);
-        let run = |scripts: &[&str]| {
-            checks.run_in_pairs(scripts.iter().map(|script| project.command("sh").args(["-c", script])))
-        };
-        assert_eq!(run(&["true", "true", "true"]).unwrap(), 3);
-        let error = run(&["exit 3", "true", "exit 4"]).unwrap_err().to_string();
-        assert!(error.contains("exit status: 3") && error.contains("exit status: 4"), "{error}");
     }
 }

@@ -1,22 +1,11 @@
 //! What takes too long for `cargo xtask test`.
 
 use anyhow::Result;
-use clap::Args;
 use xshell::Cmd;
 
-use super::{Checks, suites, torch};
+use super::checks::{Checks, Length};
+use super::{suites, torch};
 use crate::project::Features;
-
-/// What the stress tests go by; they say themselves what is wrong with a number.
-#[derive(Args, Debug, Default)]
-pub(super) struct Length {
-    /// As many attempts in each stress test
-    #[arg(long, value_name = "N", default_value = "1000000")]
-    attempts: String,
-    /// The choices of the stress test that printed this seed
-    #[arg(long, value_name = "N")]
-    seed: Option<String>,
-}
 
 impl Length {
     fn give<'a>(&self, cargo: Cmd<'a>) -> Cmd<'a> {

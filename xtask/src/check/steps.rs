@@ -34,7 +34,7 @@ use When::{Fast, Full, Nightly, TorchChanged};
 /// and `doc` share the checked dependencies, all others by day one build without libtorch and one with it.
 pub(super) const STEPS: &[Step] = &[
     step("fmt", Fast, "sources are formatted", lints::fmt),
-    step("layout", Fast, "file sizes, unsafe, circles between files, links", layout::step),
+    step("layout", Fast, "file sizes, unsafe, circles of files, links", layout::step),
     step("clippy", Fast, "lints of every target in every package, with all features", lints::clippy),
     step("test", Fast, "unit and integration tests, with all features", suites::all),
     step("doc-tests", Full, "examples in the documentation, with all features", suites::doc),

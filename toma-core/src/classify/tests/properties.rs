@@ -92,7 +92,7 @@ proptest! {
     #[test]
     fn the_outermost_text_that_is_known_decides(texts in prop::collection::vec(any_text(), 1..4)) {
         // Other stands for "not known" here: a text that is a known look-alike stops the search.
-        let known = |text: &&String| super::super::text::decide(text).is_some();
+        let known = |text: &&String| super::super::by_text::decide(text).is_some();
         let expected = texts.iter().rev().find(known).map_or(Class::Other, |text| classify_text(text).class);
         let error = chain(texts, fmt::Error);
         prop_assert_eq!(classify_error(&*error).class, expected);

@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
 use super::*;
-use crate::memory::{MemorySource, Reading};
 
 /// Whether `child` returns in a child of this process.
 #[allow(unsafe_code, reason = "there is no safe fork")]
@@ -25,19 +24,6 @@ fn succeeds_in_a_child(child: impl FnOnce()) -> bool {
     // SAFETY: the pointer is to a status that lives until the call returns.
     let waited = unsafe { libc::waitpid(process, &raw mut status, 0) };
     waited == process && status == 0
-}
-
-#[test]
-fn turns_of_other_threads_are_in_no_way() {
-    let device = device();
-    let _exclusive = exclusive(&device).wait().0;
-    let _waits = Task::waiting(exclusive(&device));
-    assert!(succeeds_in_a_child(|| {
-        let own = exclusive(&device).wait();
-        assert!(own.1 == How::InTurn && !own.0.has_contention());
-        drop(own);
-        assert!(device.try_shared().is_some_and(|turn| turn.others() == 0));
-    }));
 }
 
 #[test]
@@ -65,17 +51,19 @@ fn a_lock_that_another_thread_holds_is_free() {
 }
 
 #[test]
-fn an_attempt_in_the_middle_goes_on() {
+fn an_attempt_in_the_middle_goes_on_and_those_of_other_threads_are_in_no_way() {
     let device = device();
     let mut outer = device.try_shared().unwrap();
     let inner = device.seen();
-    let _beside = device.try_shared();
-    let _measured = device.measure();
+    let _beside = (device.try_shared(), device.measure());
+    let _waits = Task::waiting(exclusive(&device));
     let promised = enclosed(Enclosing::default(), &outer, true);
     assert!(succeeds_in_a_child(|| {
         assert!(!outer.has_contention() && outer.others() == 0);
         assert!(!device.has_contention(inner) && !device.has_contention(device.seen()));
-        drop(exclusive(&device).wait());
+        let own = in_turn(Some(exclusive(&device).wait()));
+        assert!(!own.has_contention());
+        drop(own);
         device.mark(promised.promised_on(device.id()).unwrap());
         assert!(outer.is_marked());
         outer.renew();
@@ -88,42 +76,31 @@ fn an_attempt_in_the_middle_goes_on() {
 #[test]
 fn bounds_end_waits_of_tasks() {
     // The parent's watchdog runs, and has no thread in the child.
-    let soon = Duration::from_millis(50);
+    let soon = Duration::from_millis(200);
     let device = device();
     let _runs = device.begin_beside();
-    let mut task = Task::waiting(device.wait_for(TurnKind::Exclusive, at_most(soon)));
-    until(|| task.is_woken());
+    let wait = || device.wait_for(TurnKind::Exclusive, at_most(soon));
+    let mut task = Task::new(wait());
+    until(|| task.poll().is_some());
+    let mut waits = Task::new(wait());
     assert!(succeeds_in_a_child(|| {
-        let _own = (device.try_shared(), device.begin_beside());
-        let other = exclusive(&device).wait();
-        let mut own = Task::waiting(device.wait_for(TurnKind::Exclusive, at_most(soon)));
+        let _runs = exclusive(&device).wait();
+        let mut own = Task::waiting(wait());
         until(|| own.is_woken());
         assert_eq!(own.poll().unwrap().1, How::TimedOut);
-        drop(other);
-        assert_eq!(task.poll().unwrap().1, How::TimedOut, "it waited in the parent");
+        assert_eq!(waits.poll().unwrap().1, How::TimedOut, "it began in the parent");
     }));
 }
 
 #[test]
-fn reservations_of_the_parent_are_its_own() {
-    #[derive(Debug)]
-    struct Pool;
-    impl MemorySource for Pool {
-        fn name(&self) -> &'static str {
-            "reserved before a fork"
-        }
-        fn read(&self) -> std::io::Result<Reading> {
-            Ok(Reading::new(10, 10))
-        }
-    }
-    let all = try_reserve(&Pool, 10).unwrap();
-    let promised = promise(&Pool, 10);
+fn reservations_and_promises_of_the_parent_are_its_own() {
+    let pool = Pool::new("reserved before a fork");
+    let (all, promised) = (try_reserve(&pool, 1000).unwrap(), promise(&pool, 1000));
     assert!(succeeds_in_a_child(|| {
-        let own = try_reserve(&Pool, 10).unwrap();
-        drop(all);
-        drop(promised);
-        assert!(try_reserve(&Pool, 1).is_err());
+        let own = try_reserve(&pool, 1000).unwrap();
+        drop((all, promised));
+        assert!(try_reserve(&pool, 1).is_err());
         drop(own);
-        drop(try_reserve(&Pool, 10).unwrap());
+        drop(try_reserve(&pool, 1000).unwrap());
     }));
 }

@@ -1,13 +1,10 @@
 //! Turns and waits, as the engine uses them, and the rules behind them in every order.
 
+mod bytes;
 mod every_order;
 mod fork;
-mod promises;
-mod random;
-mod reservations;
 mod threads;
 mod turns;
-mod twin;
 mod waits;
 mod world;
 
@@ -20,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::turn::{Handle, Queue};
 use super::*;
+use crate::memory::{MemorySource, Reading};
 use crate::nesting::{Enclosing, Inside};
 
 /// Longer than any test takes.
@@ -30,19 +28,13 @@ fn device() -> Device {
     Device { queue: Handle::Counted(Arc::new(Queue::new("a device"))) }
 }
 
-impl Device {
-    fn running(&self) -> usize {
-        self.queue.state.lock_own().running
-    }
+fn is_empty(device: &Device) -> bool {
+    device.queue.state.lock().is_empty() && device.queue.ledger.lock().is_empty()
 }
 
 fn enclosed(mut outer: Enclosing, turn: &Turn, promises: bool) -> Enclosing {
     turn.enclose(&mut outer, promises);
     outer
-}
-
-fn is_empty(device: &Device) -> bool {
-    device.queue.state.lock().is_empty() && device.queue.ledger.lock().is_empty()
 }
 
 fn at_most(at_most: Duration) -> WaitBounds<'static> {
@@ -53,8 +45,28 @@ fn exclusive(device: &Device) -> Waiting<'static> {
     device.wait_for(TurnKind::Exclusive, at_most(AGES))
 }
 
-fn shared(device: &Device) -> Waiting<'static> {
-    device.wait_for(TurnKind::Shared, at_most(AGES))
+/// Has 1000 bytes, of which so many are free, and the one name and the other by turns.
+#[derive(Debug)]
+struct Pool {
+    names: [&'static str; 2],
+    free: AtomicUsize,
+    asked: AtomicUsize,
+}
+
+impl Pool {
+    fn new(name: &'static str) -> Self {
+        Self { names: [name; 2], free: AtomicUsize::new(1000), asked: AtomicUsize::default() }
+    }
+}
+
+impl MemorySource for Pool {
+    fn name(&self) -> &str {
+        self.names[self.asked.fetch_add(1, Relaxed) % 2]
+    }
+
+    fn read(&self) -> std::io::Result<Reading> {
+        Ok(Reading::new(self.free.load(Relaxed) as u64, 1000))
+    }
 }
 
 /// Counts how often it is woken.
@@ -103,6 +115,12 @@ impl<F: Future + Unpin> Task<F> {
     }
 }
 
+type Reserving<'a> = Pin<Box<dyn Future<Output = Result<Reservation, NotReserved>> + Send + 'a>>;
+
+fn waiting(pool: &Pool, bytes: u64, timeout: Duration) -> Task<Reserving<'_>> {
+    Task::waiting(Box::pin(reserve_async(pool, bytes, timeout)))
+}
+
 /// The turn of a wait that has ended in turn.
 #[track_caller]
 fn in_turn(ended: Option<(Turn, How)>) -> Turn {
@@ -112,7 +130,7 @@ fn in_turn(ended: Option<(Turn, How)>) -> Turn {
 }
 
 /// Waits until it is so; whether it ever will be is what is tested.
-fn until(is_so: impl Fn() -> bool) {
+fn until(mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < AGES, "it never came");

@@ -1,609 +1,336 @@
-//! Loops in loops on devices of few bytes, as the engine runs them, with a naive twin of each queue beside it.
+//! Loops in loops on a device of six bytes, as the engine runs them, on the pure queue.
 //!
-//! Sizes are at their floor, so an attempt that fails for good passes its failure on to the attempt around
-//! it. One step of one participant is a move; the driver of the world chooses the moves.
+//! Sizes are at their floor, so an attempt that fails is made again or given up.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use super::twin::Twin;
-use crate::device::ledger::{Ledger, Wish};
-use crate::device::queue::{Admitted, QueueState, Seen, Standing, TurnKind};
+use crate::device::queue::TurnKind::{self, Exclusive, Shared};
+use crate::device::queue::{Admitted, QueueState, Seen, Standing};
 use crate::device::sleepers::SleeperId;
-use crate::memory::Reading;
-use crate::nesting::TurnId;
 
-use TurnKind::{Exclusive, Shared};
+const BUDGET: u8 = 6;
 
-/// The bytes of each device.
-pub(super) const BUDGET: u8 = 6;
-
-const PROCESS: u32 = 1;
-
-/// A loop, inside the pieces of the one before it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Level {
-    /// `None`: without the option `device`.
-    pub(super) device: Option<usize>,
-    pub(super) pieces: u8,
-    /// What each piece holds.
-    pub(super) holds: u8,
-    /// Bytes that the call reserves before its first piece.
-    pub(super) reserves: u8,
-    /// The body goes on where the loop inside has failed.
-    pub(super) swallows: bool,
+/// What happens beside the steps of the participants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Beside {
+    Nothing,
+    /// Twice the bound of all waits that last passes.
+    Bounds,
+    Cancels,
+    /// The participants are tasks, and are dropped.
+    Drops,
 }
 
-/// What a participant does, and how it waits.
-#[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub(super) levels: Vec<Level>,
-    /// The bound of each wait, in ticks. `None`: it does not wait.
-    pub(super) bound: Option<u8>,
-}
-
-/// A call, inside the attempt of the one below it.
-#[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-struct Call {
-    pieces: u8,
-    stage: Stage,
-    turn: Option<Admitted>,
-    seen: Option<Seen>,
-    /// The attempt has begun, perhaps without knowing of it yet.
-    is_open: bool,
-    /// Another participant had a turn on the device meanwhile.
-    met: bool,
-    promises: bool,
-    repeated: bool,
-    /// The exclusive turn comes after a failure under contention.
-    after_contention: bool,
-    /// Of the pieces to come, so many are exclusive from the beginning.
-    exclusive: u8,
-    spell: u8,
-    holds: u8,
-    reserved: Option<u8>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Stage {
-    Reserves(Option<Instant>),
-    Between,
-    Waits(Option<Instant>),
-    /// The attempt has begun, and holds nothing yet.
-    Admitted,
-    Inside,
-    Failed,
-    Done,
-}
-
-#[derive(Clone, Debug)]
-struct Participant {
-    plan: Plan,
-    calls: Vec<Call>,
-    woken: bool,
-    look_at: Option<Instant>,
-    cancelled: bool,
-    gave_up: bool,
-}
-
-/// What may happen next.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Move {
     Step(usize),
-    /// The clock goes on by a tick.
     Tick,
     Cancel(usize),
-    /// The participant is a task, and is dropped.
     Drop(usize),
+}
+
+/// A call with loops inside, of one piece each. All bodies go on where a loop inside has failed.
+#[derive(Clone, Debug)]
+pub(super) struct Participant {
+    /// What the piece of each loop holds, in bytes.
+    holds: &'static [u8],
+    /// The turn that it asks for first; `None` where it never waits.
+    asks: Option<TurnKind>,
+    stage: Stage,
+    turn: Option<Admitted>,
+    /// Of the attempts that run, the outermost first: what each saw as it began, and the bytes it holds.
+    attempts: Vec<(Seen, u8)>,
+    woken: bool,
+    look_at: Option<Instant>,
+    /// Attempts of the outermost loop.
+    tries: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Hash)]
+enum Stage {
+    Begins,
+    Waits(TurnKind, Instant),
+    Allocates,
+    BodyEnds,
+    Fails,
+    Over { succeeded: bool },
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct World {
-    states: Vec<QueueState>,
-    ledgers: Vec<Ledger>,
-    twins: Vec<Twin>,
-    participants: Vec<Participant>,
-    pub(super) now: u32,
+    beside: Beside,
+    state: QueueState,
+    /// Those that wait and were granted nothing, in the order in which they came.
+    queue: Vec<usize>,
+    participants: [Participant; 3],
+    now: u8,
 }
 
-impl Call {
-    fn new(level: Level) -> Self {
-        let stage = if level.reserves > 0 { Stage::Reserves(None) } else { Stage::Between };
-        Self {
-            pieces: level.pieces,
-            stage,
-            turn: None,
-            seen: None,
-            is_open: false,
-            met: false,
-            promises: false,
-            repeated: false,
-            after_contention: false,
-            exclusive: 0,
-            spell: 0,
-            holds: 0,
-            reserved: None,
-        }
+impl Participant {
+    pub(super) fn new(asks: Option<TurnKind>, holds: &'static [u8]) -> Self {
+        let (stage, turn, attempts) = (Stage::Begins, None, Vec::new());
+        Self { holds, asks, stage, turn, attempts, woken: false, look_at: None, tries: 0 }
     }
 }
 
-impl Hash for Call {
-    /// All but numbers that differ from one order of steps to the other.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { pieces, stage, turn, met, is_open, promises, .. } = self;
-        (pieces, mem::discriminant(stage), turn.map(|turn| turn.kind), met, is_open, promises).hash(state);
-        let Self { repeated, after_contention, exclusive, spell, holds, reserved, .. } = self;
-        (repeated, after_contention, exclusive, spell, holds, reserved).hash(state);
-    }
+fn key(of: usize) -> SleeperId {
+    SleeperId(of as u64)
 }
 
-pub(super) fn moment(tick: u32) -> Instant {
+fn moment(tick: u8) -> Instant {
     static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     *BEGIN + Duration::from_secs(tick.into())
 }
 
 impl World {
-    pub(super) fn new(devices: usize, plans: impl IntoIterator<Item = Plan>) -> Self {
-        let participants = plans.into_iter().map(|plan| Participant {
-            calls: vec![Call::new(plan.levels[0])],
-            plan,
-            woken: false,
-            look_at: None,
-            cancelled: false,
-            gave_up: false,
-        });
-        Self {
-            states: vec![QueueState::new(PROCESS); devices],
-            ledgers: vec![Ledger::new(PROCESS); devices],
-            twins: vec![Twin::default(); devices],
-            participants: participants.collect(),
-            now: 0,
-        }
+    pub(super) fn new(participants: [Participant; 3], beside: Beside) -> Self {
+        Self { beside, state: QueueState::new(1), queue: Vec::new(), participants, now: 0 }
     }
 
-    /// Tells situations apart that differ in more than the numbers of turns and tickets.
+    /// Tells situations apart that differ in more than the numbers of turns.
     pub(super) fn situation(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.twins, self.now).hash(&mut hasher);
-        for Participant { calls, woken, look_at, cancelled, gave_up, .. } in &self.participants {
-            (calls.len(), woken, look_at, cancelled, gave_up).hash(&mut hasher);
-            calls.hash(&mut hasher);
-            let turns = calls.iter().filter_map(|call| call.turn);
-            let marked = turns.filter(|turn| self.states.iter().any(|state| state.is_marked(turn.id)));
-            marked.count().hash(&mut hasher);
+        (&self.queue, self.now, self.state.is_unusual()).hash(&mut hasher);
+        for (of, one) in self.participants.iter().enumerate() {
+            (one.stage, one.attempts.len(), one.asks, one.woken, one.look_at, one.tries).hash(&mut hasher);
+            for &(seen, holds) in &one.attempts {
+                (self.state.has_contention(seen), holds).hash(&mut hasher);
+            }
+            let turn = self.turn(of).map(|Admitted { id, kind, seen }| {
+                let is_contended = self.state.has_contention(seen);
+                (kind, is_contended, self.state.is_marked(id), self.state.is_in_the_way(id))
+            });
+            turn.hash(&mut hasher);
         }
         hasher.finish()
     }
 
-    pub(super) fn is_done(&self, of: usize) -> bool {
-        self.participants[of].calls.is_empty()
+    /// The turn of a participant, claimed or not.
+    fn turn(&self, of: usize) -> Option<Admitted> {
+        self.participants[of].turn.or_else(|| self.state.granted(key(of)))
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        (0..self.participants.len()).all(|of| self.is_done(of))
+    fn turns(&self) -> impl Iterator<Item = TurnKind> {
+        (0..3).filter_map(|of| self.turn(of)).map(|turn| turn.kind)
     }
 
-    pub(super) fn is_cancelled(&self, of: usize) -> bool {
-        self.participants[of].cancelled
+    /// What may happen next. One can always go on, until all are over and have left nothing.
+    pub(super) fn moves(&self) -> Vec<Move> {
+        let (mut moves, mut asleep, mut waits) = (Vec::new(), Vec::new(), false);
+        for (of, one) in self.participants.iter().enumerate() {
+            let is_due = one.woken || one.look_at.is_some_and(|at| at <= moment(self.now));
+            waits |= matches!(one.stage, Stage::Waits(..));
+            match one.stage {
+                Stage::Over { .. } => {}
+                Stage::Waits(..) if !is_due => asleep.push(Move::Cancel(of)),
+                _ => moves.push(Move::Step(of)),
+            }
+        }
+        let is_over = moves.is_empty() && asleep.is_empty();
+        assert!(!moves.is_empty() || is_over && self.state.is_empty(), "stuck, or left behind: {self:#?}");
+        match self.beside {
+            Beside::Bounds if waits && self.now < 2 => moves.push(Move::Tick),
+            Beside::Cancels => moves.append(&mut asleep),
+            Beside::Drops => moves.extend((0..3).map(Move::Drop)),
+            _ => {}
+        }
+        moves
     }
 
-    pub(super) fn gave_up(&self, of: usize) -> bool {
-        self.participants[of].gave_up
-    }
-
-    pub(super) fn waits(&self, of: usize) -> bool {
-        let last = self.participants[of].calls.last();
-        last.is_some_and(|call| matches!(call.stage, Stage::Waits(..) | Stage::Reserves(Some(_))))
-    }
-
-    /// Whether the participant is running or has been told to look.
-    pub(super) fn can_step(&self, of: usize) -> bool {
-        let Participant { woken, look_at, .. } = &self.participants[of];
-        // The first of those that wait for bytes looks again and again.
-        let late = look_at.is_some_and(|at| moment(self.now) + Duration::from_millis(10) >= at);
-        !self.is_done(of) && (!self.waits(of) || *woken || late)
-    }
-
-    /// The next moment at which a wait looks although nothing has woken it.
-    pub(super) fn has_alarm(&self) -> bool {
-        (0..self.participants.len()).any(|of| self.waits(of) && self.participants[of].look_at.is_some())
-    }
-
+    /// Makes a move, and checks what is always so.
     pub(super) fn apply(&mut self, next: Move) {
         match next {
             Move::Step(of) => self.step(of),
             Move::Tick => self.now += 1,
-            Move::Cancel(of) => {
-                self.participants[of].cancelled = true;
-                self.participants[of].woken = true;
-            }
+            Move::Cancel(of) => (self.participants[of].asks, self.participants[of].woken) = (None, true),
             Move::Drop(of) => self.drop(of),
         }
-        self.check();
+        assert_eq!(self.state.running, self.turns().count(), "{self:#?}");
+        for (of, one) in self.participants.iter().enumerate() {
+            assert!(one.woken || self.state.granted(key(of)).is_none(), "{of} was not woken: {self:#?}");
+            assert!(one.tries <= 2 + self.now, "{of} is tried for ever: {self:#?}");
+        }
+    }
+
+    /// Whether all that wait have succeeded.
+    pub(super) fn all_succeed(&self) -> bool {
+        self.participants.iter().all(|one| one.stage != Stage::Over { succeeded: false })
     }
 
     fn step(&mut self, of: usize) {
-        match self.call(of).stage {
-            Stage::Reserves(until) => self.reserve(of, until),
-            Stage::Between => self.begin(of),
-            Stage::Waits(until) => self.poll(of, until),
-            Stage::Admitted => self.allocate(of),
-            Stage::Failed => self.fail(of),
-            Stage::Done => self.end_of_body(of),
-            Stage::Inside => unreachable!("the innermost call takes the steps"),
-        }
-    }
-
-    fn call(&mut self, of: usize) -> &mut Call {
-        self.participants[of].calls.last_mut().expect("it is not done")
-    }
-
-    /// Tells its innermost wait from all others that last.
-    fn key(&self, of: usize) -> SleeperId {
-        SleeperId((of * 10 + self.participants[of].calls.len()) as u64)
-    }
-
-    fn level(&self, of: usize) -> Level {
-        let Participant { plan, calls, .. } = &self.participants[of];
-        plan.levels[calls.len() - 1]
-    }
-
-    /// The devices on which enclosing attempts hold turns, the outermost first.
-    fn enclosing(&self, of: usize) -> impl Iterator<Item = usize> {
-        let Participant { plan, calls, .. } = &self.participants[of];
-        let outer = calls.iter().zip(&plan.levels).take(calls.len() - 1);
-        outer.filter(|(call, _)| call.turn.is_some()).filter_map(|(_, level)| level.device)
-    }
-
-    /// The outermost turn, where it is on the device and its attempt will be redone after contention.
-    fn promised_on(&self, of: usize, device: usize) -> Option<TurnId> {
-        let Participant { plan, calls, .. } = &self.participants[of];
-        let mut outer = calls.iter().zip(&plan.levels).take(calls.len() - 1);
-        let (call, level) = outer.find(|(call, _)| call.turn.is_some())?;
-        call.turn.filter(|_| call.promises && level.device == Some(device)).map(|turn| turn.id)
-    }
-
-    fn free(&self, device: usize) -> u8 {
-        let held = self.participants.iter().flat_map(|participant| {
-            let calls = participant.calls.iter().zip(&participant.plan.levels);
-            calls.filter(|(_, level)| level.device == Some(device)).map(|(call, _)| call.holds)
-        });
-        BUDGET - held.sum::<u8>()
-    }
-
-    fn bound(&self, of: usize) -> Option<u8> {
-        let Participant { plan, cancelled, .. } = &self.participants[of];
-        plan.bound.filter(|_| !cancelled)
-    }
-
-    /// How long the call waits for the device now, if it does.
-    fn waits_at_most(&mut self, of: usize, device: usize) -> Option<u8> {
-        let (now, bound) = (moment(self.now), self.bound(of));
-        assert_eq!(self.states[device].has_patience(now), self.twins[device].has_patience(now));
-        bound.filter(|_| self.states[device].has_patience(now))
-    }
-
-    fn reserve(&mut self, of: usize, until: Option<Instant>) {
-        let level = self.level(of);
-        let (Some(device), now) = (level.device, moment(self.now)) else {
-            return self.call(of).stage = Stage::Between;
-        };
-        let wait = self.bound(of).filter(|_| self.enclosing(of).next().is_none());
-        let until = until.unwrap_or_else(|| moment(self.now + u32::from(wait.unwrap_or(0))));
-        let wish = Wish { key: self.key(of), bytes: level.reserves.into(), promised: 0, until: Some(until) };
-        let free = Reading::new(self.free(device).into(), BUDGET.into());
-        let (answer, woken) = self.ledgers[device].ask(wish, Some(free), now);
-        let allowed = self.twins[device].reserve(&wish, free, now);
-        assert_eq!(answer.is_ok(), allowed, "{wish:?} {self:#?}");
-        self.wake(woken);
-        let participant = &mut self.participants[of];
-        (participant.woken, participant.look_at) = (false, answer.err().and_then(|refused| refused.look_at));
-        match answer {
-            Ok(_) => {
-                self.call(of).reserved = Some(level.reserves);
-                self.call(of).stage = Stage::Between;
-            }
-            Err(_) if now >= until || wait.is_none() => {
-                self.leave_ledger(of);
-                self.call(of).stage = Stage::Between;
-            }
-            Err(_) => self.call(of).stage = Stage::Reserves(Some(until)),
-        }
-    }
-
-    fn leave_ledger(&mut self, of: usize) {
-        let Some(device) = self.level(of).device else { return };
-        let key = self.key(of);
-        let first = self.ledgers[device].withdraw(key);
-        self.wake(first);
-        self.twins[device].leave_ledger(key);
-    }
-
-    /// The reservation of the call ends with it.
-    fn give_back(&mut self, of: usize) {
-        let Some(device) = self.level(of).device else { return };
-        if let Some(bytes) = self.call(of).reserved.take() {
-            let first = self.ledgers[device].give_back(bytes.into(), PROCESS);
-            self.twins[device].give_back(bytes.into());
-            self.wake(first);
+        match self.participants[of].stage {
+            Stage::Begins => self.begin(of),
+            Stage::Waits(_, until) => self.poll(of, until),
+            Stage::Allocates => self.allocate(of),
+            Stage::BodyEnds => self.end_body(of),
+            Stage::Fails => self.fail(of),
+            Stage::Over { .. } => unreachable!("it makes no step"),
         }
     }
 
     fn begin(&mut self, of: usize) {
-        let Some(device) = self.level(of).device else {
-            return self.call(of).stage = Stage::Admitted;
-        };
-        if self.enclosing(of).any(|held| held == device) {
-            let seen = self.states[device].seen();
-            return self.runs(of, device, None, seen);
+        if self.participants[of].turn.is_some() {
+            return self.run(of, self.state.seen());
         }
-        let is_nested = self.enclosing(of).next().is_some();
-        let wait = self.waits_at_most(of, device).filter(|_| !is_nested);
-        let Some(bound) = wait else { return self.begin_beside(of, device) };
-        if self.call(of).exclusive > 0 {
-            return self.queue(of, device, Exclusive, bound);
+        if !self.has_patience(of) {
+            return self.begin_beside(of);
         }
-        let begun = self.states[device].try_shared();
-        assert_eq!(begun.is_some(), self.twins[device].admits_newcomer(), "{of}: {self:#?}");
-        let Some(begun) = begun else { return self.queue(of, device, Shared, bound) };
-        self.twins[device].begin(of, Shared);
-        self.runs(of, device, Some(begun), begun.seen);
-    }
-
-    fn begin_beside(&mut self, of: usize, device: usize) {
-        let begun = self.states[device].begin(Shared);
-        self.twins[device].begin(of, Shared);
-        self.runs(of, device, Some(begun), begun.seen);
-    }
-
-    fn queue(&mut self, of: usize, device: usize, kind: TurnKind, bound: u8) {
-        let until = moment(self.now + u32::from(bound));
-        let key = self.key(of);
-        self.states[device].queue(key, kind, Some(until));
-        self.twins[device].queue(of, kind, until);
-        self.call(of).stage = Stage::Waits(Some(until));
-        // It is polled at once.
-        self.participants[of].woken = true;
-        self.look(device);
-    }
-
-    fn runs(&mut self, of: usize, device: usize, turn: Option<Admitted>, seen: Seen) {
-        self.open(of, device);
-        let promises = turn.is_some_and(|turn| turn.kind == Shared)
-            && self.enclosing(of).next().is_none()
-            && self.waits_at_most(of, device).is_some();
-        let call = self.call(of);
-        (call.stage, call.turn, call.seen, call.promises) = (Stage::Admitted, turn, Some(seen), promises);
-    }
-
-    /// An attempt begins, which others meet and which meets others.
-    fn open(&mut self, of: usize, device: usize) {
-        let met = self.twins[device].others(of) > 0;
-        let call = self.call(of);
-        if call.is_open {
-            return;
+        if self.participants[of].asks == Some(Exclusive) {
+            return self.queue(of, Exclusive);
         }
-        (call.is_open, call.met) = (true, met);
-        if self.enclosing(of).any(|held| held == device) {
-            return;
-        }
-        for (_, other) in self.participants.iter_mut().enumerate().filter(|(other, _)| *other != of) {
-            let calls = other.calls.iter_mut().zip(&other.plan.levels);
-            calls
-                .filter(|(call, level)| call.is_open && level.device == Some(device))
-                .for_each(|(call, _)| call.met = true);
+        let is_free = self.queue.is_empty() && self.turns().all(|kind| kind == Shared);
+        let begun = self.state.try_shared();
+        assert_eq!(begun.is_some(), is_free, "{of}: {self:#?}");
+        match begun {
+            Some(begun) => self.admit(of, begun),
+            None => self.queue(of, Shared),
         }
     }
 
-    /// Skips and grants, in the queue and in its twin, and wakes.
-    fn look(&mut self, device: usize) {
-        let woken = self.states[device].look(moment(self.now));
-        for of in self.twins[device].take_back(moment(self.now)) {
-            let call = self.call(of);
-            (call.is_open, call.met) = (false, false);
-        }
-        for of in self.twins[device].look(moment(self.now)) {
-            self.open(of, device);
-        }
-        self.wake(woken);
+    fn begin_beside(&mut self, of: usize) {
+        let begun = self.state.begin(Shared);
+        self.admit(of, begun);
     }
 
-    fn wake(&mut self, woken: impl IntoIterator<Item = SleeperId>) {
-        for SleeperId(key) in woken {
-            let of = usize::try_from(key / 10).expect("the number of a participant");
-            self.participants[of].woken = true;
-        }
+    fn admit(&mut self, of: usize, begun: Admitted) {
+        self.participants[of].turn = Some(begun);
+        self.participants[of].tries += 1;
+        self.run(of, begun.seen);
     }
 
-    fn poll(&mut self, of: usize, until: Option<Instant>) {
-        let Some(device) = self.level(of).device else { unreachable!("it waits for one") };
-        let now = moment(self.now);
-        self.look(device);
-        self.participants[of].woken = false;
-        let key = self.key(of);
-        let standing = self.states[device].claim(key);
-        let granted = self.twins[device].claim(of);
-        assert_eq!(matches!(standing, Standing::Granted(_)), granted, "{of} {self:#?}");
-        let late = until.is_some_and(|until| now >= until);
-        match standing {
-            Standing::Granted(begun) => self.runs(of, device, Some(begun), begun.seen),
-            Standing::Waits { look_at } if !self.participants[of].cancelled => {
-                assert!(!late, "{of} waits beyond its bound: {self:#?}");
-                self.participants[of].look_at = look_at;
+    fn run(&mut self, of: usize, seen: Seen) {
+        self.participants[of].attempts.push((seen, 0));
+        self.participants[of].stage = Stage::Allocates;
+    }
+
+    /// Whether it waits for the device now.
+    fn has_patience(&mut self, of: usize) -> bool {
+        self.participants[of].asks.is_some() && self.state.has_patience(moment(self.now))
+    }
+
+    fn queue(&mut self, of: usize, kind: TurnKind) {
+        let until = moment(if self.beside == Beside::Bounds { self.now + 1 } else { u8::MAX });
+        self.state.queue(key(of), kind, Some(until));
+        self.queue.push(of);
+        // It looks at once, in a step of its own.
+        (self.participants[of].stage, self.participants[of].woken) = (Stage::Waits(kind, until), true);
+        self.look();
+    }
+
+    fn poll(&mut self, of: usize, until: Instant) {
+        self.look();
+        let is_late = until <= moment(self.now);
+        let one = &mut self.participants[of];
+        one.woken = false;
+        match self.state.claim(key(of)) {
+            Standing::Granted(begun) => self.admit(of, begun),
+            Standing::Waits { look_at } if one.asks.is_some() => {
+                one.look_at = look_at;
+                assert!(!is_late, "{of} waits beyond its bound: {self:#?}");
             }
             _ => {
-                if late {
-                    let bound = self.participants[of].plan.bound.unwrap_or(0);
-                    let no_wait_until = moment(self.now + 10 * u32::from(bound));
-                    self.states[device].waited_in_vain(no_wait_until);
-                    self.twins[device].waited_in_vain(no_wait_until);
+                if is_late {
+                    self.state.waited_in_vain(moment(self.now + 10));
                 }
-                self.withdraw(of, device);
-                (self.call(of).exclusive, self.call(of).after_contention) = (0, false);
-                self.begin_beside(of, device);
-                self.look(device);
+                self.withdraw(of);
+                self.begin_beside(of);
+                self.look();
             }
         }
     }
 
-    fn withdraw(&mut self, of: usize, device: usize) {
-        let key = self.key(of);
-        self.states[device].withdraw(key);
-        self.twins[device].withdraw(of);
+    fn withdraw(&mut self, of: usize) {
+        self.state.withdraw(key(of));
+        self.queue.retain(|waits| *waits != of);
+    }
+
+    /// Skips and grants. Turns go in order, to none beside an exclusive one, and to all there is room for.
+    fn look(&mut self) {
+        for SleeperId(woken) in self.state.look(moment(self.now)) {
+            let of = usize::try_from(woken).expect("a participant");
+            self.participants[of].woken = true;
+            if self.state.granted(key(of)).is_some() {
+                assert_eq!(self.queue[0], of, "{of} overtakes: {self:#?}");
+                let is_alone = self.turns().count() == 1;
+                assert!(is_alone || self.turns().all(|kind| kind == Shared), "{of} is not alone: {self:#?}");
+            }
+            self.queue.retain(|waits| *waits != of);
+        }
+        let head = self.queue.first().map(|&of| self.participants[of].stage);
+        let is_exclusive = matches!(head, Some(Stage::Waits(Exclusive, _)));
+        let is_blocked = self.turns().any(|kind| is_exclusive || kind == Exclusive);
+        assert!(is_blocked || head.is_none(), "the head could begin: {self:#?}");
     }
 
     fn allocate(&mut self, of: usize) {
-        let Level { holds, device, .. } = self.level(of);
-        let fits = device.is_none_or(|device| holds <= self.free(device));
-        let call = self.call(of);
-        if fits {
-            call.holds = holds;
-            self.go_inside(of);
-        } else {
-            call.stage = Stage::Failed;
-        }
-    }
-
-    fn go_inside(&mut self, of: usize) {
-        let Participant { plan, calls, .. } = &self.participants[of];
-        match plan.levels.get(calls.len()).copied() {
-            Some(inner) => {
-                self.call(of).stage = Stage::Inside;
-                self.participants[of].calls.push(Call::new(inner));
-            }
-            None => self.call(of).stage = Stage::Done,
-        }
+        let attempts = self.participants.iter().flat_map(|one| &one.attempts);
+        let held: u8 = attempts.map(|(_, holds)| holds).sum();
+        let one = &mut self.participants[of];
+        let innermost = one.attempts.len() - 1;
+        let fits = held + one.holds[innermost] <= BUDGET;
+        one.attempts[innermost].1 = if fits { one.holds[innermost] } else { 0 };
+        one.stage = match one.holds.get(innermost + 1) {
+            _ if !fits => Stage::Fails,
+            Some(_) => Stage::Begins,
+            None => Stage::BodyEnds,
+        };
     }
 
     /// A marked attempt has failed whatever its body returned.
-    fn end_of_body(&mut self, of: usize) {
-        let device = self.level(of).device;
-        let turn = self.call(of).turn;
-        if let (Some(device), Some(turn)) = (device, turn)
-            && self.states[device].is_marked(turn.id)
-        {
-            return self.fail(of);
-        }
-        self.succeed(of);
-    }
-
-    fn end_turn(&mut self, of: usize, device: usize) {
-        if let Some(turn) = self.call(of).turn.take() {
-            self.states[device].end(turn.id);
-            self.twins[device].end(of);
+    fn end_body(&mut self, of: usize) {
+        let one = &self.participants[of];
+        match one.turn {
+            Some(turn) if one.attempts.len() == 1 && self.state.is_marked(turn.id) => self.fail(of),
+            _ => self.end(of, true),
         }
     }
 
-    fn succeed(&mut self, of: usize) {
-        let call = self.call(of);
-        call.exclusive = call.exclusive.saturating_sub(1);
-        if mem::take(&mut call.after_contention) {
-            call.spell = (call.spell * 2).clamp(1, 4);
-            call.exclusive = call.spell;
-        }
-        (call.holds, call.is_open, call.repeated, call.seen) = (0, false, false, None);
-        (call.stage, call.pieces) = (Stage::Between, call.pieces - 1);
-        if let Some(device) = self.level(of).device {
-            self.end_turn(of, device);
-            self.look(device);
-        }
-        if self.call(of).pieces == 0 {
-            self.end(of, true);
-        }
-    }
-
-    /// The values of the attempt are dropped, and what it has done is undone.
+    /// The attempt is undone. If others may have been in its way, the outermost is made again, alone.
     fn fail(&mut self, of: usize) {
-        self.call(of).holds = 0;
-        let Some(device) = self.level(of).device else { return self.end(of, false) };
-        let call = self.call(of);
-        let (seen, met, turn) = (call.seen.expect("it has begun"), call.met, call.turn);
-        let marked = turn.is_some_and(|turn| self.states[device].is_marked(turn.id));
-        let contention = self.states[device].has_contention(seen);
-        assert_eq!(contention, met, "{of} {self:#?}");
-        assert!(contention || !marked, "{self:#?}");
-        let wait = self.waits_at_most(of, device).filter(|_| self.enclosing(of).next().is_none());
-        match (turn, wait) {
-            (Some(Admitted { id, kind: Shared, .. }), Some(bound)) if contention => {
-                self.states[device].end(id);
-                self.twins[device].end(of);
-                let call = self.call(of);
-                (call.turn, call.is_open, call.seen, call.after_contention) = (None, false, None, true);
-                self.queue(of, device, Exclusive, bound);
+        let one = &mut self.participants[of];
+        let is_nested = one.attempts.len() > 1;
+        let (seen, holds) = one.attempts.last_mut().expect("one fails");
+        *holds = 0;
+        let is_contended = self.state.has_contention(*seen);
+        match one.turn.filter(|turn| turn.kind == Shared && is_contended) {
+            Some(turn) if is_nested => self.state.mark(turn.id),
+            Some(_) if self.has_patience(of) => {
+                self.queue(of, Exclusive);
+                self.participants[of].attempts.clear();
+                return self.end_turn(of);
             }
-            (Some(Admitted { id, kind: Exclusive, .. }), _) if contention && !self.call(of).repeated => {
-                self.states[device].unmark(id);
-                let seen = self.states[device].seen();
-                let met = self.twins[device].others(of) > 0;
-                let call = self.call(of);
-                (call.repeated, call.seen, call.met, call.stage) = (true, Some(seen), met, Stage::Admitted);
-            }
-            _ => {
-                if let Some(promised) = self.promised_on(of, device).filter(|_| turn.is_none() && contention)
-                {
-                    self.states[device].mark(promised);
-                }
-                self.end_turn(of, device);
-                self.look(device);
-                self.end(of, false);
-            }
+            _ => {}
         }
+        self.end(of, false);
     }
 
-    /// The call is over, and the attempt around it goes on.
+    /// The innermost attempt and its call are over.
     fn end(&mut self, of: usize, succeeded: bool) {
-        self.give_back(of);
-        let participant = &mut self.participants[of];
-        participant.calls.pop();
-        let level = participant.calls.len().checked_sub(1).map(|at| participant.plan.levels[at]);
-        match (participant.calls.last_mut(), level) {
-            (Some(outer), Some(level)) => {
-                let goes_on = succeeded || level.swallows;
-                outer.stage = if goes_on { Stage::Done } else { Stage::Failed };
-            }
-            _ => participant.gave_up = !succeeded,
+        self.participants[of].attempts.pop();
+        self.participants[of].stage = Stage::BodyEnds;
+        if self.participants[of].attempts.is_empty() {
+            self.participants[of].stage = Stage::Over { succeeded };
+            self.end_turn(of);
         }
     }
 
-    /// Drops what the task is in the middle of, from the inside out.
+    fn end_turn(&mut self, of: usize) {
+        if let Some(turn) = self.participants[of].turn.take() {
+            self.state.end(turn.id);
+            self.look();
+        }
+    }
+
     fn drop(&mut self, of: usize) {
-        while let Some(call) = self.participants[of].calls.last() {
-            let (stage, device) = (call.stage, self.level(of).device);
-            self.call(of).holds = 0;
-            if let Some(device) = device {
-                match stage {
-                    Stage::Waits(_) => self.withdraw(of, device),
-                    Stage::Reserves(_) => self.leave_ledger(of),
-                    _ => {}
-                }
-                self.end_turn(of, device);
-                self.look(device);
-            }
-            self.give_back(of);
-            self.participants[of].calls.pop();
-        }
-        self.participants[of].gave_up = true;
-    }
-
-    /// What is always so.
-    fn check(&self) {
-        for (state, twin) in self.states.iter().zip(&self.twins) {
-            assert_eq!(state.running, twin.running(), "{self:#?}");
-            assert_eq!(state.waiting(), twin.waiting(), "{self:#?}");
-            assert_eq!(state.is_in_vain(), twin.is_in_vain(), "{self:#?}");
-            twin.check();
-        }
-        for of in 0..self.participants.len() {
-            let granted = self.waits(of)
-                && self.level(of).device.is_some_and(|device| self.twins[device].is_granted(of));
-            assert!(!granted || self.can_step(of), "{of} was not woken: {self:#?}");
-        }
-        if self.is_over() {
-            assert!(self.states.iter().all(QueueState::is_empty), "left behind: {self:#?}");
-            assert!(self.ledgers.iter().all(Ledger::is_empty), "left behind: {self:#?}");
+        let before = mem::replace(&mut self.participants[of].stage, Stage::Over { succeeded: true });
+        self.participants[of].attempts.clear();
+        self.end_turn(of);
+        if let Stage::Waits(..) = before {
+            self.withdraw(of);
+            self.look();
         }
     }
 }

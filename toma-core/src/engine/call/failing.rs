@@ -1,7 +1,7 @@
 //! What a call does about failures.
 
 use super::Call;
-use super::remembering::is_about_memory;
+use super::memory::is_about_memory;
 use crate::classify::{Class, Failure};
 use crate::device::{self, Pressure, Rung};
 use crate::engine::attempt::Attempt;

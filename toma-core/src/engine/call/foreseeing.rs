@@ -12,7 +12,7 @@
 use std::num::NonZeroUsize;
 
 use super::Call;
-use super::remembering::Memory;
+use super::memory::Memory;
 use crate::classify::Class;
 use crate::device;
 use crate::engine::attempt::Attempt;

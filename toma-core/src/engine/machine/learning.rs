@@ -12,66 +12,13 @@
 
 use std::mem;
 
+use super::learned::{Search, Snapshot};
 use super::{Cut, Failed, Machine, Took};
 use crate::classify::Class;
 use crate::engine::evidence::{self, FailedAt};
 use crate::engine::meter::Measured;
 use crate::observe::{Answer, Shortfall};
-use crate::policy::{Bounds, Measurements, Policy, Sample};
-
-/// What this call has learned.
-///
-/// The step in force after a shrink settles once it has succeeded, and without a failure only a step beyond all
-/// that worked before: so no later call is lowered. A step that a measuring policy has changed settles in any
-/// case: it has its reasons.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Learning {
-    pub(super) moved: bool,
-    /// The largest step known to work: where the call started, then what it settled.
-    pub(super) best: usize,
-    pub(super) settled: Option<usize>,
-}
-
-impl Learning {
-    pub(super) fn beyond(best: usize) -> Self {
-        Self { moved: false, best, settled: None }
-    }
-}
-
-/// What there is besides where sizes are costs.
-///
-/// A piece that fails may be too large, or hold a single item that does not fit by itself. Its items tell: from
-/// the first failure on the step only shrinks, until all of them are done, or one fails by itself. In the second
-/// case what was known before is known again.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Packing {
-    search: Option<Search>,
-    /// The step at which the last size settled. Pieces are of any size up to the step, and the largest that ran
-    /// at one step is what is known to work.
-    settled_at: Option<usize>,
-    /// The largest size that has succeeded since an item was left out at the floor.
-    fits: Option<usize>,
-    /// The largest size that has succeeded since it was asked for.
-    ran: usize,
-}
-
-/// A failed piece whose items are not all done.
-#[derive(Clone, Debug)]
-struct Search {
-    /// Where the piece ends.
-    end: usize,
-    before: Snapshot,
-}
-
-/// What was known before the piece failed.
-#[derive(Clone, Copy, Debug)]
-struct Snapshot {
-    step: usize,
-    bounds: Bounds,
-    measurements: Option<Measurements>,
-    learning: Learning,
-    settled_at: Option<usize>,
-}
+use crate::policy::{Measurements, Policy, Sample};
 
 impl Machine {
     /// The step worth remembering, once it has succeeded.

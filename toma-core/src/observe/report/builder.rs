@@ -68,7 +68,14 @@ thread_local! {
 }
 
 /// The report of the last call that ended on this thread.
-pub(crate) fn last() -> Option<Report> {
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// toma::execute::range(0..10, 4, |_start, _end| ());
+/// let report = toma::report::last().unwrap();
+/// assert_eq!((report.attempts, report.out_of_memory), (3, 0));
+/// ```
+pub fn last() -> Option<Report> {
     LAST.try_with(|last| last.borrow().as_ref().map(ReportBuilder::report)).ok().flatten()
 }
 

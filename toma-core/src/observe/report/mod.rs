@@ -13,6 +13,7 @@ use crate::classify::Class;
 use crate::policy::Bounds;
 use crate::stack::Callers;
 
+pub use builder::last;
 pub(crate) use builder::{ReportBuilder, prepare};
 #[cfg(feature = "svg")]
 pub use svg::svg;
@@ -196,16 +197,4 @@ pub struct Wait {
     pub elapsed: Duration,
     /// Whether the attempt had the device to itself afterwards; otherwise the wait ended at its bound.
     pub exclusive: bool,
-}
-
-/// The report of the last call that ended on this thread.
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// toma::execute::range(0..10, 4, |_start, _end| ());
-/// let report = toma::report::last().unwrap();
-/// assert_eq!((report.attempts, report.out_of_memory), (3, 0));
-/// ```
-pub fn last() -> Option<Report> {
-    builder::last()
 }

@@ -1,7 +1,7 @@
 //! Sizes between what works and what fails; twice the size where no failure is known.
 
-use super::expire::has_risen;
 use super::{Adaptive, Evidence};
+use crate::policy::facts::{failure_beyond, has_risen};
 use crate::policy::figures::share;
 
 impl Adaptive {
@@ -24,22 +24,4 @@ impl Adaptive {
         let gap = high - low;
         gap > evidence.multiple_of && share(gap, low) > self.tolerance && !has_risen(evidence)
     }
-}
-
-/// The size known to fail: the last one, or the one before a smaller size failed that works again.
-///
-/// Without the second: 35 times as long at p95 (batch, counts, failures by chance).
-pub(super) fn failure(evidence: &Evidence) -> Option<usize> {
-    evidence.bounds.smallest_failure.or(evidence.measurements.ceiling)
-}
-
-/// The same where it is larger than what works.
-pub(super) fn failure_beyond(low: usize, evidence: &Evidence) -> Option<usize> {
-    failure(evidence).filter(|&high| high > low)
-}
-
-/// Whether the known failure is so much larger than what works that a larger step is a return from having
-/// shrunk too far, and no probe of the limit.
-pub(super) fn is_far(evidence: &Evidence) -> bool {
-    failure(evidence).is_none_or(|high| high > evidence.step.saturating_add(evidence.step / 2))
 }

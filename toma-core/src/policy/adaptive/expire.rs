@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::bisect::{failure, failure_beyond, is_far};
-use super::worth::{is_batch, items_so_far};
+use super::worth::items_so_far;
 use super::{Adaptive, Evidence};
-use crate::policy::figures::bytes;
+use crate::policy::facts::{failure, failure_beyond, has_risen, is_batch, is_far};
 
 /// Successes, and time, before which no failure is doubted.
 ///
@@ -74,15 +73,4 @@ impl Adaptive {
         let items = evidence.remaining.max(items_so_far(evidence, &line) / 2);
         items / WORTH_A_DOUBT >= evidence.step
     }
-}
-
-/// Whether free memory has risen by a tenth since the failure.
-pub(in crate::policy) fn has_risen(evidence: &Evidence) -> bool {
-    has_risen_since(evidence.measurements.failure_available_bytes, evidence)
-}
-
-/// Whether free memory has risen by a tenth since so much of it was available.
-pub(in crate::policy) fn has_risen_since(then: Option<u64>, evidence: &Evidence) -> bool {
-    then.zip(evidence.available_bytes)
-        .is_some_and(|(then, now)| now > then && bytes(now - then) > bytes(then) / 10.0)
 }

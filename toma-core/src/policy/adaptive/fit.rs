@@ -8,10 +8,9 @@
 //! | small, after a failure | `min(size / 64, size * available / needed / 4)` |
 //! | halving that fits, in a batch | the largest `size / 2^k` that is at most `size * available / needed * 3 / 4` |
 
-use super::bisect::failure_beyond;
-use super::worth::is_batch;
 use super::{Adaptive, Evidence};
 use crate::policy::Fit;
+use crate::policy::facts::{failure_beyond, is_batch, needs_more};
 use crate::policy::figures::{bytes, number, share, whole};
 
 /// The first size to measure is this part of the cap, or of a size that failed.
@@ -148,11 +147,4 @@ fn most(evidence: &Evidence) -> f64 {
     };
     let needed = asked.saturating_add(evidence.peak_bytes.unwrap_or_default());
     bytes(available) / bytes(needed) * number(evidence.size)
-}
-
-/// Whether this size needs more than there is, by what was measured.
-pub(in crate::policy) fn needs_more(size: usize, evidence: &Evidence) -> bool {
-    let line = line(evidence);
-    line.zip(evidence.available_bytes)
-        .is_some_and(|(line, available)| line.at(number(size)) > bytes(available))
 }

@@ -13,10 +13,9 @@
 //! | odds, near `high` in a batch | a half; from `high` on the share of the time for which nothing has failed, or a half where memory has risen |
 //! | tried | where the cost is within the budget, or less than `odds * gain` |
 
-use super::bisect::{failure, is_far};
-use super::expire::has_risen;
 use super::{Adaptive, Evidence};
 use crate::policy::Fit;
+use crate::policy::facts::{failure, has_risen, is_batch, is_far};
 use crate::policy::figures::{number, share, whole};
 
 /// The share of a gain that may be put at risk.
@@ -97,11 +96,6 @@ fn odds_again(evidence: &Evidence, line: &Fit) -> f64 {
 fn has_worked(goal: usize, evidence: &Evidence) -> bool {
     evidence.measurements.ceiling.is_some()
         && evidence.bounds.smallest_failure.is_some_and(|failed| goal < failed)
-}
-
-/// Whether it is unknown how much is to come.
-pub(super) fn is_batch(evidence: &Evidence) -> bool {
-    evidence.remaining == usize::MAX
 }
 
 /// Seconds that a failure at this size takes. Without that of the last one: median +15 % cold (range, none, short

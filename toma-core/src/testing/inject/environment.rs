@@ -3,15 +3,18 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{env, thread};
 
+use super::Verdict;
 use super::generator::Generator;
-use super::{REASONS, Verdict};
 use crate::text::print;
 
 const VARIABLE: &str = "TOMA_INJECT";
+
+/// Living injections of all threads, and one more as long as the environment may ask for injection.
+pub(super) static REASONS: AtomicUsize = AtomicUsize::new(1);
 
 /// A valid value of the variable.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -37,8 +37,9 @@ mod verdict;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
+use environment::REASONS;
 use generator::Generator;
 pub(crate) use raise::ask;
 pub(crate) use verdict::Injected;
@@ -65,9 +66,6 @@ struct Rules {
     attempts: Cell<usize>,
     failures: Cell<usize>,
 }
-
-/// Living injections of all threads, and one more as long as the environment may ask for injection.
-static REASONS: AtomicUsize = AtomicUsize::new(1);
 
 thread_local! {
     static INJECTIONS: RefCell<Vec<Rc<Rules>>> = const { RefCell::new(Vec::new()) };

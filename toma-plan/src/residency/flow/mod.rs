@@ -3,12 +3,14 @@
 mod ahead;
 mod cover;
 mod gaps;
+mod planned;
 mod prices;
 mod search;
 mod timed;
 
-use cover::{Cover, Task};
+use cover::Task;
 use gaps::Gaps;
+use planned::{Planned, Worth, better};
 use search::Effort;
 
 use super::{Eviction, NextEvent, Plan, Situation, Step, Terms, simulate};
@@ -53,9 +55,6 @@ const MANY_OPERATORS: usize = 1500;
 /// How much all searches of a plan look at together: a fifth of a second.
 const EFFORT: u64 = 25_000_000;
 
-/// The part of a time below which times count as equal.
-const SLACK: f64 = 1e-4;
-
 /// In how many rounds a plan is compared with acting on demand, which may take turns.
 const ROUNDS: usize = 3;
 
@@ -95,42 +94,4 @@ fn is_worth_it(step: &Step, terms: &Terms, plan: &Plan) -> bool {
         bytes: mean(rounds.iter().map(|round| cover::as_float(round.bytes())).sum()),
     };
     !on_demand.beats(Worth::of(plan))
-}
-
-/// What plans are compared by.
-#[derive(Clone, Copy, Debug)]
-struct Worth {
-    seconds: f64,
-    bytes: f64,
-}
-
-impl Worth {
-    fn of(plan: &Plan) -> Self {
-        Self { seconds: plan.seconds(), bytes: cover::as_float(plan.bytes_in() + plan.bytes_out()) }
-    }
-
-    /// Whether it is faster, or nearly equal and moves less.
-    fn beats(self, other: Self) -> bool {
-        let difference = (self.seconds - other.seconds) / other.seconds.max(f64::MIN_POSITIVE);
-        difference < -SLACK || (difference <= SLACK && self.bytes < other.bytes)
-    }
-}
-
-/// A choice and its plan.
-struct Planned<'a> {
-    cover: Cover<'a>,
-    pace: f64,
-    plan: Plan,
-}
-
-impl<'a> Planned<'a> {
-    fn new(step: &Step, terms: &Terms, cover: Cover<'a>, pace: f64) -> Self {
-        let plan = Plan::new(step, terms, "flow", ahead::absences(&cover, step, terms, pace));
-        Self { cover, pace, plan }
-    }
-}
-
-/// The better one; of equals the first.
-fn better<'a>(one: Planned<'a>, other: Planned<'a>) -> Planned<'a> {
-    if Worth::of(&other.plan).beats(Worth::of(&one.plan)) { other } else { one }
 }

@@ -1,8 +1,8 @@
 //! A search near a plan for a faster one.
 
 use super::super::{Step, Terms};
+use super::planned::{Planned, Worth};
 use super::search::{self, Effort};
-use super::{Planned, Worth};
 
 /// How many operators are simulated at most.
 const OPERATORS: usize = 400_000;

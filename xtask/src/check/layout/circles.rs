@@ -1,71 +1,174 @@
-//! Circles between the modules at the top of a crate: each would have to be read to understand any other.
+//! Circles of source files: to understand one of them a reader has to know all.
+//!
+//! An arrow leads from a file to every file whose items it names: by `use`, and by paths that begin with `crate`,
+//! `super`, `self`, a child module or an import. A name that a file only passes on leads to where it is defined, so
+//! `super::Name` leads to the sibling that has it. Re-exports of children are no arrows. A parent has one where its
+//! own code uses a child, and they form a circle if that child uses what the parent defines.
+//!
+//! Tests are left out, and so is the root of the crate, to which everything belongs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::files::TextFile;
 use super::text::own_lines;
 
-/// Which modules each module names.
-type Arrows<'a> = BTreeMap<&'a str, BTreeSet<String>>;
+/// The files of a crate by their modules: `a/b` is that of `src/a/b.rs` or `src/a/b/mod.rs`.
+type Modules = BTreeMap<String, Module>;
 
-/// A shortest circle among the modules of the crate whose sources stand in `folder`, with an arrow for each
-/// `crate::`. Tests and the root of the crate are left out.
+#[derive(Default)]
+struct Module {
+    file: String,
+    imports: Vec<Import>,
+    /// Everything but imports, declarations of modules, attributes and comments.
+    code: String,
+}
+
+/// A name that `use` brings in.
+struct Import {
+    is_public: bool,
+    path: String,
+    name: String,
+}
+
+/// A shortest circle among the files of the crate whose sources stand in `folder`.
 pub(super) fn circle(folder: &str, files: &[TextFile]) -> Option<String> {
-    let arrows = arrows(folder, files);
-    let circles = arrows.keys().filter_map(|start| shortest(start, &arrows));
-    circles
-        .min_by_key(Vec::len)
-        .map(|circle| format!("{folder}: modules in a circle: {}", circle.join(" -> ")))
+    let own = files.iter().filter(|file| !file.is_beside_the_product());
+    let modules: Modules =
+        own.filter_map(|file| Some((key(folder, &file.path)?, Module::of(file)))).collect();
+    let files = modules.iter().filter(|(key, _)| !key.is_empty());
+    let arrows: BTreeMap<_, _> = files.map(|(key, module)| (&**key, arrows(&modules, key, module))).collect();
+    let circle = arrows.keys().filter_map(|start| shortest(start, &arrows)).min_by_key(Vec::len)?;
+    let files: Vec<_> = circle.iter().map(|key| &*modules[*key].file).collect();
+    Some(format!("files in a circle: {}", files.join(" -> ")))
 }
 
-fn arrows<'a>(folder: &str, files: &'a [TextFile]) -> Arrows<'a> {
-    let mut arrows = Arrows::new();
-    for file in files.iter().filter(|file| !file.is_beside_the_product()) {
-        let module = module(folder, &file.path).filter(|module| !["lib", "main"].contains(module));
-        arrows.entry(module.unwrap_or_default()).or_default().extend(named(&file.text));
+fn key(folder: &str, path: &str) -> Option<String> {
+    let key = path.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".rs")?;
+    let is_root = ["lib", "main"].contains(&key);
+    Some(if is_root { String::new() } else { key.strip_suffix("/mod").unwrap_or(key).to_owned() })
+}
+
+impl Module {
+    fn of(file: &TextFile) -> Self {
+        let mut module = Self { file: file.path.clone(), ..Self::default() };
+        let (mut import, mut is_inline) = (String::new(), false);
+        let lines = file.text.lines().take(own_lines(&file.text));
+        let is_code =
+            |line: &&str| !["//", "#[", "#!["].iter().any(|sign| line.trim_start().starts_with(sign));
+        for line in lines.filter(is_code) {
+            let item = without_visibility(line.trim_start());
+            is_inline = (is_inline || !line.starts_with(' ') && item.starts_with("mod ")) && line != "}";
+            let line = if is_inline { from_the_file(line) } else { line.to_owned() };
+            if !import.is_empty() || item.starts_with("use ") {
+                import += line.trim_start();
+                if import.ends_with(';') {
+                    module.add_imports(&import);
+                    import.clear();
+                }
+            } else if !(item.starts_with("mod ") && item.ends_with(';')) {
+                // `pub(in path)` uses nothing.
+                module.code += &line.replace("(in ", "(in $");
+                module.code.push('\n');
+            }
+        }
+        module
     }
-    arrows.remove("");
-    let known: BTreeSet<_> = arrows.keys().copied().collect();
-    for (module, named) in &mut arrows {
-        named.retain(|name| name != module && known.contains(&**name));
+
+    fn add_imports(&mut self, statement: &str) {
+        let tree = statement.split_once("use ").map_or("", |(_, tree)| tree.trim_end_matches(';'));
+        add_tree(tree, "", statement.starts_with("pub"), &mut self.imports);
     }
-    arrows
 }
 
-/// The module at the top that a file belongs to: `a` of `src/a.rs` and `src/a/b.rs`.
-fn module<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
-    let within = path.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".rs")?;
-    within.split('/').next()
+/// A line of a module within a file, whose parent is the file.
+fn from_the_file(line: &str) -> String {
+    // Written in pieces, so that this file keeps its own rule.
+    let (own, parent) = (concat!("self", "::"), concat!("super", "::"));
+    line.replace(parent, own).replace(&own.repeat(2), parent)
 }
 
-/// What stands behind `crate::`, alone or in braces.
-fn named(text: &str) -> Vec<String> {
-    let code = text.lines().take(own_lines(text)).filter(|line| !line.trim_start().starts_with("//"));
-    let code = code.collect::<Vec<_>>().join("\n");
-    // A macro names its own crate, by `$crate`, from wherever it is used.
-    let places = code.match_indices("crate::").filter(|(at, _)| !code[..*at].ends_with('$'));
-    places.flat_map(|(at, name)| items(&code[at + name.len()..])).map(str::to_owned).collect()
+fn without_visibility(item: &str) -> &str {
+    let Some(rest) = item.strip_prefix("pub") else { return item };
+    let rest = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest);
+    rest.trim_start()
 }
 
-/// The first word, or of a list in braces the first word of each item.
-fn items(text: &str) -> Vec<&str> {
-    let list = text.strip_prefix('{').and_then(|list| list.split("};").next());
-    let Some(list) = list else { return vec![first_word(text)] };
+/// Adds the imports of a tree such as `a::{b, c::{self, D as E}}`.
+fn add_tree(tree: &str, before: &str, is_public: bool, imports: &mut Vec<Import>) {
+    if let Some((head, list)) = tree.split_once('{') {
+        let before = [before, head.trim()].concat();
+        let list = list.rsplit_once('}').map_or(list, |(list, _)| list);
+        let items = items(list).filter(|item| !item.trim().is_empty());
+        return items.for_each(|item| add_tree(item, &before, is_public, imports));
+    }
+    let (path, alias) = tree.trim().split_once(" as ").unwrap_or((tree.trim(), ""));
+    let path = [before, path].concat();
+    let path = path.strip_suffix("::self").unwrap_or(&path);
+    let last = path.rsplit("::").next().unwrap_or_default();
+    let name = if alias.is_empty() { last } else { alias };
+    imports.push(Import { is_public, path: path.to_owned(), name: name.to_owned() });
+}
+
+/// The items of a list, which may hold lists.
+fn items(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
-    let ends_item = |sign| {
+    list.split(move |sign| {
         depth += i32::from(sign == '{') - i32::from(sign == '}');
         depth == 0 && sign == ','
-    };
-    list.split(ends_item).map(first_word).collect()
+    })
 }
 
-fn first_word(text: &str) -> &str {
-    let is_sign = |sign: char| !(sign.is_alphanumeric() || sign == '_');
-    text.trim_start().split(is_sign).next().unwrap_or_default()
+/// The modules whose files this one names.
+fn arrows(modules: &Modules, key: &str, module: &Module) -> BTreeSet<String> {
+    let is_word = |sign: char| sign.is_alphanumeric() || ['_', ':', '$'].contains(&sign);
+    let paths = module.code.split(|sign| !is_word(sign)).filter(|word| word.contains("::"));
+    let named = paths.filter_map(|path| resolved(modules, key, path, 0));
+    let imported = module.imports.iter().filter_map(|import| {
+        let to = resolved(modules, key, &import.path, 0)?;
+        let is_passed_on = import.is_public && to.starts_with(&format!("{key}/"));
+        (!is_passed_on || uses(&module.code, &import.name)).then_some(to)
+    });
+    named.chain(imported).filter(|to| to != key && !to.is_empty()).collect()
+}
+
+/// The module that has what a path within another one names; `None` for what is not of this crate.
+fn resolved(modules: &Modules, from: &str, path: &str, depth: u32) -> Option<String> {
+    let (mut at, mut rest) = (from.to_owned(), path);
+    while !rest.is_empty() {
+        let (name, deeper) = rest.split_once("::").unwrap_or((rest, ""));
+        let inner = if at.is_empty() { name.to_owned() } else { format!("{at}/{name}") };
+        at = match name {
+            "crate" => String::new(),
+            "self" => at,
+            "super" => at.rsplit_once('/').map_or("", |(parent, _)| parent).to_owned(),
+            _ if modules.contains_key(&inner) => inner,
+            _ => {
+                let imports = modules.get(&at)?.imports.iter().filter(|import| import.name == name);
+                // Imports may name each other in a circle.
+                let mut imports = imports.filter(|_| depth < 8);
+                let passed_on = |import: &Import| [&*import.path, "::", deeper].concat();
+                let found = imports.find_map(|import| resolved(modules, &at, &passed_on(import), depth + 1));
+                return found.or((rest.len() < path.len()).then_some(at));
+            }
+        };
+        rest = deeper;
+    }
+    Some(at)
+}
+
+/// Whether code names a type, or calls a function.
+fn uses(code: &str, name: &str) -> bool {
+    let is_word = |sign: char| sign.is_alphanumeric() || sign == '_';
+    code.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&code[..at], &code[at + name.len()..]);
+        let is_apart = !before.ends_with(|sign| is_word(sign) || sign == '.' || sign == ':');
+        let is_call = after.starts_with('(') && !before.ends_with("fn ");
+        is_apart && !after.starts_with(is_word) && (is_call || name.starts_with(char::is_uppercase))
+    })
 }
 
 /// The shortest way from a module back to itself.
-fn shortest<'a>(start: &'a str, arrows: &'a Arrows<'a>) -> Option<Vec<&'a str>> {
+fn shortest<'a>(start: &'a str, arrows: &'a BTreeMap<&str, BTreeSet<String>>) -> Option<Vec<&'a str>> {
     let (mut ways, mut seen) = (VecDeque::from([vec![start]]), BTreeSet::new());
     while let Some(way) = ways.pop_front() {
         for next in arrows.get(way.last()?).into_iter().flatten() {
@@ -88,39 +191,91 @@ mod tests {
         circle("a/src", &sources.iter().map(file).collect::<Vec<_>>())
     }
 
+    /// Whether the first file has an arrow to `a/src/to.rs`, beside a parent that passes its items on.
+    fn leads_back(text: &str) -> bool {
+        let parent = "mod one;\nmod to;\npub(crate) use to::{Far as Near, deep};\n";
+        let to = "use crate::x::one;\n";
+        found(&[("a/src/x/one.rs", text), ("a/src/x/mod.rs", parent), ("a/src/x/to.rs", to)]).is_some()
+    }
+
     #[test]
-    fn the_shortest_circle_is_named() {
+    fn the_shortest_circle_is_named_by_its_files() {
         let sources = [
             ("a/src/one.rs", "use crate::{\n    three::{self, Y},\n    two::X,\n};\n"),
             ("a/src/two/mod.rs", "fn f() -> crate::three::Z {}\n"),
-            ("a/src/three/deep/er.rs", "use crate::{Root, one};\n"),
+            ("a/src/three.rs", "use crate::{Root, one};\n"),
         ];
-        assert_eq!(found(&sources).unwrap(), "a/src: modules in a circle: one -> three -> one");
+        let circle = "files in a circle: a/src/one.rs -> a/src/three.rs -> a/src/one.rs";
+        assert_eq!(found(&sources).unwrap(), circle);
         assert_eq!(found(&sources[..2]), None);
     }
 
     #[test]
-    fn a_circle_of_three_is_found_from_each_of_them() {
+    fn a_circle_of_four_is_found_and_a_folder_is_no_file() {
         let sources = [
-            ("a/src/x.rs", "use crate::y;"),
+            ("a/src/x/one.rs", "use crate::y;"),
             ("a/src/y.rs", "use crate::z::Z;"),
-            ("a/src/z.rs", "use crate::x::X;"),
+            ("a/src/z.rs", "use crate::x::two::X;"),
+            ("a/src/x/mod.rs", "mod one;\nmod two;\n"),
+            ("a/src/x/two.rs", "use super::one;"),
         ];
-        assert_eq!(found(&sources).unwrap(), "a/src: modules in a circle: x -> y -> z -> x");
+        assert_eq!(found(&sources).unwrap().matches("->").count(), 4);
+        assert_eq!(found(&sources[..4]), None);
     }
 
     #[test]
-    fn tests_comments_macros_the_root_and_other_crates_make_no_arrow() {
-        let sources = [
-            ("a/src/lib.rs", "use crate::one;"),
-            ("a/src/one.rs", "use crate::two;"),
-            (
-                "a/src/two.rs",
-                "//! [`crate::one`]\nuse $crate::one;\nuse crate::two::X;\n#[cfg(test)]\nmod tests {\n    use crate::one;\n}\n",
-            ),
-            ("a/src/two/tests.rs", "use crate::one;"),
-            ("b/src/two.rs", "use crate::one;"),
-        ];
-        assert_eq!(found(&sources), None);
+    fn arrows_are_read_from_imports_and_from_paths() {
+        for text in [
+            "use super::to::X;",
+            "use super::{\n    to::{self, X},\n};",
+            "pub(crate) use super::super::x::to as other;",
+            "fn f() -> Vec<super::to::X> {}",
+            "fn f() {\n    let x: crate::x::to::X = y;\n}",
+            "use crate::x;\nfn f() { x::to::f() }",
+            "use super::Near;",
+            "use super::{deep as other};",
+            "fn f(near: super::Near) {}",
+            "use crate::x::Near;",
+            "mod inner {\n    use super::super::to::X;\n}",
+        ] {
+            assert!(leads_back(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn comments_tests_macros_other_names_and_other_crates_make_no_arrow() {
+        for text in [
+            "//! [`super::to`]\n/// [`crate::x::to::X`]\nfn f() {} // ",
+            "use $crate::x::to;",
+            "pub(in crate::x::to) fn f() {}",
+            "use to::X;",
+            "use other::super_to::Near;",
+            "mod inner {\n    use super::Near;\n}",
+            "fn f() {}\n#[cfg(test)]\nmod tests {\n    use super::super::to;\n}\n",
+        ] {
+            assert!(!leads_back(text), "{text}");
+        }
+        let tests = [("a/src/one.rs", "use crate::two;"), ("a/src/two/tests.rs", "use crate::one;")];
+        assert_eq!(found(&tests), None);
+        let root = [("a/src/lib.rs", "use one::X;"), ("a/src/one.rs", "use crate::Root;")];
+        assert_eq!(found(&root), None);
+        let elsewhere = [("a/src/one.rs", "use crate::two;"), ("b/src/two.rs", "use crate::one;")];
+        assert_eq!(found(&elsewhere), None);
+    }
+
+    #[test]
+    fn a_parent_uses_children_where_its_own_code_does() {
+        let with = |parent: &str| {
+            let child = "use super::Own;\npub struct X;\npub fn run() {}\n";
+            found(&[("a/src/x.rs", parent), ("a/src/x/child.rs", child)]).is_some()
+        };
+        assert!(!with("mod child;\npub use child::{\n    X, run,\n};\nstruct Own;\n"));
+        assert!(!with(
+            "mod child;\npub use child::run;\nstruct Own { run: u8 }\nimpl Own { fn run(&self) { self.run() } }\n"
+        ));
+        assert!(with("mod child;\npub use child::X;\nstruct Own(X);\n"));
+        assert!(with("mod child;\npub use child::run;\nfn own() { run() }\n"));
+        assert!(with("mod child;\nstruct Own;\nfn own() { child::run() }\n"));
+        assert!(with("mod child;\nuse self::child::X;\nstruct Own;\n"));
     }
 }

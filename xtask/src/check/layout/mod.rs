@@ -20,7 +20,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "toma-torch/src/registration.rs",
 ];
 
-/// Crates whose modules form no circle.
+/// Crates whose files form no circle.
 const WITHOUT_CIRCLES: &[&str] = &[
     "src",
     "toma-core/src",

@@ -1,11 +1,10 @@
 //! What one report looks like.
 
-use std::borrow::Cow;
 use std::iter;
 
-use super::plane::Plane;
+use super::plane::{Plane, tried};
 use crate::classify::Class;
-use crate::observe::report::{Report, Tried};
+use crate::observe::report::Report;
 
 /// Calls of one name, one after another, in the coordinates of the picture's plane.
 #[derive(Debug, Default, PartialEq)]
@@ -51,15 +50,6 @@ impl Curve {
         }
         self.settled.extend(report.settled.map(|size| (x, plane.y(size))));
     }
-}
-
-/// The history of a call; of one that never failed what would be its only entry.
-pub(super) fn tried(report: &Report) -> Cow<'_, [Tried]> {
-    let Report { attempts, start, time, .. } = *report;
-    if report.tried.is_empty() && attempts > 0 {
-        return vec![Tried { size: start, succeeded: attempts, time, ..Tried::default() }].into();
-    }
-    Cow::Borrowed(&report.tried)
 }
 
 /// The name, or its end, which tells more than its start; without what no XML may have.

@@ -1,9 +1,9 @@
 //! What the axes mean, and where on them a size and a time lie.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::curve::tried;
 use crate::observe::report::{Report, Tried};
 
 /// The axes that all curves of a picture share.
@@ -83,6 +83,15 @@ impl Plane {
     pub(super) fn y_title(&self) -> &'static str {
         if self.costs { "size of an attempt (cost units)" } else { "size of an attempt (items)" }
     }
+}
+
+/// The history of a call; of one that never failed what would be its only entry.
+pub(super) fn tried(report: &Report) -> Cow<'_, [Tried]> {
+    let Report { attempts, start, time, .. } = *report;
+    if report.tried.is_empty() && attempts > 0 {
+        return vec![Tried { size: start, succeeded: attempts, time, ..Tried::default() }].into();
+    }
+    Cow::Borrowed(&report.tried)
 }
 
 /// Without the digits of rounding errors.

@@ -1,0 +1,45 @@
+//! Actions of a solver, simulated.
+
+use super::error::TooSmall;
+use super::{Action, Costs, Simulated, Solver, fixed, least, simulate};
+
+/// Actions of a solver, and what the simulator says of them.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) actions: Vec<Action>,
+    pub(super) simulated: Simulated,
+}
+
+impl Candidate {
+    pub(super) fn new(costs: &Costs, actions: Vec<Action>) -> Self {
+        let simulated = simulate(costs, &actions).expect("solvers make legal actions");
+        Self { actions, simulated }
+    }
+
+    pub(super) fn fits(&self, budget_bytes: u64) -> bool {
+        self.simulated.peak_bytes <= budget_bytes
+    }
+
+    /// The faster one; of equals the one that needs less, then the first.
+    pub(super) fn or(self, other: Self) -> Self {
+        let [a, b] = [&self.simulated, &other.simulated];
+        let order = a.seconds.total_cmp(&b.seconds).then(a.peak_bytes.cmp(&b.peak_bytes));
+        if order.is_gt() { other } else { self }
+    }
+
+    /// The plan that needs the least bytes.
+    ///
+    /// That is one of the recurrence, but where first runs need more than repeats: there, running all twice
+    /// may need less.
+    pub(super) fn leanest(costs: &Costs) -> Self {
+        let (bytes, actions) = least::least(costs);
+        let [least, sqrt_n] = [actions, fixed::sqrt_n(costs)].map(|actions| Self::new(costs, actions));
+        debug_assert_eq!(bytes, least.simulated.peak_bytes, "what is not rounded is exact");
+        if sqrt_n.simulated.peak_bytes < least.simulated.peak_bytes { sqrt_n } else { least }
+    }
+
+    pub(super) fn too_small(&self, budget_bytes: u64, solver: Solver) -> TooSmall {
+        let Simulated { peak_bytes, peak_stage, .. } = self.simulated;
+        TooSmall { budget_bytes, least_bytes: peak_bytes, stage: peak_stage, solver }
+    }
+}

@@ -1,0 +1,28 @@
+//! The forward of a recorded step.
+
+use toma_trace::{ScopeKind, Tick, Trace};
+
+use super::RESULT;
+use crate::alike::Recorded;
+
+/// The operators of both forwards, with the one that takes the result.
+pub(super) fn forwards(traces: [(u32, &Trace); 2]) -> [Recorded<'_>; 2] {
+    traces.map(|(size, trace)| Recorded { size, trace, until: forward_end(trace) })
+}
+
+pub(super) fn scopes<'a>(trace: &'a Trace, name: &'a str) -> impl Iterator<Item = &'a toma_trace::Scope> {
+    trace
+        .scopes()
+        .map(|(_, scope)| scope)
+        .filter(move |scope| scope.label.kind == ScopeKind::Attempt && scope.label.name == name)
+}
+
+/// Where the result has been taken. Without such a scope the first node of gradients begins backward: from there on
+/// gradients meet, and optimizers run.
+fn forward_end(trace: &Trace) -> Tick {
+    if let Some(result) = scopes(trace, RESULT).next() {
+        return result.interval.end;
+    }
+    let mut nodes = trace.scopes().filter(|(_, scope)| scope.label.kind == ScopeKind::Node);
+    nodes.next().map_or(trace.end(), |(_, node)| node.interval.begin)
+}

@@ -1,0 +1,20 @@
+//! Lines on standard error about a site.
+
+use super::key::Site;
+use super::recent::Recent;
+
+/// What was said of a site.
+static SAID: Recent<(Site, &str), ()> = Recent::new();
+
+/// However many predictions the site has.
+pub(super) fn say_once(site: &Site, about: &'static str, text: &str) {
+    let said = (site.clone(), about);
+    if SAID.of(&said).is_none() {
+        SAID.keep(said, ());
+        say(site, text);
+    }
+}
+
+pub(super) fn say(site: &Site, text: &str) {
+    toma_core::predict::say(&format!("toma: {}: {text}", site.caller));
+}

@@ -1,0 +1,95 @@
+//! What the threads of a recording share, and the recording that runs.
+
+use std::fmt;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use super::failure::Failures;
+use super::known::{Group, Known};
+use super::makers::AllMakers;
+use super::ring::Ring;
+use super::told::Node;
+use crate::lines::{LineId, Lines, Rows};
+use toma_core::marks::Function;
+
+/// What all threads of a recording share.
+pub(super) struct Shared {
+    pub(super) number: u32,
+    pub(super) rows: Arc<Rows>,
+    pub(super) known: Mutex<Known>,
+    /// Where events are kept.
+    pub(super) ring: Option<Ring>,
+    /// Births so far, where events are not kept.
+    pub(super) births: AtomicU32,
+    pub(super) makers: AllMakers,
+    pub(super) position: fn() -> Node,
+    pub(super) after_backward: fn(),
+    pub(super) thread_begins: fn(),
+    pub(super) devices: usize,
+    pub(super) failures: Failures,
+    pub(super) threads: AtomicU32,
+}
+
+/// No recording, where a number is meant.
+pub(super) const NONE: u32 = 0;
+
+/// The number of the recording that runs.
+pub(super) static NUMBER: AtomicU32 = AtomicU32::new(NONE);
+pub(super) static RUNNING: RwLock<Option<Arc<Shared>>> = RwLock::new(None);
+
+/// The number of the recording that runs.
+pub(super) fn number() -> Option<u32> {
+    Some(NUMBER.load(Acquire)).filter(|number| *number != NONE)
+}
+
+/// Whether a recording runs.
+#[must_use]
+pub fn runs() -> bool {
+    NUMBER.load(Relaxed) != NONE
+}
+
+/// The recording that runs.
+pub(super) fn running() -> Option<Arc<Shared>> {
+    RUNNING.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+impl Shared {
+    /// Begins, in the place of the recording that runs.
+    pub(super) fn run(self: &Arc<Self>, running: &mut Option<Arc<Self>>) {
+        *running = Some(Arc::clone(self));
+        NUMBER.store(self.number, Release);
+    }
+
+    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn lines(&self) -> Lines {
+        let sources = self.known().told_apart();
+        Lines::new(&sources, &self.rows)
+    }
+
+    /// The first line of a function, called in attempts of a group, and how far it is behind that of no attempt.
+    pub(super) fn first(&self, function: &'static Function, group: Group) -> (LineId, u32) {
+        self.known().first(function, group)
+    }
+
+    /// A function was called: its table, if that is due.
+    pub(super) fn called(&self, function: &'static Function) -> Option<Lines> {
+        function.every?;
+        let is_due = self.known().is_due(function);
+        let lines = is_due.then(|| self.lines().function(function.name))?;
+        let columns = function.columns.iter().copied();
+        Some(if columns.len() == 0 { lines } else { lines.columns(columns) })
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("number", &self.number)
+            .field("ring", &self.ring)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,154 @@
+//! What every step works with.
+
+use std::io::{self, Write as _};
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
+use xshell::Cmd;
+
+use crate::project::Project;
+use crate::setup::Provision;
+use crate::setup::torch::Build;
+
+#[derive(Args, Debug)]
+pub(crate) struct How {
+    /// Only these steps, in the order in which they always run
+    pub(crate) steps: Vec<String>,
+    /// Print the name of each step and what it checks
+    #[arg(long)]
+    pub(super) list: bool,
+    /// Stop at the first failure instead of going on
+    #[arg(long)]
+    pub(crate) fail_fast: bool,
+    /// Begin at this step: go on where a run ended
+    #[arg(long, value_name = "STEP", conflicts_with = "steps")]
+    pub(super) from: Option<String>,
+}
+
+/// What the stress tests go by; they say themselves what is wrong with a number.
+#[derive(Args, Debug, Default)]
+pub(super) struct Length {
+    /// As many attempts in each stress test
+    #[arg(long, value_name = "N", default_value = "1000000")]
+    pub(super) attempts: String,
+    /// The choices of the stress test that printed this seed
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<String>,
+}
+
+/// What a step works with.
+#[derive(Debug)]
+pub(super) struct Checks<'a> {
+    pub(super) project: &'a Project,
+    /// What some steps need besides Rust.
+    pub(super) provision: Provision<'a>,
+    pub(super) how: How,
+    /// Without slow tests.
+    pub(super) fast: bool,
+    pub(super) length: Length,
+}
+
+impl<'a> Checks<'a> {
+    pub(super) fn new(project: &'a Project, build: Option<Build>, how: How) -> Self {
+        let provision = Provision::new(project, build);
+        Self { project, provision, how, fast: false, length: Length::default() }
+    }
+
+    /// Runs every command, so that one failure hides no other, and says how many there were.
+    pub(super) fn run_all<'c>(&self, commands: impl IntoIterator<Item = Cmd<'c>>) -> Result<usize> {
+        let (mut count, mut failures) = (0, Vec::new());
+        for command in commands {
+            count += 1;
+            failures.extend(command.run().err().map(|error| error.to_string()));
+            if self.how.fail_fast && !failures.is_empty() {
+                break;
+            }
+        }
+        all_clear(&failures).map(|()| count)
+    }
+
+    /// Runs test programs two at a time, because most of them keep one core busy. Each prints when it has ended.
+    pub(super) fn run_in_pairs<'c>(&self, programs: impl IntoIterator<Item = Cmd<'c>>) -> Result<usize> {
+        let programs: Vec<_> =
+            programs.into_iter().map(|program| (program.to_string(), program.into())).collect();
+        let (count, fail_fast) = (programs.len(), self.how.fail_fast);
+        let (queue, failures) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
+        let work = || {
+            while let Some((line, program)) = next(&queue) {
+                let Err(problem) = run_quietly(&line, program) else { continue };
+                failures.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{problem:#}"));
+                if fail_fast {
+                    break;
+                }
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(work);
+            work();
+        });
+        all_clear(&failures.into_inner().unwrap_or_else(PoisonError::into_inner)).map(|()| count)
+    }
+
+    /// Runs every command, with nothing to note.
+    pub(super) fn pass<'c>(&self, commands: impl IntoIterator<Item = Cmd<'c>>) -> Result<String> {
+        self.run_all(commands).map(|_| String::new())
+    }
+}
+
+/// Takes one in a statement of its own, so that the lock is released before the program runs.
+fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner).next()
+}
+
+/// Runs a program and prints its output at once, so that the outputs of two do not mix.
+fn run_quietly(line: &str, mut program: Command) -> Result<()> {
+    let Output { status, stdout, stderr } =
+        program.output().with_context(|| format!("cannot run `{line}`"))?;
+    let (mut out, mut errors) = (io::stdout().lock(), io::stderr().lock());
+    errors.write_all(&stderr)?;
+    out.write_all(&stdout)?;
+    ensure!(status.success(), "`{line}`: {status}");
+    Ok(())
+}
+
+/// Fails with the problems, one per line, when there are any.
+pub(super) fn all_clear(problems: &[String]) -> Result<()> {
+    if problems.is_empty() { Ok(()) } else { bail!(problems.join("\n")) }
+}
+
+/// How many there are, in words.
+pub(super) fn counted(count: usize, word: &str) -> String {
+    match count {
+        0 => format!("no {word}s"),
+        1 => format!("1 {word}"),
+        _ => format!("{count} {word}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_to_do_is_said() {
+        assert_eq!(counted(0, "example"), "no examples");
+        assert_eq!(counted(1, "example"), "1 example");
+        assert_eq!(counted(2, "run"), "2 runs");
+    }
+
+    #[test]
+    fn programs_in_pairs_all_run_and_those_that_fail_are_named() {
+        let project = Project::find().unwrap();
+        let how = How { steps: Vec::new(), list: false, fail_fast: false, from: None };
+        let checks = Checks::new(&project, None, how);
+        let run = |scripts: &[&str]| {
+            checks.run_in_pairs(scripts.iter().map(|script| project.command("sh").args(["-c", script])))
+        };
+        assert_eq!(run(&["true", "true", "true"]).unwrap(), 3);
+        let error = run(&["exit 3", "true", "exit 4"]).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("exit status: 4"), "{error}");
+    }
+}
