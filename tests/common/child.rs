@@ -34,7 +34,15 @@ pub(crate) fn run(test: &str, settings: &[(&str, &str)]) -> Option<Ended> {
     Some(Ended { status: output.status, stderr: stderr.lines().map(str::to_owned).collect() })
 }
 
-/// The same with the other end of standard error closed.
+/// Runs a test in a process of its own, in which it may change what is one for all.
+pub(crate) fn alone(test: &str, check: impl FnOnce()) {
+    match run(test, &[]) {
+        Some(ended) => drop(ended.passed()),
+        None => check(),
+    }
+}
+
+/// The same as [`run`] with the other end of standard error closed.
 pub(crate) fn run_unheard(test: &str, settings: &[(&str, &str)]) -> Option<ExitStatus> {
     let mut command = command(test, settings)?;
     let mut child =

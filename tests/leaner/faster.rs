@@ -2,16 +2,14 @@
 #![expect(clippy::cast_precision_loss, reason = "the tests' numbers are small")]
 
 use std::cell::RefCell;
-use std::io;
 use std::time::Duration;
 
 use toma::leaner;
-use toma::memory::{MemorySource, Reading, Usage};
 use toma::policy::{Evidence, Policy};
 use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::{Adaptive, GlobalCache, Throughput, execute};
 
-use crate::kit::prepare;
+use crate::kit::shown::{Shown, Shows};
 
 /// A plan: bytes of an item, and which share of its time it takes once more.
 type Plan = (u64, f64);
@@ -28,45 +26,12 @@ struct Work {
     sizes: RefCell<Vec<usize>>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Shows {
-    Nothing,
-    Free,
-    Everything,
-}
-
-#[derive(Debug)]
-struct Source<'a>(&'a FakeDevice, Shows);
-
-impl MemorySource for Source<'_> {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn read(&self) -> io::Result<Reading> {
-        if matches!(self.1, Shows::Nothing) {
-            Err(io::Error::other("it shows nothing"))
-        } else {
-            self.0.read()
-        }
-    }
-
-    fn usage(&self) -> Option<Usage> {
-        self.0.usage().filter(|_| matches!(self.1, Shows::Everything))
-    }
-
-    fn reset_peak(&self) {
-        self.0.reset_peak();
-    }
-}
-
 const PLANS: &[Plan] = &[(1000, 0.0), (700, 0.1), (500, 0.2), (250, 0.35), (120, 0.6)];
 /// One dear plan for all sizes.
 const DEAR: &[Plan] = &[(1000, 0.0), (100, 1.5)];
 
 impl Work {
     fn new(base: u64, fits: u64, shows: Shows) -> Self {
-        prepare();
         let (base, budget) = (Duration::from_millis(base), fits * PLANS[0].0);
         Self {
             device: FakeDevice::new(budget),
@@ -103,7 +68,7 @@ impl Work {
     }
 
     fn range(&self, items: usize, initial: usize, policy: impl Policy) {
-        let source = Source(&self.device, self.shows);
+        let source = Shown(self.device.clone(), self.shows);
         let with = execute::with::<GlobalCache>().cache(&self.cache).device(&source).policy(policy);
         with.range(0..items, initial, |start, end| self.attempt(end - start)).unwrap();
     }
@@ -198,7 +163,7 @@ fn more_memory_lets_pieces_grow_again() {
 fn what_is_worth_repeating_for_grows() {
     for shows in SHOWN {
         let work = Work::new(1, 100, shows);
-        let source = Source(&work.device, shows);
+        let source = Shown(work.device.clone(), shows);
         let with = execute::with::<GlobalCache>().cache(&work.cache).device(&source);
         let body = |start: usize, end: usize| {
             leaner::keep_size();
@@ -233,7 +198,6 @@ fn policies_see_the_time_of_repeating() {
             toma::policy::Needs::TIME_AND_MEMORY
         }
     }
-    prepare();
     execute::with::<GlobalCache>().policy(Sees).range(0..12, 4, |start, _| {
         leaner::repeated(Duration::from_millis(start as u64));
         leaner::repeated(Duration::from_millis(1));

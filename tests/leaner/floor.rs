@@ -8,7 +8,9 @@ use toma::classify::OutOfMemory;
 use toma::leaner::{self, Lean};
 use toma::{NoCache, execute};
 
-use crate::kit::{OOM, Region, printed};
+use crate::kit::OUT_OF_MEMORY;
+use crate::printed::printed;
+use crate::region::Region;
 
 /// What comes out of `run`, and how often anything was printed.
 fn outcome<R>(run: impl FnOnce() -> R) -> (Result<R, String>, usize) {
@@ -21,7 +23,7 @@ fn the_first_panic_of_a_call_site_goes_through_and_the_second_is_tried_again() {
     let site =
         |region: &Arc<Region>| outcome(|| execute::with::<NoCache>().batch(1, |size| region.must_run(size)));
     let region = Region::new(&[10, 5], 5);
-    assert_eq!(site(&region), (Err(OOM.to_owned()), 1));
+    assert_eq!(site(&region), (Err(OUT_OF_MEMORY.to_owned()), 1));
     assert_eq!((region.attempts(), region.plan()), (vec![(1, 0)], 0), "it was printed, so it is passed on");
     assert_eq!(site(&region), (Ok(1), 0));
     assert_eq!(region.attempts(), [(1, 0), (1, 0), (1, 1)]);
@@ -34,7 +36,7 @@ fn the_same_for_an_attribute() {
         region.must_run(size)
     }
     let region = Region::new(&[10, 5], 20);
-    assert_eq!(outcome(|| step(&region)), (Err(OOM.to_owned()), 1));
+    assert_eq!(outcome(|| step(&region)), (Err(OUT_OF_MEMORY.to_owned()), 1));
     assert_eq!(outcome(|| step(&region)), (Ok(4), 0));
 }
 
@@ -68,7 +70,7 @@ fn a_promise_that_comes_to_nothing_is_printed_once_and_changes_nothing() {
         region.must_run(end - start);
     };
     let (result, printed) = outcome(|| execute::with::<NoCache>().range(0..3, 1, run));
-    assert_eq!((result, printed), (Err(OOM.to_owned()), 1));
+    assert_eq!((result, printed), (Err(OUT_OF_MEMORY.to_owned()), 1));
     // The failure is gone when the plan is asked, so one more attempt says how the piece ends.
     assert_eq!(region.attempts(), [(1, 0), (1, 0), (1, 0)]);
 }
@@ -78,10 +80,10 @@ fn a_promise_without_an_offer_is_printed_once_too() {
     let region = Region::new(&[10, 5], 10);
     let run = |start: usize, end: usize| match start {
         0 => assert_eq!(region.must_run(end - start), 1),
-        _ => panic!("{OOM}"),
+        _ => panic!("{OUT_OF_MEMORY}"),
     };
     let (result, printed) = outcome(|| execute::with::<NoCache>().range(0..3, 1, run));
-    assert_eq!((result, printed, region.asked.load(SeqCst)), (Err(OOM.to_owned()), 1, 0));
+    assert_eq!((result, printed, region.asked.load(SeqCst)), (Err(OUT_OF_MEMORY.to_owned()), 1, 0));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toma::classify::OutOfMemory;
 use toma::{NoCache, execute};
 
-use crate::kit::Region;
+use crate::region::Region;
 
 /// What every form tries of 16 items: the same size again, and a smaller one for the rest.
 const TRIED: [(usize, usize); 4] = [(16, 0), (16, 1), (8, 1), (8, 1)];

@@ -1,4 +1,6 @@
 //! Leaner plans: what bodies offer, when the engine asks for it, and what policies make of the time that it costs.
+//!
+//! A program of its own: a call site that has offered a plan shares what is known of it with a few others.
 
 #[path = "../common/executor.rs"]
 mod executor;
@@ -6,9 +8,18 @@ mod executor;
 mod faster;
 mod floor;
 mod forms;
+#[path = "../common/kit.rs"]
 mod kit;
 mod offers;
 #[path = "../common/printed.rs"]
 mod printed;
+mod region;
 mod rungs;
 mod tasks;
+
+ctor::declarative::ctor! {
+    #[ctor(unsafe)]
+    fn before_main() {
+        printed::listen();
+    }
+}

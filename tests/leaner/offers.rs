@@ -8,7 +8,7 @@ use toma::classify::OutOfMemory;
 use toma::leaner::{self, Lean, Wanted, wanted};
 use toma::{NoCache, execute, predict};
 
-use crate::kit::{Region, prepare};
+use crate::region::Region;
 
 /// Whether nothing but the test holds the region.
 fn is_free(region: &Arc<Region>) -> bool {
@@ -132,7 +132,6 @@ fn threads_do_not_see_each_other() {
 
 #[test]
 fn batches_keep_their_size_and_pieces_may_shrink() {
-    prepare();
     assert_eq!(wanted(), Wanted::KeepsSize);
     execute::with::<NoCache>().batch(4, |_| {
         assert_eq!(wanted(), Wanted::KeepsSize);

@@ -9,7 +9,7 @@ use toma::leaner;
 use toma::observe::{Answer, Event, EventKind};
 use toma::{GlobalCache, NoCache, execute, report};
 
-use crate::kit::{Handle, Region, prepare};
+use crate::region::{Handle, Region};
 
 #[test]
 fn the_same_size_comes_again_and_then_a_smaller_one() {
@@ -133,7 +133,6 @@ fn a_piece_that_falls_back_asks_no_more() {
 
 #[test]
 fn the_handle_left_last_is_asked_first_and_one_that_leans_suffices() {
-    prepare();
     let order = Arc::new(Mutex::new(String::new()));
     let handles = [('a', true), ('b', true), ('c', false)];
     let size = execute::with::<NoCache>().batch(8, |size| {
@@ -165,7 +164,6 @@ fn the_error_and_the_undoing_are_over_before_a_plan_is_asked() {
             Some(&CAUSE)
         }
     }
-    prepare();
     let order = Arc::new(Mutex::new(String::new()));
     let undone = Arc::clone(&order);
     let mut attempts = 0;

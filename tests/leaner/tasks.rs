@@ -9,7 +9,7 @@ use toma::leaner::{Wanted, wanted};
 use toma::{NoCache, execute};
 
 use crate::executor::{block_on, pause, poll};
-use crate::kit::Region;
+use crate::region::Region;
 
 #[toma::batch(initial = 16, cache = NoCache)]
 async fn batches(size: usize, region: &Arc<Region>) -> Result<usize, OutOfMemory> {

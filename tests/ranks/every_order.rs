@@ -3,8 +3,9 @@
 //! Each rank is run anew on the answers that the store has given it so far, up to its next operation. So all orders of
 //! operations are tried, from every state once.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ enum Operation {
     Delete(String),
 }
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
 enum Answer {
     Nothing,
     Sum(i64),
@@ -89,22 +90,27 @@ impl Store for Handle {
 /// What a rank has heard of each vote so far.
 type Heard = Vec<Option<Result<Agreed, Error>>>;
 
+/// How far a rank is with its votes, and its next operation.
+type Progress = (Heard, Option<Operation>);
+
+/// The progress of a rank after these answers, which are the same in many orders.
+type Known = HashMap<Rc<Vec<Answer>>, Rc<Progress>>;
+
 /// All of one moment.
 #[derive(Clone, Hash)]
 struct World {
-    store: BTreeMap<String, Vec<u8>>,
-    answers: Vec<Vec<Answer>>,
+    store: Rc<BTreeMap<String, Vec<u8>>>,
+    answers: Vec<Rc<Vec<Answer>>>,
     dead: Option<usize>,
     timed_out: bool,
 }
 
 impl World {
     fn new(ranks: usize) -> Self {
-        Self { store: BTreeMap::new(), answers: vec![Vec::new(); ranks], dead: None, timed_out: false }
+        Self { store: Rc::default(), answers: vec![Rc::default(); ranks], dead: None, timed_out: false }
     }
 
-    /// How far a rank is with its votes, and its next operation.
-    fn progress(&self, rank: usize, votes: &[Vote]) -> (Heard, Option<Operation>) {
+    fn progress(&self, rank: usize, votes: &[Vote]) -> Progress {
         let answers = Mutex::new(self.answers[rank].iter().cloned().collect());
         let replay = Arc::new(Replay { answers, next: Mutex::default() });
         let member = Member::new(Handle(replay.clone()), rank, self.answers.len()).unwrap();
@@ -122,33 +128,40 @@ impl World {
         (heard, None)
     }
 
+    fn known_progress(&self, rank: usize, votes: &[Vote], known: &mut Known) -> Rc<Progress> {
+        let answers = &self.answers[rank];
+        if !known.contains_key(answers) {
+            known.insert(Rc::clone(answers), Rc::new(self.progress(rank, votes)));
+        }
+        Rc::clone(&known[answers])
+    }
+
     /// What comes of the operation; a wait for what is not there ends by its timeout.
     fn carry_out(&mut self, rank: usize, operation: Operation) {
+        let store = Rc::make_mut(&mut self.store);
         let answer = match operation {
             Operation::Set(key, bytes) => {
-                self.store.insert(key, bytes);
+                store.insert(key, bytes);
                 Answer::Nothing
             }
             Operation::Add(key, amount) => {
-                let before = self.store.get(&key).map_or([0; 8], |bytes| bytes[..].try_into().unwrap());
+                let before = store.get(&key).map_or([0; 8], |bytes| bytes[..].try_into().unwrap());
                 let sum = i64::from_le_bytes(before) + amount;
-                self.store.insert(key, sum.to_le_bytes().to_vec());
+                store.insert(key, sum.to_le_bytes().to_vec());
                 Answer::Sum(sum)
             }
-            Operation::Get(key) => Answer::Bytes(self.store.get(&key).cloned()),
+            Operation::Get(key) => Answer::Bytes(store.get(&key).cloned()),
             Operation::Wait(key) => {
-                self.timed_out |= !self.store.contains_key(&key);
-                Answer::Bytes(self.store.get(&key).cloned())
+                self.timed_out |= !store.contains_key(&key);
+                Answer::Bytes(store.get(&key).cloned())
             }
-            Operation::SetFirst(key, bytes) => {
-                Answer::Bytes(Some(self.store.entry(key).or_insert(bytes).clone()))
-            }
+            Operation::SetFirst(key, bytes) => Answer::Bytes(Some(store.entry(key).or_insert(bytes).clone())),
             Operation::Delete(key) => {
-                self.store.remove(&key);
+                store.remove(&key);
                 Answer::Nothing
             }
         };
-        self.answers[rank].push(answer);
+        Rc::make_mut(&mut self.answers[rank]).push(answer);
     }
 
     /// Whether the operation would wait.
@@ -215,28 +228,29 @@ fn explore(votes: &[&Vec<Vote>], mishaps: Mishaps) -> usize {
             }
         }
     }
+    let mut known = vec![Known::new(); votes.len()];
     let (mut seen, mut open) = (HashSet::new(), vec![world]);
     while let Some(world) = open.pop() {
         if !seen.insert(world.print()) {
             continue;
         }
-        let (mut heard, mut waiting, mut moves) = (Vec::new(), 0, 0);
+        let (mut ranks, mut waiting, mut moves) = (Vec::new(), 0, 0);
         for rank in (0..votes.len()).filter(|rank| world.dead != Some(*rank)) {
-            let (so_far, next) = world.progress(rank, votes[rank]);
-            heard.push(so_far);
-            let Some(operation) = next else { continue };
-            if matches!(mishaps, Mishaps::None) && world.waits(&operation) {
+            ranks.push(world.known_progress(rank, votes[rank], &mut known[rank]));
+            let (_, Some(operation)) = &**ranks.last().unwrap() else { continue };
+            if matches!(mishaps, Mishaps::None) && world.waits(operation) {
                 waiting += 1;
                 continue;
             }
             moves += 1;
             let mut next = world.clone();
-            next.carry_out(rank, operation);
+            next.carry_out(rank, operation.clone());
             open.push(next);
             if matches!(mishaps, Mishaps::Any) && world.dead.is_none() {
                 open.push(World { dead: Some(rank), ..world.clone() });
             }
         }
+        let heard: Vec<_> = ranks.iter().map(|progress| &progress.0).collect();
         assert!(waiting == 0 || moves > 0, "{waiting} wait for ever: {heard:?}");
         check(&world, &heard, votes);
     }
@@ -244,7 +258,7 @@ fn explore(votes: &[&Vec<Vote>], mishaps: Mishaps) -> usize {
 }
 
 /// All that have heard anything of a vote have heard the same, and the truth.
-fn check(world: &World, heard: &[Heard], votes: &[&Vec<Vote>]) {
+fn check(world: &World, heard: &[&Heard], votes: &[&Vec<Vote>]) {
     for round in 0..votes[0].len() {
         let mut verdicts = heard.iter().filter_map(|heard| heard.get(round)?.as_ref());
         let Some(first) = verdicts.next() else { continue };

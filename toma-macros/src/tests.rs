@@ -6,6 +6,7 @@ use crate::form::Form;
 mod expansions;
 mod mistakes;
 mod profile;
+mod programs;
 mod tokens;
 
 fn expand(form: Form, args: TokenStream, item: &TokenStream) -> String {

@@ -1,0 +1,16 @@
+//! Bad input, bad luck and bad company: each ends in a clear error or a right result, without a
+//! hang and without a lost element.
+
+mod environment;
+mod exits;
+mod host;
+mod kit;
+mod limits;
+mod nesting;
+mod observers;
+mod payloads;
+mod policies;
+mod sizes;
+mod sources;
+mod stacks;
+mod unwinding;

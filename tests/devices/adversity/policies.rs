@@ -1,0 +1,127 @@
+//! Policies that answer nonsense.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use toma::classify::OutOfMemory;
+use toma::policy::{Evidence, Policy};
+use toma::{GlobalCache, NoCache, execute};
+
+use crate::executor::block_on;
+use crate::kit::{OUT_OF_MEMORY, panic_of};
+
+/// Always answers the same, to a failure and to a success.
+#[derive(Clone, Copy, Debug)]
+struct Answers {
+    shrink: usize,
+    advance: usize,
+}
+
+impl Policy for Answers {
+    fn shrink(&self, _: &Evidence) -> usize {
+        self.shrink
+    }
+
+    fn advance(&self, _: &Evidence) -> usize {
+        self.advance
+    }
+}
+
+mod annotated {
+    use super::*;
+
+    pub(super) const GROWS: Answers = Answers { shrink: 9, advance: 8 };
+
+    #[toma::batch(initial = 8, cache = NoCache, policy = GROWS)]
+    pub(super) fn batch(size: usize) {
+        assert!(size == 0, "{OUT_OF_MEMORY}");
+    }
+
+    #[toma::range(initial = 8, cache = NoCache, policy = GROWS)]
+    pub(super) async fn range(start: usize, end: usize) -> Result<(), OutOfMemory> {
+        if start < end { Err(OutOfMemory::new(None)) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn in_every_form_the_call_is_named() {
+    let with = || execute::with::<NoCache>().policy(annotated::GROWS);
+    let fails = |_, _| Err::<(), _>(OutOfMemory::new(None));
+    let inline: [&mut dyn FnMut(); 7] = [
+        &mut || with().batch(8, |size| assert!(size == 0, "{OUT_OF_MEMORY}")),
+        &mut || _ = with().range(0..8, 8, fails),
+        &mut || _ = with().chunked(&[0; 8][..], 8, |_, start, end| fails(start, end)),
+        &mut || _ = with().map(0..8, 8, fails),
+        &mut || _ = with().fold(0..8, 8, (), |(), start, end| fails(start, end)),
+        &mut || _ = with().iter(0..8, 8, fails).next(),
+        &mut || _ = block_on(with().stream(0..8, 8, async |start, end| fails(start, end)).next()),
+    ];
+    let said = ": policy Answers { shrink: 9, advance: 8 }: answered 9 after a failure at 8: must be smaller";
+    for call in inline {
+        let text = panic_of(call);
+        assert!(text.starts_with("tests/devices/adversity/policies.rs:") && text.ends_with(said), "{text}");
+    }
+    let text = panic_of(annotated::batch);
+    assert!(text.ends_with(&format!("policies::annotated::batch{said}")), "{text}");
+    let text = panic_of(|| _ = block_on(annotated::range(0, 8)));
+    assert!(text.ends_with(&format!("policies::annotated::range{said}")), "{text}");
+}
+
+#[derive(Debug)]
+struct Panics(&'static str);
+
+impl Policy for Panics {
+    fn shrink(&self, _: &Evidence) -> usize {
+        assert!(self.0 != "shrink", "no idea how to shrink");
+        1
+    }
+
+    fn advance(&self, evidence: &Evidence) -> usize {
+        assert!(self.0 != "advance" || evidence.remaining > 8, "no idea how to advance");
+        evidence.step
+    }
+}
+
+#[test]
+fn a_policy_that_panics_ends_the_call_with_its_panic() {
+    for (when, limit, tried) in [("shrink", 4, vec![8]), ("advance", 8, vec![8])] {
+        let call = AssertUnwindSafe(|| {
+            let mut sizes = Vec::new();
+            let call = AssertUnwindSafe(|| {
+                execute::with::<NoCache>().policy(Panics(when)).range(0..16, 8, |start, end| {
+                    sizes.push(end - start);
+                    if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
+                })
+            });
+            let panic = catch_unwind(call).unwrap_err();
+            (sizes, panic)
+        });
+        let (sizes, panic) = call();
+        assert_eq!(sizes, tried);
+        assert_eq!(panic.downcast_ref().copied(), Some(&*format!("no idea how to {when}")));
+    }
+}
+
+#[test]
+fn a_size_that_failed_when_the_policy_panicked_is_not_remembered() {
+    let sizes = GlobalCache::new();
+    let call = AssertUnwindSafe(|| {
+        let with = execute::with::<NoCache>().cache(&sizes).policy(Once::default());
+        with.range(0..64, 16, |start, end| {
+            if start >= 8 || end - start > 8 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        })
+    });
+    let panic = catch_unwind(call).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"shrinks once only"));
+    assert!(sizes.entries().is_empty(), "{:?}", sizes.entries());
+}
+
+/// Halves, once.
+#[derive(Debug, Default)]
+struct Once(std::cell::Cell<bool>);
+
+impl Policy for Once {
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        assert!(!self.0.replace(true), "shrinks once only");
+        evidence.size / 2
+    }
+}

@@ -1,0 +1,13 @@
+//! Devices that threads and tasks share: turns, nested loops, fallback, reservations, and what must not hang.
+#![cfg(feature = "testing")]
+
+mod asynchronous;
+mod between;
+mod contention;
+mod fallback;
+mod kit;
+mod nested;
+mod reservations;
+mod tasks;
+mod undoing;
+mod waits;

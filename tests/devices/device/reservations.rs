@@ -1,0 +1,204 @@
+//! Which bytes are granted, and which calls wait for them. How waits end is in the unit tests of `device`.
+
+use std::error::Error;
+use std::io;
+use std::pin::pin;
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use toma::device::{reserve, reserve_async, try_reserve};
+use toma::memory::{MemorySource, Reading};
+use toma::testing::FakeDevice;
+use toma::{NoCache, execute};
+
+use crate::device::tasks::block_on;
+use crate::executor::poll;
+
+/// A bound that no test reaches.
+const AGES: Duration = Duration::from_secs(60);
+
+#[test]
+fn reservations_stay_within_what_was_free() {
+    let device = FakeDevice::new(1000);
+    let weights = try_reserve(&device, 600).unwrap();
+    assert_eq!((weights.device(), weights.bytes()), (device.name(), 600));
+    let rest = try_reserve(&device, 400).unwrap();
+    let error = try_reserve(&device, 1).unwrap_err();
+    assert_eq!((error.device(), error.asked_bytes(), error.reserved_bytes()), (device.name(), 1, 1000));
+    assert_eq!(error.reading(), Some(Reading::new(1000, 1000)));
+    assert!(!error.is_too_large());
+    let free = "1000 of 1000 bytes are free";
+    let reserved = "others have reserved 1000 of the 1000 bytes that were free before";
+    let text = format!("{}: cannot reserve 1 bytes: {free}, {reserved}", device.name());
+    assert_eq!(error.to_string(), text);
+
+    drop(weights);
+    assert!(try_reserve(&device, 601).is_err());
+    drop(rest);
+    assert!(try_reserve(&device, 1000).is_ok());
+}
+
+#[test]
+fn what_is_allocated_of_a_reservation_counts_once() {
+    let device = FakeDevice::new(1000);
+    let weights = try_reserve(&device, 600).unwrap();
+    let buffer = device.alloc(600).unwrap();
+    assert!(try_reserve(&device, 401).is_err());
+    let rest = try_reserve(&device, 400).unwrap();
+
+    // With the reservation gone, the bytes in use are not free all the same.
+    drop((weights, rest));
+    assert!(try_reserve(&device, 401).is_err());
+    drop(buffer);
+    assert!(try_reserve(&device, 401).is_ok());
+}
+
+#[test]
+fn bytes_in_use_without_a_reservation_are_not_granted() {
+    let device = FakeDevice::new(1000);
+    let buffer = device.alloc(500).unwrap();
+    let one = try_reserve(&device, 300).unwrap();
+    drop(buffer);
+    // Freed meanwhile, but the one may count on what was free when it was granted.
+    let text = try_reserve(&device, 300).unwrap_err().to_string();
+    let reason =
+        "1000 of 1000 bytes are free, others have reserved 300 of the 500 bytes that were free before";
+    assert!(text.ends_with(reason), "{text}");
+    assert!(try_reserve(&device, 200).is_ok());
+    drop(one);
+    assert!(try_reserve(&device, 1000).is_ok());
+}
+
+#[test]
+fn more_than_there_is_fails_at_once() {
+    let device = FakeDevice::new(1000);
+    let error = reserve(&device, 1001, Duration::MAX).unwrap_err();
+    assert!(error.is_too_large());
+    assert!(error.source().is_none());
+    assert!(error.to_string().ends_with("cannot reserve 1001 bytes: 1000 of 1000 bytes are free"), "{error}");
+    assert!(try_reserve(&device, u64::MAX).is_err());
+    assert!(try_reserve(&device, 1000).is_ok(), "the one that failed left something behind");
+}
+
+#[test]
+fn sums_do_not_overflow() {
+    let device = FakeDevice::new(u64::MAX);
+    let _most = try_reserve(&device, u64::MAX).unwrap();
+    assert!(try_reserve(&device, u64::MAX).is_err());
+}
+
+#[test]
+fn no_bytes_are_always_there() {
+    let device = FakeDevice::new(10);
+    let _all = try_reserve(&device, 10).unwrap();
+    assert!(try_reserve(&device, 0).is_ok());
+}
+
+#[test]
+fn a_device_without_a_name_is_shown_as_one() {
+    #[derive(Debug)]
+    struct Nameless;
+    impl MemorySource for Nameless {
+        fn name(&self) -> &'static str {
+            ""
+        }
+        fn read(&self) -> io::Result<Reading> {
+            Ok(Reading::new(7, 7))
+        }
+    }
+
+    let error = try_reserve(&Nameless, 8).unwrap_err();
+    assert_eq!(error.to_string(), "device \"\": cannot reserve 8 bytes: 7 of 7 bytes are free");
+    assert_eq!(format!("{error:?}"), error.to_string(), "what `unwrap` prints is for people, too");
+}
+
+#[test]
+fn bytes_that_are_not_reserved_are_no_reason_to_try_again() {
+    let device = FakeDevice::new(10);
+    let mut attempts = 0;
+    let ended = execute::with::<NoCache>().range(0..8, 8, |_, _| {
+        attempts += 1;
+        try_reserve(&device, 11).map(drop)
+    });
+    assert!(ended.unwrap_err().is_too_large());
+    assert_eq!(attempts, 1);
+}
+
+#[test]
+fn a_device_that_cannot_be_read_grants_nothing() {
+    #[derive(Debug)]
+    struct Broken;
+    impl MemorySource for Broken {
+        fn name(&self) -> &'static str {
+            "broken:0"
+        }
+        fn read(&self) -> io::Result<Reading> {
+            Err(io::Error::other("no driver"))
+        }
+    }
+
+    let error = reserve(&Broken, 0, AGES).unwrap_err();
+    assert_eq!(error.to_string(), "broken:0: cannot reserve 0 bytes: how many are free is unknown");
+    assert_eq!(error.source().unwrap().to_string(), "no driver");
+    assert_eq!(error.reading(), None);
+    assert!(!error.is_too_large());
+}
+
+/// Long enough to begin to wait, however busy the machine.
+const SOON: Duration = Duration::from_millis(300);
+
+#[test]
+fn the_bytes_come_in_the_order_of_asking() {
+    let device = FakeDevice::new(1000);
+    let most = try_reserve(&device, 700).unwrap();
+    let mut waits = [900, 100, 200].map(|bytes| Box::pin(reserve_async(&device, bytes, AGES)));
+    let mut ask = |at: usize| match poll(waits[at].as_mut()) {
+        Poll::Ready(reserved) => Some(reserved.unwrap()),
+        Poll::Pending => None,
+    };
+    assert!((0..3).all(|at| ask(at).is_none()), "700 and 900 are too much, and the others came later");
+    let text = try_reserve(&device, 100).unwrap_err().to_string();
+    assert!(text.ends_with("700 of the 1000 bytes that were free before, 3 waiting before it"), "{text}");
+
+    drop(most);
+    assert!(ask(2).is_none() && ask(1).is_none());
+    let first = ask(0).unwrap();
+    assert!(ask(2).is_none());
+    let _second = ask(1).unwrap();
+    assert!(ask(2).is_none(), "all 1000 are reserved");
+    drop(first);
+    assert_eq!(ask(2).unwrap().bytes(), 200);
+}
+
+#[test]
+fn a_wait_ends_with_its_timeout_and_lets_others_go_on() {
+    let device = FakeDevice::new(1000);
+    let _most = try_reserve(&device, 700).unwrap();
+    let mut large = pin!(reserve_async(&device, 900, SOON));
+    let mut small = pin!(reserve_async(&device, 300, AGES));
+    assert!(poll(large.as_mut()).is_pending() && poll(small.as_mut()).is_pending());
+    assert_eq!(block_on(large).unwrap_err().reserved_bytes(), 700);
+    assert!(block_on(small).is_ok());
+}
+
+#[test]
+fn what_is_reserved_can_be_allocated_whatever_others_do() {
+    let device = FakeDevice::new(1000);
+    thread::scope(|scope| {
+        for seed in 1..=8_u64 {
+            let device = &device;
+            scope.spawn(move || {
+                for round in 0..50 {
+                    let bytes = (seed * 7919 + round * 104_729) % 1000;
+                    let _reserved = reserve(device, bytes, AGES).unwrap();
+                    let buffer = device.alloc(bytes).expect("it was reserved");
+                    thread::yield_now();
+                    drop(buffer);
+                }
+            });
+        }
+    });
+    assert_eq!(device.failures(), 0);
+    assert!(try_reserve(&device, 1000).is_ok());
+}

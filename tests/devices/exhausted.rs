@@ -1,0 +1,62 @@
+//! Memory that really is exhausted, by small allocations: the last byte is gone when the body returns
+//! its error, and the library must look at it all the same.
+#![cfg(target_os = "linux")]
+
+use std::collections::TryReserveError;
+
+use toma::memory::{set_cpu_memory_limit, used_bytes};
+
+use crate::child;
+
+/// What a row takes in bytes, and how many rows there are: more than fit at once, few enough for
+/// pieces.
+const ROWS: usize = 4_000_000;
+
+#[toma::range(min = 1000, before_retry = rows.truncate(start))]
+fn load(start: usize, end: usize, bytes: usize, rows: &mut Vec<Vec<u8>>) -> Result<(), TryReserveError> {
+    for _ in start..end {
+        let mut row = Vec::new();
+        row.try_reserve_exact(bytes)?;
+        row.push(1);
+        rows.push(row);
+    }
+    Ok(())
+}
+
+/// Fills the memory with rows of this many bytes until nothing more fits, in a process of its own.
+fn fill_in_a_child(test: &str, bytes: usize) {
+    let Some(ended) = child::run(test, &[]) else {
+        let mut rows = Vec::with_capacity(ROWS);
+        let limit = set_cpu_memory_limit(used_bytes().unwrap() + (8 << 20)).unwrap();
+        let result = load(0, ROWS, bytes, &mut rows);
+        drop(limit);
+        // All rows can never fit: the original error comes out, and the report knows why.
+        assert!(result.is_err());
+        let report = toma::report::last().unwrap();
+        assert!(report.out_of_memory > 1, "{report}");
+        assert!(report.gave_up.is_some(), "{report}");
+        assert!(rows.len() < ROWS && rows.len() > report.done, "{} rows, {report}", rows.len());
+        return;
+    };
+    ended.passed();
+}
+
+#[test]
+fn rows_of_16_bytes() {
+    fill_in_a_child("exhausted::rows_of_16_bytes", 16);
+}
+
+#[test]
+fn rows_of_40_bytes() {
+    fill_in_a_child("exhausted::rows_of_40_bytes", 40);
+}
+
+#[test]
+fn rows_of_1_kib() {
+    fill_in_a_child("exhausted::rows_of_1_kib", 1 << 10);
+}
+
+#[test]
+fn rows_of_60_kib() {
+    fill_in_a_child("exhausted::rows_of_60_kib", 60 << 10);
+}

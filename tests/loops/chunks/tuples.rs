@@ -1,0 +1,116 @@
+//! Tuples of every arity, shared and exclusive slices mixed, nested: against a loop by hand.
+
+use proptest::prelude::{Strategy, any};
+use proptest::test_runner::{Config, TestRunner};
+use toma::classify::OutOfMemory;
+use toma::{NoCache, execute};
+
+use crate::chunks::flaky::Flaky;
+
+/// How many items, how many at first, and which attempts fail.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    items: usize,
+    initial: usize,
+    bits: u32,
+}
+
+fn check(test: impl Fn(Case)) {
+    let cases = (0..40_usize, 1..50_usize, any::<u32>());
+    let cases = cases.prop_map(|(items, initial, bits)| Case { items, initial, bits });
+    let config = Config { cases: 1000, ..Config::default() };
+    let result = TestRunner::new(config).run(&cases, |case| {
+        test(case);
+        Ok(())
+    });
+    result.unwrap();
+}
+
+/// What part `name` says of item `i`: different for every two.
+fn value(name: &str, i: usize) -> usize {
+    1000 * usize::from(name.as_bytes()[0]) + i
+}
+
+/// Each part in `writes` becomes its own value of the item plus those of all parts in `reads`.
+macro_rules! tuple {
+    ($name:ident: reads [$($x:ident)*], writes [$($out:ident)*], $whole:expr => $chunk:pat) => {
+        #[test]
+        fn $name() {
+            check(|Case { items, initial, bits }| {
+                $(let $x = Vec::from_iter((0..items).map(|i| value(stringify!($x), i)));)*
+                $(let mut $out = vec![0; items];)*
+                let mut flaky = Flaky::new(bits);
+                let body = execute::with::<NoCache>().chunked($whole, initial, |$chunk, start, end| {
+                    $(assert_eq!($x.len(), end - start);)*
+                    $(assert_eq!($out.len(), end - start);)*
+                    for i in 0..end - start {
+                        let _sum = 0 $(+ $x[i])*;
+                        $($out[i] = _sum + value(stringify!($out), start + i);)*
+                    }
+                    flaky.end(start, end)
+                });
+                assert_eq!((body, flaky.covered()), (Ok::<(), OutOfMemory>(()), items));
+                for i in 0..items {
+                    let _sum = 0 $(+ value(stringify!($x), i))*;
+                    $(assert_eq!($out[i], _sum + value(stringify!($out), i), "item {i}");)*
+                }
+            });
+        }
+    };
+}
+
+tuple!(of_one_exclusive: reads [], writes [a], (&mut a[..],) => (a,));
+tuple!(of_two: reads [b], writes [a], (&mut a[..], &b[..]) => (a, b));
+tuple!(of_three: reads [a c], writes [b], (&a[..], &mut b[..], &c[..]) => (a, b, c));
+tuple!(of_four: reads [b d], writes [a c], (&mut a[..], &b[..], &mut c[..], &d[..]) => (a, b, c, d));
+tuple!(of_five: reads [c d e], writes [a b],
+    (&mut a[..], &mut b[..], &c[..], &d[..], &e[..]) => (a, b, c, d, e));
+tuple!(of_six: reads [a b e], writes [c d f],
+    (&a[..], &b[..], &mut c[..], &mut d[..], &e[..], &mut f[..]) => (a, b, c, d, e, f));
+tuple!(of_six_exclusive: reads [], writes [a b c d e f],
+    (&mut a[..], &mut b[..], &mut c[..], &mut d[..], &mut e[..], &mut f[..]) => (a, b, c, d, e, f));
+
+tuple!(in_a_tuple_in_a_tuple: reads [a b], writes [c],
+    (((&a[..],), (&b[..], (&mut c[..],))),) => (((a,), (b, (c,))),));
+// More parts than a tuple may have.
+tuple!(of_a_six_and_a_two: reads [a b c d], writes [e f g h],
+    ((&a[..], &b[..], &c[..], &d[..], &mut e[..], &mut f[..]), (&mut g[..], &mut h[..]))
+        => ((a, b, c, d, e, f), (g, h)));
+
+/// Item types differ from part to part.
+#[test]
+fn of_different_types() {
+    let (names, mut lengths, mut seen) = (["a", "bc", "def"], [0_u16; 3], [false; 3]);
+    execute::with::<NoCache>().chunked(
+        (&names[..], &mut lengths[..], &mut seen[..]),
+        2,
+        |(names, lengths, seen), _, _| {
+            for ((name, length), seen) in names.iter().zip(lengths).zip(seen) {
+                (*length, *seen) = (u16::try_from(name.len()).unwrap(), true);
+            }
+        },
+    );
+    assert_eq!((lengths, seen), ([1, 2, 3], [true; 3]));
+}
+
+/// A chunk is lent anew to each attempt, so what one moved out of its parameters is whole again.
+#[test]
+fn a_body_may_use_up_its_chunk() {
+    #[toma::chunked(initial = 4, cache = NoCache)]
+    fn fill(
+        (out, x): (&mut [usize], &[usize]),
+        start: usize,
+        end: usize,
+        flaky: &mut Flaky,
+    ) -> Result<(), OutOfMemory> {
+        let (head, tail) = out.split_at_mut(1);
+        head[0] = x[0];
+        tail.copy_from_slice(&x[1..]);
+        flaky.end(start, end)
+    }
+
+    let (mut out, x) = ([0; 9], [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let mut flaky = Flaky::new(0b101);
+    fill((&mut out, &x), &mut flaky).unwrap();
+    assert_eq!((out, flaky.failures(), flaky.covered()), (x, 2, 9));
+}

@@ -1,0 +1,285 @@
+//! Every rung of the ladder, through forms of every kind: exactly the attempts, the order of clean-up
+//! and the messages that the rules say.
+//!
+//! Hooks and observers are there for the whole process, so this has one of its own.
+
+use std::cell::RefCell;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use proptest::prelude::{Strategy, any};
+use toma::device::{Ladder, Pressure, on_release};
+use toma::leaner::{self, Lean};
+use toma::memory::MemorySource;
+use toma::observe::{Answer, Event, EventKind, everywhere};
+use toma::{GlobalCache, NoCache, execute};
+
+use crate::child;
+use crate::rules::against_twin::{fitted, perform_on, remembered};
+use crate::rules::cases::{Case, case, check_some, shrinking_plan};
+use crate::rules::forms::Form;
+use crate::rules::stage::{Note, Notes, Stage};
+use crate::rules::twin::{End, Fate, Rungs, World, tell};
+
+const FORMS: [Form; 9] = [
+    Form::Batch,
+    Form::Range,
+    Form::RangeUnit,
+    Form::Map,
+    Form::Fold,
+    Form::SliceMut,
+    Form::AttributeRange,
+    Form::AttributeBatchAsync,
+    Form::AttributeRangeAsync,
+];
+
+/// A call among others.
+#[derive(Clone, Debug)]
+struct Crowded {
+    case: Case,
+    rungs: Rungs,
+    /// During which attempts others use the device.
+    others: u64,
+    /// After which attempts hooks give memory back.
+    given: u64,
+    plans: Plans,
+}
+
+/// Which attempts offer a leaner plan, and after which there is one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Plans {
+    offered: u64,
+    leaner: u64,
+}
+
+fn crowded() -> impl Strategy<Value = Crowded> {
+    let rungs = any::<[bool; 4]>().prop_map(|[release, wait, hooks, fallback]| Rungs {
+        release,
+        wait,
+        hooks,
+        fallback,
+    });
+    let bits = any::<[u64; 5]>();
+    (case(shrinking_plan()), rungs, bits, any::<bool>()).prop_map(|(case, rungs, bits, offers)| {
+        let [one, other, given, offered, leaner] = bits;
+        let plans = Plans { offered: if offers { offered } else { 0 }, leaner };
+        Crowded { case, rungs, others: one & other, given, plans }
+    })
+}
+
+pub(crate) fn bit(bits: u64, number: usize) -> bool {
+    bits >> (number % 64) & 1 == 1
+}
+
+/// A call among others, and whether its call site has offered plans.
+struct CrowdedWorld<'a>(&'a Crowded, bool);
+
+impl World for CrowdedWorld<'_> {
+    fn fate(&mut self, number: usize, start: usize, end: usize) -> Fate {
+        self.0.case.script.fate(number, start, end)
+    }
+
+    fn is_error(&self, number: usize) -> bool {
+        self.0.case.script.is_error(number)
+    }
+
+    fn is_memory_low(&self, number: usize) -> bool {
+        self.0.case.script.is_memory_low(number)
+    }
+
+    fn rungs(&self) -> Rungs {
+        self.0.rungs
+    }
+
+    fn others(&self, number: usize) -> bool {
+        bit(self.0.others, number)
+    }
+
+    fn offers(&self, number: usize) -> bool {
+        bit(self.0.plans.offered, number)
+    }
+
+    fn leans(&self, number: usize) -> bool {
+        bit(self.0.plans.leaner, number)
+    }
+
+    fn has_offered(&self) -> bool {
+        self.1
+    }
+
+    fn hooks_give(&self, number: usize) -> bool {
+        bit(self.0.given, number)
+    }
+}
+
+thread_local! {
+    /// What goes on around the call of this thread.
+    static AROUND: RefCell<Option<Around>> = const { RefCell::new(None) };
+}
+
+/// Other calls, and hooks.
+#[derive(Default)]
+struct Around {
+    /// During which attempts others use the device.
+    others: u64,
+    /// After which attempts hooks give memory back.
+    given: u64,
+    plans: Plans,
+    notes: Notes,
+    device: String,
+    /// The attempts so far.
+    attempts: usize,
+    other: Option<Other>,
+}
+
+/// An attempt of another thread, which waits for nothing: it comes beside exclusive ones, too.
+struct Other {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Other {
+    fn on(device: &str) -> Self {
+        let ((stop, told), (tell, running)) = (channel(), channel());
+        let device = Named(device.to_owned());
+        let thread = thread::spawn(move || other(&device, &tell, &told));
+        running.recv().unwrap();
+        Self { stop, thread }
+    }
+
+    fn end(self) {
+        self.stop.send(()).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+fn other(device: &Named, running: &Sender<()>, told: &Receiver<()>) {
+    let ladder = Ladder::default().without_waiting();
+    let with = execute::with::<NoCache>().device(device).ladder(ladder).name("other");
+    with.batch(1, |_| {
+        running.send(()).unwrap();
+        told.recv().unwrap();
+    });
+}
+
+#[derive(Debug)]
+struct Named(String);
+
+impl MemorySource for Named {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn read(&self) -> std::io::Result<toma::memory::Reading> {
+        Err(std::io::Error::other("never asked"))
+    }
+}
+
+impl Around {
+    fn clear(&mut self) {
+        if let Some(other) = self.other.take() {
+            other.end();
+        }
+    }
+}
+
+/// Others have gone once the call waits for its device or leaves it.
+pub(crate) fn see(event: &Event<'_>) {
+    let is_over = matches!(
+        event.kind,
+        EventKind::Waits { .. } | EventKind::Answered { answer: Answer::FallBack(_), .. }
+    );
+    AROUND.with_borrow_mut(|around| {
+        if let Some(around) = around.as_mut().filter(|_| is_over && event.name != "other") {
+            around.clear();
+        }
+    });
+}
+
+/// In the middle of an attempt others come, stay or go.
+pub(crate) fn meet_others() {
+    AROUND.with_borrow_mut(|around| {
+        let Some(around) = around else { return };
+        around.attempts += 1;
+        if bit(around.plans.offered, around.attempts - 1) {
+            leaner::offer(Arc::new(Plan));
+        }
+        if !bit(around.others, around.attempts - 1) {
+            around.clear();
+        } else if around.other.is_none() {
+            around.other = Some(Other::on(&around.device));
+        }
+    });
+}
+
+/// Runs `call` while others come to the device of the stage at these attempts.
+pub(crate) fn among_others<R>(others: u64, stage: &Stage, call: impl FnOnce() -> R) -> R {
+    AROUND.set(Some(Around { others, device: stage.name().to_owned(), ..Around::default() }));
+    let result = call();
+    AROUND.take().expect("it was set").clear();
+    result
+}
+
+/// Is asked on the thread of the call, or of the task that works.
+struct Plan;
+
+impl Lean for Plan {
+    fn lean(&self) -> bool {
+        AROUND.with_borrow(|around| {
+            let around = around.as_ref().expect("it is asked in a call");
+            around.notes.write(Note::Leaned);
+            bit(around.plans.leaner, around.attempts - 1)
+        })
+    }
+}
+
+fn asked(pressure: &Pressure<'_>) -> bool {
+    AROUND.with_borrow(|around| {
+        let Some(around) = around else { return false };
+        assert_eq!(pressure.device, around.device);
+        around.notes.write(Note::Asked);
+        bit(around.given, around.attempts - 1)
+    })
+}
+
+fn play(form: Form, crowded: &Crowded) {
+    let case = &fitted(form, &crowded.case);
+    let crowded = Crowded { case: case.clone(), ..crowded.clone() };
+    let Rungs { release, wait, hooks, fallback } = crowded.rungs;
+    let has_offered = OFFERED.lock().unwrap().contains(&form);
+    let story = tell(case.total, &case.rules, case.plan, None, &mut CrowdedWorld(&crowded, has_offered));
+    if (0..story.attempts.len()).any(|number| bit(crowded.plans.offered, number)) {
+        OFFERED.lock().unwrap().push(form);
+    }
+    let ladder = Ladder::default().release_and_retry(release).hooks(hooks).fallback(fallback);
+    let ladder = if wait { ladder.wait(Duration::from_secs(600)) } else { ladder.without_waiting() };
+    let notes = Notes::default();
+    let stage = Stage::new(&case.script, &notes).untouched();
+    let cache = GlobalCache::new();
+    among_others(crowded.others, &stage, || {
+        AROUND.with_borrow_mut(|around| {
+            let around = around.as_mut().expect("it is set");
+            (around.given, around.plans, around.notes) = (crowded.given, crowded.plans, notes.clone());
+        });
+        perform_on(&stage, &notes, ladder, (form, case, &cache, &story));
+    });
+    assert_eq!(remembered(&cache.entries()), story.learned, "what the cache remembers");
+    assert!(story.end != End::NotSmaller(0, 0), "these plans shrink");
+}
+
+/// Forms that have offered plans: each is one call site.
+static OFFERED: Mutex<Vec<Form>> = Mutex::new(Vec::new());
+
+#[test]
+fn every_rung_is_climbed_as_the_rules_say() {
+    if let Some(ended) = child::run("rules::ladder::every_rung_is_climbed_as_the_rules_say", &[]) {
+        ended.passed();
+        return;
+    }
+    let (_seen, _hooked) = (everywhere(see), on_release(asked));
+    for form in FORMS {
+        check_some(1500, crowded(), |crowded| play(form, crowded));
+    }
+}

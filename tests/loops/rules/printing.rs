@@ -1,0 +1,275 @@
+//! What the panic hook sees: a panic that is retried is not printed, one that goes through is
+//! printed exactly once.
+
+use std::cell::Cell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use toma::memory::{MemorySource, Reading};
+use toma::{NoCache, execute, report};
+
+use crate::child;
+use crate::kit::OUT_OF_MEMORY;
+use crate::printed::printed;
+use crate::printed::texts;
+
+/// Panics, though its type does not say so.
+fn fail(text: &str) {
+    panic!("{text}");
+}
+
+/// Ends without printing, whatever it ends with.
+fn quietly(run: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(run)).is_ok()
+}
+
+#[test]
+fn a_panic_the_body_keeps_to_itself_is_not_counted_for_a_later_one() {
+    let (done, printed) = printed(|| {
+        quietly(|| {
+            execute::with::<NoCache>().batch(8, |_| {
+                quietly(|| panic!("{OUT_OF_MEMORY}"));
+                fail("size mismatch");
+            });
+        })
+    });
+    assert_eq!((done, printed), (false, 1));
+}
+
+/// Runs a loop of its own when it is dropped, with failures that are answered there.
+struct Flush;
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        execute::with::<NoCache>().range(0..8, 8, |start, end| assert!(end - start < 3, "{OUT_OF_MEMORY}"));
+    }
+}
+
+#[test]
+fn a_loop_in_a_destructor_leaves_a_panic_in_flight_alone() {
+    let deadline = Duration::from_millis(1);
+    let (done, printed) = printed(|| {
+        quietly(|| {
+            execute::with::<NoCache>().deadline(deadline).batch(8, |_| {
+                let _flush = Flush;
+                spend(deadline);
+                fail(OUT_OF_MEMORY);
+            });
+        })
+    });
+    assert_eq!((done, printed), (false, 1));
+}
+
+#[test]
+fn a_panic_in_before_retry_goes_through() {
+    let (done, printed) = printed(|| {
+        quietly(|| {
+            let with =
+                execute::with::<NoCache>().before_retry(|_| panic!("{OUT_OF_MEMORY}: nothing can be undone"));
+            with.batch(8, |_| fail(OUT_OF_MEMORY));
+        })
+    });
+    assert_eq!((done, printed), (false, 1));
+}
+
+#[test]
+fn a_silenced_panic_in_an_inner_loop_is_printed_by_the_outer_one() {
+    let outer_attempts = Cell::new(0);
+    let (done, printed) = printed(|| {
+        quietly(|| {
+            execute::with::<NoCache>().batch(2, |_| {
+                outer_attempts.set(outer_attempts.get() + 1);
+                execute::with::<NoCache>().batch(2, |_| fail(OUT_OF_MEMORY));
+            });
+        })
+    });
+    assert_eq!((done, printed, outer_attempts.get()), (false, 1, 2));
+}
+
+/// Neither message has the name of a call, so the place says which one it is.
+#[test]
+fn data_that_cannot_be_cut_are_placed_where_the_form_is_called() {
+    #[toma::chunked(initial = 2, cache = NoCache)]
+    fn annotated((_a, _b): (&[u8], &[u8]), _start: usize, _end: usize) {}
+
+    let refused: [(u32, fn()); 3] = [
+        (line!(), || execute::with::<NoCache>().dim(1).chunked(&[0; 3][..], 2, |_, _, _| ())),
+        (line!(), || execute::chunked((&[0; 3][..], &[0; 4][..]), 2, |_, _, _| ())),
+        (line!(), || annotated((&[0; 3], &[0; 4]))),
+    ];
+    for (line, call) in refused {
+        let (done, texts) = texts(|| quietly(call));
+        let place = format!("{}:{line}:", file!());
+        assert!(!done && texts.len() == 1 && texts[0].contains(&place), "{place} {texts:?}");
+    }
+}
+
+fn spend(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() <= time {
+        thread::yield_now();
+    }
+}
+
+/// What a process of its own prints, with the hook that every program has.
+#[test]
+fn stderr_tells_each_panic_once() {
+    let Some(ended) = child::run("rules::printing::stderr_tells_each_panic_once", &[]) else { return play() };
+    let said = ended.passed().join("\n");
+    for scenario in SCENARIOS {
+        let times = said.matches(&format!("<{}>", scenario.name)).count();
+        assert_eq!(times, scenario.prints, "{}: {said}", scenario.name);
+    }
+    assert_eq!(
+        said.matches("panicked at").count(),
+        SCENARIOS.iter().map(|s| s.prints).sum::<usize>(),
+        "{said}"
+    );
+}
+
+struct Scenario {
+    name: &'static str,
+    prints: usize,
+    run: fn(&str),
+}
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "retried", prints: 0, run: |id| fails_above(1, OUT_OF_MEMORY, id) },
+    Scenario { name: "total failure", prints: 1, run: |id| fails_above(0, OUT_OF_MEMORY, id) },
+    Scenario { name: "other", prints: 1, run: |id| fails_above(4, "size mismatch", id) },
+    Scenario { name: "transient once", prints: 0, run: transient_once },
+    Scenario { name: "transient", prints: 1, run: |id| fails_above(4, "CUBLAS_STATUS_INTERNAL_ERROR", id) },
+    Scenario { name: "too late", prints: 1, run: |id| too_late(|| panic!("{OUT_OF_MEMORY} <{id}>")) },
+    // Of a payload that is no text, the hook of the standard library shows the type.
+    Scenario { name: "dyn Any", prints: 1, run: |id| too_late(|| panic_with_box(id)) },
+    Scenario { name: "too late, registered", prints: 1, run: |id| too_late(|| panic_with_type(id)) },
+    Scenario { name: "nested, retried inside", prints: 0, run: |id| nested(1, id) },
+    Scenario { name: "nested, retried outside", prints: 0, run: |id| nested_outside(2, id) },
+    Scenario { name: "nested, total failure", prints: 1, run: |id| nested_outside(0, id) },
+    Scenario { name: "nested, too late outside", prints: 1, run: |id| too_late(|| nested(0, id)) },
+    Scenario { name: "another thread", prints: 1, run: on_another_thread },
+    Scenario { name: "async, total failure", prints: 1, run: asynchronous },
+    Scenario { name: "items left out", prints: 0, run: items_left_out },
+    Scenario { name: "items kept", prints: 1, run: items_kept },
+];
+
+fn play() {
+    toma::classify::add_error::<Registered>(|_| Some(toma::classify::Class::OutOfMemory));
+    for scenario in SCENARIOS {
+        let _ = quietly(|| (scenario.run)(scenario.name));
+    }
+}
+
+fn fails_above(most: usize, text: &str, id: &str) {
+    execute::with::<NoCache>().batch(8, |size| assert!(size <= most, "{text} <{id}>"));
+}
+
+fn items_left_out(id: &str) {
+    execute::with::<NoCache>().by_cost(|_| 4).left_out(drop).range(0..4, 4, |start, _| heavy(start, id));
+}
+
+/// The failure of the first goes through once the others are done.
+fn items_kept(id: &str) {
+    execute::with::<NoCache>().by_cost(|_| 4).range(0..4, 4, |start, _| heavy(start, id));
+}
+
+fn heavy(start: usize, id: &str) {
+    assert!(start.is_multiple_of(2), "{OUT_OF_MEMORY} <{id}>");
+}
+
+fn transient_once(id: &str) {
+    let mut failed = false;
+    execute::with::<NoCache>().batch(8, |_| {
+        assert!(std::mem::replace(&mut failed, true), "CUBLAS_STATUS_INTERNAL_ERROR <{id}>");
+    });
+}
+
+fn too_late(fail: impl Fn()) {
+    let deadline = Duration::from_millis(1);
+    execute::with::<NoCache>().deadline(deadline).batch(8, |_| {
+        spend(deadline);
+        fail();
+    });
+}
+
+/// A thread of the body has no loop around it that would answer.
+fn on_another_thread(id: &str) {
+    let text = format!("{OUT_OF_MEMORY} <{id}>");
+    execute::with::<NoCache>().batch(8, |_| {
+        let text = text.clone();
+        std::thread::spawn(move || fail(&text)).join().unwrap_err();
+    });
+}
+
+fn panic_with_box(id: &str) {
+    std::panic::panic_any(Box::<dyn std::error::Error + Send + Sync>::from(format!(
+        "{OUT_OF_MEMORY} <{id}>"
+    )));
+}
+
+#[derive(Debug)]
+struct Registered(String);
+
+impl std::fmt::Display for Registered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "<{}>", self.0)
+    }
+}
+
+impl std::error::Error for Registered {}
+
+fn panic_with_type(id: &str) {
+    std::panic::panic_any(Registered(id.to_owned()));
+}
+
+fn nested(most: usize, id: &str) {
+    execute::with::<NoCache>().batch(8, |_| fails_above(most, OUT_OF_MEMORY, id));
+}
+
+/// The inner loop can do nothing about it.
+fn nested_outside(most: usize, id: &str) {
+    execute::with::<NoCache>().batch(8, |outer| {
+        execute::with::<NoCache>().batch(2, |_| assert!(outer <= most, "{OUT_OF_MEMORY} <{id}>"));
+    });
+}
+
+#[toma::batch(initial = 8)]
+async fn fails(batch_size: usize, id: &str) {
+    assert!(batch_size == 0, "{OUT_OF_MEMORY} <{id}>");
+}
+
+fn asynchronous(id: &str) {
+    crate::executor::block_on(fails(id));
+}
+
+/// Memory of which next to nothing is free.
+#[derive(Debug)]
+struct Full;
+
+impl MemorySource for Full {
+    fn name(&self) -> &'static str {
+        "full, for items that are left out"
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        Ok(Reading::new(1, 100))
+    }
+}
+
+#[test]
+fn what_fails_for_want_of_memory_in_the_end_is_left_out_without_a_word() {
+    let (done, printed) = printed(|| {
+        quietly(|| {
+            let form = execute::with::<NoCache>().device(&Full).by_cost(|_| 10_u64);
+            form.left_out(drop).range(0..4, 20, |start, end| {
+                if (start..end).contains(&2) {
+                    fail("CUBLAS_STATUS_INTERNAL_ERROR");
+                }
+            });
+        })
+    });
+    assert_eq!((done, printed), (true, 0));
+    assert_eq!(report::last().unwrap().left_out, [2]);
+}

@@ -1,0 +1,13 @@
+//! `#[toma::profile]`: functions do the same with it, and what they tell is right.
+
+mod bodies;
+mod sink;
+mod text;
+mod told;
+
+#[test]
+fn marked_bodies_do_what_they_do_unmarked() {
+    let count = bodies::compare();
+    assert!(count >= 42, "{count} bodies");
+    sink::listening(|| assert_eq!(bodies::compare(), count));
+}

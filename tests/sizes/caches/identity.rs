@@ -1,0 +1,282 @@
+//! Which calls share an entry, and which do not.
+
+use std::borrow::Cow;
+
+use toma::classify::OutOfMemory;
+use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
+
+use crate::caches::kit::{GIB, apart};
+use crate::executor::block_on;
+use crate::kit::{Memory, fits};
+
+/// The memory of a call that fails once: nothing of the machine is read.
+static MEMORY: Memory = Memory::named("fixed", GIB, 80 * GIB);
+
+/// Makes a call that settles and returns the number of its attempts: 3 when nothing was known, 1
+/// when it shared what another call learned.
+macro_rules! call {
+    ($cache:expr) => {{
+        let with = execute::with::<NoCache>().cache($cache).device(&MEMORY).ladder(apart());
+        attempts(with.batch(32, |size| fits(size, 8)))
+    }};
+}
+
+/// The attempts of the call that has just succeeded.
+fn attempts<T>(done: Result<T, OutOfMemory>) -> usize {
+    drop(done.unwrap());
+    toma::report::last().unwrap().attempts
+}
+
+const MISS: usize = 3;
+const HIT: usize = 1;
+
+mod no_cache {
+    use super::*;
+
+    #[test]
+    fn every_call_starts_anew() {
+        for _ in 0..3 {
+            assert_eq!(call!(&NoCache), MISS);
+        }
+    }
+}
+
+mod global {
+    use super::*;
+
+    static SIZES: GlobalCache = GlobalCache::new();
+
+    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
+    fn one(size: usize) -> Result<(), OutOfMemory> {
+        fits(size, 8)
+    }
+
+    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
+    fn generic<T: Default>(size: usize) -> Result<T, OutOfMemory> {
+        fits(size, 8).map(|()| T::default())
+    }
+
+    /// Both functions have one line, one column and one path.
+    macro_rules! two_of_one_line {
+        () => {
+            impl First {
+                #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
+                fn run(size: usize) -> Result<(), OutOfMemory> {
+                    fits(size, 8)
+                }
+            }
+            impl Second {
+                #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
+                fn run(size: usize) -> Result<(), OutOfMemory> {
+                    fits(size, 8)
+                }
+            }
+        };
+    }
+
+    struct First;
+    struct Second;
+    two_of_one_line!();
+
+    #[test]
+    fn a_function_has_one_entry_wherever_it_is_called() {
+        assert_eq!(attempts(one()), MISS);
+        assert_eq!(attempts(one()), HIT);
+        let elsewhere = std::thread::spawn(|| attempts(one()));
+        assert_eq!(elsewhere.join().unwrap(), HIT);
+    }
+
+    #[test]
+    fn instantiations_of_a_generic_function_share() {
+        assert_eq!(attempts(generic::<u8>()), MISS);
+        assert_eq!(attempts(generic::<String>()), HIT);
+        assert_eq!(attempts(generic::<Vec<f64>>()), HIT);
+    }
+
+    #[test]
+    fn two_functions_of_one_macro_line_do_not_share() {
+        assert_eq!(attempts(First::run()), MISS);
+        assert_eq!(attempts(Second::run()), MISS);
+        assert_eq!(attempts(First::run()), HIT);
+        assert_eq!(attempts(Second::run()), HIT);
+    }
+
+    #[test]
+    fn an_inline_form_has_one_entry_for_each_line() {
+        let sizes = GlobalCache::new();
+        for pass in 0..3 {
+            let expected = if pass == 0 { MISS } else { HIT };
+            assert_eq!(call!(&sizes), expected);
+            assert_eq!(call!(&sizes), expected);
+        }
+        assert_eq!(sizes.entries().len(), 2);
+    }
+
+    #[test]
+    fn the_shared_instance_is_one() {
+        fn call() -> usize {
+            let (mut first, with) = (true, execute::with::<GlobalCache>().device(&MEMORY).ladder(apart()));
+            attempts(with.range(0..32, 32, |start, end| {
+                fits(end - start, if std::mem::take(&mut first) { 16 } else { 32 })
+            }))
+        }
+        assert_eq!([call(), call()], [3, 2]);
+        let entries = <GlobalCache as toma::cache::SizeCache>::shared().entries();
+        assert!(
+            entries.iter().any(|entry| entry.name.contains("identity.rs") && entry.remembered.settled == 16)
+        );
+    }
+}
+
+mod stacktrace {
+    use super::*;
+
+    #[test]
+    fn two_lines_of_one_function_differ() {
+        let sizes = StacktraceMemoryCache::new();
+        for pass in 0..3 {
+            let expected = if pass == 0 { MISS } else { HIT };
+            assert_eq!(call!(&sizes), expected);
+            assert_eq!(call!(&sizes), expected);
+        }
+    }
+
+    #[inline(never)]
+    fn inner(sizes: &StacktraceMemoryCache) -> usize {
+        call!(sizes)
+    }
+
+    #[inline(never)]
+    fn train(sizes: &StacktraceMemoryCache) -> usize {
+        std::hint::black_box(inner(sizes))
+    }
+
+    /// What follows the call differs from `train`, or the two would be merged.
+    #[inline(never)]
+    fn evaluate(sizes: &StacktraceMemoryCache) -> usize {
+        let attempts = inner(sizes);
+        std::hint::black_box(sizes);
+        attempts
+    }
+
+    #[test]
+    fn two_chains_of_functions_differ() {
+        let sizes = StacktraceMemoryCache::new();
+        assert_eq!([train(&sizes), evaluate(&sizes)], [MISS, MISS]);
+        assert_eq!([train(&sizes), evaluate(&sizes)], [HIT, HIT]);
+        assert_eq!(inner(&sizes), MISS);
+    }
+
+    #[inline(never)]
+    fn recurse(sizes: &StacktraceMemoryCache, depth: usize) -> usize {
+        if depth == 0 {
+            return call!(sizes);
+        }
+        std::hint::black_box(recurse(sizes, depth - 1))
+    }
+
+    #[test]
+    fn recursion_depths_differ_up_to_the_limit() {
+        let sizes = StacktraceMemoryCache::new();
+        let limit = toma_core::stack::FRAME_LIMIT;
+        let depths = || (0..limit + 8).map(|depth| recurse(&sizes, depth)).collect::<Vec<_>>();
+        let first = depths();
+        assert_eq!(first[..limit], vec![MISS; limit]);
+        assert_eq!(first[limit..], [HIT; 8]);
+        assert_eq!(depths(), vec![HIT; limit + 8]);
+    }
+
+    #[test]
+    fn threads_spawned_at_one_place_share() {
+        let sizes = StacktraceMemoryCache::new();
+        let call = |()| std::thread::scope(|scope| scope.spawn(|| call!(&sizes)).join().unwrap());
+        assert_eq!([(); 4].map(call), [MISS, HIT, HIT, HIT]);
+    }
+
+    static SIZES: StacktraceMemoryCache = StacktraceMemoryCache::new();
+
+    #[toma::range(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
+    fn annotated(start: usize, end: usize) -> Result<(), OutOfMemory> {
+        fits(end - start, 8)
+    }
+
+    #[test]
+    fn the_line_that_calls_an_annotated_function_counts() {
+        assert_eq!(attempts(annotated(0, 8)), 1, "what fits at once teaches nothing");
+        for expected in [6, 4] {
+            assert_eq!(attempts(annotated(0, 32)), expected);
+            assert_eq!(attempts(annotated(0, 32)), expected);
+        }
+    }
+
+    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart(), key = image)]
+    async fn task(size: usize, image: usize) -> Result<(), OutOfMemory> {
+        fits(size, 8)
+    }
+
+    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
+    async fn other_task(size: usize) -> Result<(), OutOfMemory> {
+        fits(size, 8)
+    }
+
+    #[inline(never)]
+    fn elsewhere() -> usize {
+        std::hint::black_box(attempts(block_on(task(7))))
+    }
+
+    #[test]
+    fn async_functions_have_one_entry_for_each_key() {
+        assert_eq!(attempts(block_on(task(7))), MISS);
+        assert_eq!(attempts(block_on(task(7))), HIT, "another line");
+        assert_eq!(elsewhere(), HIT, "another chain");
+        assert_eq!(std::thread::spawn(elsewhere).join().unwrap(), HIT, "another thread");
+        assert_eq!(attempts(block_on(task(8))), MISS, "another key");
+        assert_eq!(attempts(block_on(other_task())), MISS, "another function");
+    }
+}
+
+/// One line that calls with what is given.
+fn one_line(
+    cache: &dyn toma::cache::SizeCache,
+    memory: &Memory,
+    key: Cow<'_, str>,
+    name: &'static str,
+) -> usize {
+    let with = execute::with::<NoCache>().cache(cache).device(memory).ladder(apart()).key(key).name(name);
+    attempts(with.batch(32, |size| fits(size, 8)))
+}
+
+#[test]
+fn keys_separate() {
+    let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
+    for cache in [&global as &dyn toma::cache::SizeCache, &stacktrace] {
+        assert_eq!(one_line(cache, &MEMORY, "224".into(), "a"), MISS);
+        assert_eq!(one_line(cache, &MEMORY, "112".into(), "a"), MISS);
+        assert_eq!(one_line(cache, &MEMORY, "".into(), "a"), MISS);
+        assert_eq!(one_line(cache, &MEMORY, "224".into(), "a"), HIT);
+        assert_eq!(one_line(cache, &MEMORY, "112".into(), "a"), HIT);
+        assert_eq!(
+            one_line(cache, &MEMORY, String::from("224").into(), "a"),
+            HIT,
+            "equal values, equal keys"
+        );
+    }
+}
+
+#[test]
+fn devices_separate_by_name() {
+    let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
+    let [zero, one, also_zero] = ["cuda:0", "cuda:1", "cuda:0"].map(|name| Memory::named(name, GIB, 80 * GIB));
+    for cache in [&global as &dyn toma::cache::SizeCache, &stacktrace] {
+        assert_eq!(one_line(cache, &zero, "".into(), "a"), MISS);
+        assert_eq!(one_line(cache, &one, "".into(), "a"), MISS);
+        assert_eq!(one_line(cache, &also_zero, "".into(), "a"), HIT);
+    }
+}
+
+#[test]
+fn names_do_not_separate() {
+    let sizes = GlobalCache::new();
+    assert_eq!(one_line(&sizes, &MEMORY, "".into(), "a"), MISS);
+    assert_eq!(one_line(&sizes, &MEMORY, "".into(), "b"), HIT);
+}

@@ -1,0 +1,176 @@
+//! Many threads on one instance.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+
+use toma::cache::SizeCache;
+use toma::classify::OutOfMemory;
+use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
+
+use crate::caches::kit::{AnyStack, GIB, apart, memory, settled};
+use crate::kit::Memory;
+
+const INITIAL: usize = 1 << 12;
+const THREADS: usize = 8;
+const CALLS: usize = 2_000;
+/// Entries that a cache holds at most.
+const MOST: usize = 4096;
+
+/// Random enough, and the same every time.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> usize {
+        self.0 = self.0.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (self.0 >> 33) as usize
+    }
+}
+
+/// What any thread has done on one key.
+#[derive(Default)]
+struct Seen {
+    settled: Mutex<Vec<usize>>,
+    started: AtomicUsize,
+}
+
+fn call(cache: &dyn SizeCache, key: usize, memory: &Memory, limit: usize) -> (usize, Option<usize>) {
+    let mut tried = Vec::new();
+    let with = execute::with::<NoCache>().cache(cache).device(memory).ladder(apart()).key(key);
+    let ended = with.batch(INITIAL, |size| {
+        tried.push(size);
+        if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
+    });
+    let learned = ended.is_ok() && tried.len() > 1;
+    (tried[0], learned.then(|| tried[tried.len() - 1]))
+}
+
+fn hammer(cache: &dyn SizeCache, keys: usize, clear: &(dyn Fn() + Sync)) -> Vec<Seen> {
+    let seen: Vec<_> = (0..keys).map(|_| Seen::default()).collect();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let seen = &seen;
+            scope.spawn(move || {
+                let (mut noise, memory) = (Noise(thread as u64), memory(GIB));
+                for pass in 0..CALLS {
+                    let key = noise.next() % keys;
+                    let limit = if noise.next() % 50 == 0 { 0 } else { 1 << (noise.next() % 13) };
+                    let (start, learned) = call(cache, key, &memory, limit);
+                    check_start(&seen[key], start, limit);
+                    if let Some(size) = learned {
+                        seen[key].settled.lock().unwrap().push(size);
+                    }
+                    if thread == 0 && pass % 64 == 0 {
+                        clear();
+                    }
+                }
+            });
+        }
+    });
+    seen
+}
+
+/// A start is the initial size or what some call was about to settle or had settled: a size under
+/// which nothing ever succeeded would be a torn or invented one.
+fn check_start(seen: &Seen, start: usize, limit: usize) {
+    assert!(start.is_power_of_two() && start <= INITIAL, "started at {start}");
+    assert!(limit == 0 || limit.is_power_of_two());
+    seen.started.fetch_add(1, Relaxed);
+}
+
+#[test]
+fn threads_learn_and_recall_at_once() {
+    let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
+    for keys in [1, 3, 200] {
+        for cache in [&global as &dyn SizeCache, &stacktrace] {
+            let seen = hammer(cache, keys, &|| ());
+            assert_eq!(seen.iter().map(|seen| seen.started.load(Relaxed)).sum::<usize>(), THREADS * CALLS);
+        }
+        for entries in [global.entries(), stacktrace.entries()] {
+            assert!(entries.len() <= keys, "{} entries of {keys} keys", entries.len());
+            for entry in entries {
+                let bounds = entry.remembered.bounds;
+                assert!(entry.remembered.settled.is_power_of_two(), "{entry:?}");
+                assert!(bounds.largest_success >= Some(entry.remembered.settled), "{entry:?}");
+                assert!(bounds.smallest_failure.is_none_or(|failed| Some(failed) > bounds.largest_success));
+            }
+        }
+        global.clear();
+        stacktrace.clear();
+    }
+}
+
+#[test]
+fn what_is_in_the_table_in_the_end_is_what_a_thread_settled() {
+    let cache = GlobalCache::new();
+    let seen = hammer(&cache, 1, &|| ());
+    let settled_last = settled(&cache.entries());
+    let settled_ever = seen[0].settled.lock().unwrap();
+    assert!(settled_last.iter().all(|size| settled_ever.contains(size)), "{settled_last:?}");
+    assert_eq!(settled_last.len(), 1);
+    // Every thread starts there now, whatever it had looked up before.
+    let (memory, last) = (memory(GIB), settled_last[0]);
+    for _ in 0..THREADS {
+        thread::scope(|scope| {
+            let start = scope.spawn(|| call(&cache, 0, &memory, INITIAL).0);
+            assert_eq!(start.join().unwrap(), last);
+        });
+    }
+}
+
+#[test]
+fn clearing_and_seeding_meanwhile_does_no_harm() {
+    let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
+    hammer(&global, 5, &|| {
+        global.clear();
+        global.seed("never called", 3);
+        assert!(global.entries().len() <= 5);
+    });
+    hammer(&stacktrace, 5, &|| {
+        stacktrace.seed("never called", 3);
+        stacktrace.clear();
+        assert!(stacktrace.entries().len() <= 5);
+    });
+}
+
+/// In each round one thread learns, then all look: no thread is left with what it had looked up.
+#[test]
+fn a_size_learned_by_one_thread_is_where_all_others_start() {
+    let (cache, memory) = (AnyStack::default(), memory(GIB));
+    let (fits, turn) = (AtomicUsize::new(INITIAL), Barrier::new(4));
+    let rounds = |thread: usize| {
+        for round in 0..200 {
+            if round % 4 == thread {
+                // Now and then everything is forgotten, so that there is something to learn again.
+                let smaller = (fits.load(Relaxed) / 2).max(1);
+                if smaller == 1 {
+                    cache.0.clear();
+                }
+                fits.store(if smaller == 1 { INITIAL / 2 } else { smaller }, Relaxed);
+                call(&cache, 0, &memory, fits.load(Relaxed));
+            }
+            turn.wait();
+            assert_eq!(call(&cache, 0, &memory, INITIAL).0, fits.load(Relaxed), "round {round}");
+            turn.wait();
+        }
+    };
+    thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || rounds(thread)))));
+}
+
+#[test]
+fn a_cache_that_many_threads_fill_holds_as_many_entries_as_one_holds() {
+    let cache = GlobalCache::new();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let cache = &cache;
+            scope.spawn(move || (0..5_000).for_each(|key| shrink_once(cache, thread * 5_000 + key)));
+        }
+    });
+    // A thread that adds the last entries while another makes room leaves the rest to the next.
+    let entries = cache.entries().len();
+    assert!((MOST / 2..MOST + THREADS).contains(&entries), "{entries} entries");
+}
+
+fn shrink_once(cache: &dyn SizeCache, key: usize) {
+    call(cache, key, &memory(GIB), INITIAL / 2);
+}

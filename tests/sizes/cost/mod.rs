@@ -1,0 +1,30 @@
+//! Sizes by cost: what is packed together, what is tried, what is left out, what is learned.
+
+mod against_twin;
+mod extremes;
+mod learning;
+mod left_out;
+#[cfg(feature = "testing")]
+mod left_out_among_others;
+#[cfg(feature = "testing")]
+mod measuring;
+mod packed;
+mod seen;
+mod twin;
+
+use proptest::prelude::ProptestConfig;
+use toma::policy::Policy;
+use toma::{Adaptive, Bisect, Decay, Halve, Throughput};
+
+/// As many random cases as the other forms have.
+fn many() -> ProptestConfig {
+    ProptestConfig { cases: 10_000, ..ProptestConfig::default() }
+}
+
+const POLICIES: [fn() -> Box<dyn Policy>; 5] = [
+    || Box::new(Halve),
+    || Box::new(Bisect::default()),
+    || Box::new(Adaptive::default()),
+    || Box::new(Throughput::default()),
+    || Box::new(Decay::new(0.6)),
+];

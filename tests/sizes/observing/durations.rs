@@ -1,0 +1,44 @@
+//! How long attempts take, as the events and the report tell it.
+
+use std::time::{Duration, Instant};
+
+use crate::observing::world::{FORMS, OUT_OF_MEMORY, TRANSIENT_LARGE, World};
+
+const PAUSE: Duration = Duration::from_millis(2);
+
+#[test]
+fn every_attempt_is_timed_for_an_observer() {
+    for (name, form) in FORMS {
+        let mut world = World::new([OUT_OF_MEMORY, TRANSIENT_LARGE]);
+        world.pause = PAUSE;
+        let start = Instant::now();
+        form(&world, 8).unwrap();
+        let whole = start.elapsed();
+
+        let told = world.record.told();
+        let ended = |kind: &str| -> Vec<Duration> {
+            let ended = told.iter().filter(|told| told.line.starts_with(kind));
+            ended
+                .map(|told| told.elapsed.unwrap_or_else(|| panic!("{name}: {told:?} is not timed")))
+                .collect()
+        };
+        let (failed, succeeded) = (ended("failed"), ended("succeeded"));
+        assert_eq!((failed.len(), succeeded.len()), (2, 2), "{name}");
+        assert!(failed.iter().chain(&succeeded).all(|&elapsed| elapsed >= PAUSE), "{name}: {told:?}");
+        let lost: Duration = failed.iter().sum();
+        assert!(lost + succeeded.iter().sum::<Duration>() <= whole, "{name}: {told:?} in {whole:?}");
+
+        let report = toma::report::last().unwrap();
+        assert_eq!((report.time_lost, report.time_lost_is_exact), (lost, true), "{name}");
+    }
+}
+
+#[test]
+fn events_without_an_attempt_have_no_duration() {
+    let world = World::new([OUT_OF_MEMORY]);
+    crate::observing::world::inline(&world, 8).unwrap();
+    for told in world.record.told() {
+        let is_end = told.line.starts_with("failed") || told.line.starts_with("succeeded");
+        assert_eq!(told.elapsed.is_some(), is_end, "{told:?}");
+    }
+}
