@@ -42,17 +42,11 @@ inline IValue on_cpu(const IValue& value, const c10::Type& type, const at::Gener
   return list;
 }
 
-template <class Work>
-void each_tensor(const IValue& value, Work work) {
-  if (value.isTensor() && value.toTensor().defined()) work(value.toTensor());
-  if (!value.isList()) return;
-  for (const IValue& item : value.toListRef())
-    if (item.isTensor() && item.toTensor().defined()) work(item.toTensor());
-}
-
 inline std::vector<at::Tensor> tensors_of(const IValue& value) {
   std::vector<at::Tensor> tensors;
-  each_tensor(value, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+  if (value.isTensor() && value.toTensor().defined()) tensors.push_back(value.toTensor());
+  for (size_t i = 0; value.isList() && i < value.toListRef().size(); i++)
+    if (const auto& item = value.toListRef()[i]; item.isTensor() && item.toTensor().defined()) tensors.push_back(item.toTensor());
   return tensors;
 }
 

@@ -34,6 +34,11 @@ bool is_left(const std::string& name) {
          begins("aten::_resize");
 }
 
+// Operators without a kernel for CUDA by itself; within them kernels are chosen that are no operators.
+bool is_of_all(const std::string& name) {
+  return name == "aten::copy_" || name == "aten::convolution" || name == "aten::convolution_backward";
+}
+
 // The CPU's work is none of the program's: no profiler, recorder or mode of this thread sees it.
 class Unseen {
   at::DisableRecordFunctionGuard no_callbacks;
@@ -98,7 +103,8 @@ class Served : public c10::OperatorKernel {
   static at::Device card_of(const Stack& arguments) {
     std::optional<at::Device> card;
     for (const auto& argument : arguments) {
-      each_tensor(argument, [&](const at::Tensor& tensor) { if (!card && tensor.is_cuda()) card = tensor.device(); });
+      for (const auto& tensor : tensors_of(argument))
+        if (!card && tensor.is_cuda()) card = tensor.device();
       if (!card && argument.isDevice() && argument.toDevice().is_cuda()) card = argument.toDevice();
     }
     return card.value_or(at::Device(at::kCUDA, 0));
@@ -120,11 +126,8 @@ class Served : public c10::OperatorKernel {
     for (size_t i = 0; i < arguments.size(); i++) {
       const auto* aliased = schema.arguments()[i].alias_info();
       if (!aliased || !aliased->isWrite() || schema.arguments()[i].is_out()) continue;
-      each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-        if (!tensor.is_cuda()) return;
-        const auto same = host_view(tensor);
-        all.emplace_back(same, same.clone());
-      });
+      for (const auto& tensor : tensors_of(arguments[i]))
+        if (tensor.is_cuda()) all.emplace_back(host_view(tensor), host_view(tensor).clone());
     }
     return all;
   }
@@ -236,7 +239,7 @@ void serve_all(torch::Library& library) {
     const auto name = c10::toString(operator_name);
     const auto op = dispatcher.findSchema(operator_name);
     if (!op || name.rfind("aten::", 0) != 0 || is_left(name) || returns_view(op->schema())) continue;
-    if (!op->hasKernelForDispatchKey(c10::DispatchKey::CUDA) && name != "aten::copy_") continue;
+    if (!op->hasKernelForDispatchKey(c10::DispatchKey::CUDA) && !is_of_all(name)) continue;
     auto original = op->getComputedKernelForDispatchKey(c10::DispatchKey::CUDA);
     auto served = std::make_unique<Served>(std::move(original), name, op->hasTag(at::Tag::nondeterministic_seeded));
     library.impl(name.c_str() + 6, torch::CppFunction::makeFromBoxedFunctor(std::move(served)));
