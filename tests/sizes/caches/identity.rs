@@ -266,7 +266,8 @@ fn keys_separate() {
 #[test]
 fn devices_separate_by_name() {
     let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
-    let [zero, one, also_zero] = ["cuda:0", "cuda:1", "cuda:0"].map(|name| Memory::named(name, GIB, 80 * GIB));
+    let [zero, one, also_zero] =
+        ["cuda:0", "cuda:1", "cuda:0"].map(|name| Memory::named(name, GIB, 80 * GIB));
     for cache in [&global as &dyn toma::cache::SizeCache, &stacktrace] {
         assert_eq!(one_line(cache, &zero, "".into(), "a"), MISS);
         assert_eq!(one_line(cache, &one, "".into(), "a"), MISS);

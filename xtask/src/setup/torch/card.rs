@@ -33,12 +33,12 @@ pub(crate) struct Card {
 impl Card {
     pub(crate) fn run(&self, build: Option<Build>) -> Result<ExitCode> {
         let project = Project::find()?;
-        let built = built(&project, &super::environment(&project, build.or(Some(Build::Cpu)))?)?;
+        let card = built(&project, &super::environment(&project, build.or(Some(Build::Cpu)))?)?;
         let Some((subcommand, rest)) = self.cargo.split_first() else {
-            print!("{}{}", built.environment.exports(), built.exports());
+            print!("{}{}", card.environment.exports(), card.exports());
             return Ok(ExitCode::SUCCESS);
         };
-        let cargo = built.environment.give(project.cargo(subcommand)).envs(built.runner());
+        let cargo = card.environment.give(project.cargo(subcommand)).envs(card.runner());
         handover::run([Ok(cargo.args(rest))])
     }
 }
