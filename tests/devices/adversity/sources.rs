@@ -99,16 +99,18 @@ fn a_memory_that_panics_when_all_is_done_does_not_take_the_result() {
         assert!(ended.passed().iter().any(|line| line.ends_with(said)));
         return;
     }
+    // By its name it is the same for all calls.
+    let memory = || Memory::named("driver", 1, 2);
     let sizes = GlobalCache::new();
     let call = |memory: &Memory| {
         let with = execute::with::<NoCache>().cache(&sizes).device(memory).policy(toma::Bisect::default());
         with.batch(16, |size| if size > 12 { Err(OutOfMemory::new(None)) } else { Ok(size) })
     };
-    assert_eq!(call(&Memory::new(1, 2)), Ok(8));
-    let memory = Memory { before_reading: || panic!("driver gone"), ..Memory::new(1, 2) };
-    assert_eq!(call(&memory), Ok(12), "half way to the size that failed");
-    assert!(memory.readings() > 0);
-    assert_eq!(call(&Memory::new(1, 2)), Ok(12));
+    assert_eq!(call(&memory()), Ok(8));
+    let panics = Memory { before_reading: || panic!("driver gone"), ..memory() };
+    assert_eq!(call(&panics), Ok(12), "half way to the size that failed");
+    assert!(panics.readings() > 0);
+    assert_eq!(call(&memory()), Ok(12));
 }
 
 #[test]
