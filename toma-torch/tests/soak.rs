@@ -59,7 +59,7 @@ fn perceptron(variables: &VarStore) -> nn::SequentialT {
 }
 
 fn resident_bytes() -> u64 {
-    let pages = fs::read_to_string("/proc/self/statm").unwrap();
-    let resident: u64 = pages.split(' ').nth(1).unwrap().parse().unwrap();
-    resident * u64::try_from(rustix::param::page_size()).unwrap()
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB")).unwrap();
+    kib.trim().parse::<u64>().unwrap() << 10
 }

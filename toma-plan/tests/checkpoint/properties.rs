@@ -153,7 +153,7 @@ fn plans_fit_at_every_budget_from_the_least_on() {
         prop_assert_eq!(curve.last().map(|point| point.seconds), Some(costs.keep_all_seconds()));
         Ok(())
     };
-    runner(rounds(300, 1000)).run(&any(1..=8), holds).unwrap();
+    runner(rounds(60, 1000)).run(&any(1..=8), holds).unwrap();
 }
 
 /// A change of a list of actions.
