@@ -11,11 +11,14 @@ use crate::project::Project;
 use crate::setup::Provision;
 use crate::setup::torch::Build;
 
-/// Stands for a file of many lines of real text in the arguments of an example.
+/// Stands for a file with lines of real text in the arguments of an example.
 const LINES: &str = "{lines}";
 
-/// That file, from the root of the repository.
+/// The text it is taken from, from the root of the repository.
 const TEXT: &str = "examples/data/lines.txt";
+
+/// So many of its lines show what there is to see.
+const SHOWN: usize = 1500;
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
@@ -39,7 +42,7 @@ impl Demo {
         let _installing = needs_libtorch.then(|| provision.begin()).transpose()?;
         let code = handover::run(chosen.iter().enumerate().map(|(at, example)| {
             project.heading(&title(at + 1, chosen.len(), example));
-            provision.run(example, &arguments(&project, example))
+            provision.run(example, &arguments(&project, example)?)
         }))?;
         if self.examples.is_empty() && code == ExitCode::SUCCESS {
             print_others(&project)?;
@@ -84,10 +87,14 @@ fn title(number: usize, count: usize, example: &Example<'_>) -> String {
 }
 
 /// The arguments with which an example shows something.
-fn arguments(project: &Project, example: &Example<'_>) -> Vec<String> {
-    let text = project.workspace.root.join(TEXT);
+fn arguments(project: &Project, example: &Example<'_>) -> Result<Vec<String>> {
+    let (shell, file) = (&project.shell, project.workspace.target_dir.join("xtask/lines.txt"));
     let args = example.settings.demo.iter().flatten();
-    args.map(|argument| argument.replace(LINES, &text.to_string_lossy())).collect()
+    if args.clone().any(|argument| argument == LINES) {
+        let text = shell.read_file(project.workspace.root.join(TEXT))?;
+        shell.write_file(&file, text.split_inclusive('\n').take(SHOWN).collect::<String>())?;
+    }
+    Ok(args.map(|argument| argument.replace(LINES, &file.to_string_lossy())).collect())
 }
 
 #[cfg(test)]
@@ -95,20 +102,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_demonstration_ends_with_the_tour() {
+    fn the_demonstration_begins_with_what_needs_no_libtorch() {
         let project = Project::find().unwrap();
         let shown = choose(&project, &[]).unwrap();
-        assert_eq!(shown.last().unwrap().target.name, "tour");
-        assert!(shown.len() > 2);
+        let names: Vec<_> = shown.iter().map(|example| &*example.target.name).collect();
+        assert_eq!(names, ["quickstart", "embed", "tour"]);
     }
 
     #[test]
-    fn an_argument_names_a_text_of_6000_lines() {
+    fn an_argument_names_a_text_of_1500_lines() {
         let project = Project::find().unwrap();
         let embed = Example::find(&project.workspace, "embed").unwrap();
-        let args = arguments(&project, &embed);
+        let args = arguments(&project, &embed).unwrap();
         let text = std::fs::read_to_string(&args[1]).unwrap();
-        assert_eq!((&*args[0], text.lines().count()), ("--input", 6000));
+        assert_eq!((&*args[0], text.lines().count()), ("--input", 1500));
         assert!(args.iter().all(|argument| !argument.contains('{')), "{args:?}");
     }
 }
