@@ -86,7 +86,7 @@ fn steps() -> String {
     format!("{peaks:?} bytes")
 }
 
-/// The peak of AdamW's first step, written for all weights at once, as PyTorch does it by default.
+/// The peak of `AdamW`'s first step, written for all weights at once, as PyTorch does it by default.
 fn step() {
     let variables = VarStore::new(GPU);
     let net = nn::seq()
@@ -166,7 +166,7 @@ fn unserved() -> String {
 }
 
 fn refused() -> String {
-    let refused = |name: &str, value: &str| sentence(this("", &[(name, value)]).output().unwrap());
+    let refused = |name: &str, value: &str| sentence(&this("", &[(name, value)]).output().unwrap());
     for (name, value) in [("PAPER_CARD_CC", "70"), ("PAPER_CARD_TAKEN", "1,x"), ("PAPER_CARD_FAIL", "0")] {
         assert!(refused(name, value).starts_with(&format!("paper card: {name}={value}: ")));
     }
@@ -186,7 +186,7 @@ fn another() -> String {
     let all = this("", &[("LD_LIBRARY_PATH", &path)]).arg("a MiB and a byte").output().unwrap();
     assert!(all.status.success(), "{}", String::from_utf8_lossy(&all.stderr));
     let preload = format!("{runtime}/libcudart.so.13 {preload}");
-    sentence(this("", &[("LD_PRELOAD", &preload)]).output().unwrap())
+    sentence(&this("", &[("LD_PRELOAD", &preload)]).output().unwrap())
 }
 
 /// This program once more, for a task or for checks.
@@ -200,7 +200,7 @@ fn this(task: &str, variables: &[(&str, &str)]) -> Command {
 }
 
 /// What a program says that was refused.
-fn sentence(output: Output) -> String {
+fn sentence(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(2), "it was not refused");
     let stderr = String::from_utf8_lossy(&output.stderr);
     stderr.lines().find(|line| line.starts_with("paper card: ")).expect("a sentence").to_owned()
