@@ -265,8 +265,8 @@ impl Trial<'_> {
             deadline: Duration::from_secs(3600),
             key: (0, ""),
             name: "work",
-            // One for all trials: what one learns is there for the next.
-            device: Memory::named("a table's memory", 0, 1 << 30),
+            // One for the trials of a test, which learn from each other, and none for two tests, which would contend.
+            device: Memory::named(thread::current().name().unwrap_or_default().to_owned().leak(), 0, 1 << 30),
             rank: threads(1).remove(0),
             observer: Shrinks::default(),
             ladder: Ladder::default(),
