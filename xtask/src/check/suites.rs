@@ -50,7 +50,7 @@ pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
 
 /// The wrong programs under `tests/ui`, each compiled by itself.
 pub(super) fn compile_fail(checks: &Checks<'_>) -> Result<String> {
-    let cargo = checks.project.cargo_all("test", Features::All).args(["--test", "compile_fail"]);
+    let cargo = checks.project.cargo_all("test", Features::All).args(["--test", "macros", "mistakes::"]);
     checks.pass([cargo.args(["--", "--ignored"])])
 }
 
