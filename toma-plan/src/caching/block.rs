@@ -1,6 +1,6 @@
 //! Segments and their blocks.
 
-/// Tells the allocations of one [`CachingAllocator`] apart; no two of them have the same.
+/// Tells the allocations of one `CachingAllocator` apart; no two of them have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub(super) u64);
 

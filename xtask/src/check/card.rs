@@ -30,7 +30,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
         cannot.join("\n")
     );
     let last = table.lines().last().context("the checks said nothing")?;
-    Ok(format!("tested on a paper card: {last}; {} need a GPU", counted(cannot.len(), "check")))
+    Ok(format!("tested on a paper card: {last}; a GPU is needed by {}", counted(cannot.len(), "check")))
 }
 
 /// Rows of the table with a result, without their figures.

@@ -10,13 +10,13 @@ use crate::examples::Example;
 use crate::metadata::Target;
 use crate::project::Features;
 
-/// Built as the tests are: `cargo run` takes one package, whose features alone would have it all built again.
+/// Built as users run them, optimized: unoptimized the work that they show takes minutes.
 pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let examples = Example::all(&project.workspace)?.into_iter().filter(|example| !example.needs_libtorch);
     let runs = examples.map(|example| {
         let name = &example.target.name;
-        let build = project.cargo_all("build", Features::All).args(["--example", name]);
+        let build = example.cargo(project.cargo("build"));
         let run = project.command(bundle::built(build, name)?).args(&example.settings.test);
         Ok(run.envs(checks.provision.variables(&example)?))
     });
