@@ -1,4 +1,4 @@
-//! What the calling thread tells the recording that runs.
+//! Events of the calling thread, recorded where a recording runs.
 
 use super::failure::Living;
 use super::here::{Here, here, is_paused, unless_paused};

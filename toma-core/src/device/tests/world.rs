@@ -17,7 +17,7 @@ const BUDGET: u8 = 6;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Beside {
     Nothing,
-    /// Twice the bound of all waits that last passes.
+    /// Time passes twice, and with it the bounds of the waits that last.
     Bounds,
     Cancels,
     /// The participants are tasks, and are dropped.
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Whether all that wait have succeeded.
+    /// True if none has given up.
     pub(super) fn all_succeed(&self) -> bool {
         self.participants.iter().all(|one| one.stage != Stage::Over { succeeded: false })
     }
