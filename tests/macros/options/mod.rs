@@ -266,7 +266,7 @@ impl Trial<'_> {
             key: (0, ""),
             name: "work",
             // One for the trials of a test, which learn from each other, and none for two tests, which would contend.
-            device: Memory::named(thread::current().name().unwrap_or_default().to_owned().leak(), 0, 1 << 30),
+            device: Memory::named(format!("{:?}", thread::current().id()).leak(), 0, 1 << 30),
             rank: threads(1).remove(0),
             observer: Shrinks::default(),
             ladder: Ladder::default(),
