@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use askama::Template;
 use toma::report;
 use toma::torch::checkpoint::Costs;
 use toma::torch::profile::Recording;
@@ -12,49 +11,6 @@ use crate::Result;
 use crate::curve::curve;
 use crate::table::{COLUMNS, Row};
 use crate::way::Way;
-
-#[derive(Template)]
-#[template(
-    ext = "html",
-    source = r#"<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8"/>
-<title>{{ title }}</title>
-<style>
-body { font-family: sans-serif; margin: 2em; max-width: 80em }
-th, td { padding: 0.2em 1em; text-align: right }
-th:first-child, td:first-child { text-align: left }
-iframe { width: 100%; height: 60em; border: 1px solid #ccc }
-</style>
-</head>
-<body>
-<h1>{{ title }}</h1>
-<table>
-<tr>{% for column in columns %}<th>{{ column }}</th>{% endfor %}</tr>
-{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}</table>
-<pre>{{ notes }}</pre>
-<h2>Images in a piece, over attempts</h2>
-{{ sizes|safe }}
-<h2>The last step, line by line</h2>
-<iframe title="profile" srcdoc="{{ profile }}"></iframe>
-<h2>Checkpoints: bytes for time</h2>
-<p>Each point is a plan; no plan is below the gray line.</p>
-{{ curve|safe }}
-</body>
-</html>
-"#
-)]
-struct Html<'a> {
-    title: &'a str,
-    columns: &'a [&'a str],
-    rows: Vec<[String; 7]>,
-    notes: &'a str,
-    sizes: String,
-    profile: String,
-    curve: String,
-}
 
 /// What stands on the page.
 pub(crate) struct Page<'a> {
@@ -72,17 +28,56 @@ impl Page<'_> {
     /// When the file cannot be written, which it names, and where there is nothing to draw.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let recording = self.rows.iter().find_map(|row| row.learned.recording.as_ref());
-        let html = Html {
-            title: self.title,
-            columns: &COLUMNS,
-            rows: self.rows.iter().map(Row::cells).collect(),
-            notes: self.notes.trim(),
-            sizes: sizes(self.rows),
-            profile: profile(recording.ok_or("no step was profiled")?)?,
-            curve: curve(self.costs)?,
-        };
-        fs::write(path, html.render()?).map_err(|error| format!("--html {}: {error}", path.display()).into())
+        let (profile, curve) = (profile(recording.ok_or("no step was profiled")?)?, curve(self.costs)?);
+        fs::write(path, self.html(&profile, &curve))
+            .map_err(|error| format!("--html {}: {error}", path.display()).into())
     }
+
+    fn html(&self, profile: &str, curve: &str) -> String {
+        let [title, notes, profile] = [self.title, self.notes.trim(), profile].map(escaped);
+        let (columns, rows) = (line("th", COLUMNS), self.rows.iter().map(|row| line("td", row.cells())));
+        let (rows, sizes) = (rows.collect::<String>(), sizes(self.rows));
+        format!(
+            r#"<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"/>
+<title>{title}</title>
+<style>
+body {{ font-family: sans-serif; margin: 2em; max-width: 80em }}
+th, td {{ padding: 0.2em 1em; text-align: right }}
+th:first-child, td:first-child {{ text-align: left }}
+iframe {{ width: 100%; height: 60em; border: 1px solid #ccc }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+<table>
+{columns}{rows}</table>
+<pre>{notes}</pre>
+<h2>Images in a piece, over attempts</h2>
+{sizes}
+<h2>The last step, line by line</h2>
+<iframe title="profile" srcdoc="{profile}"></iframe>
+<h2>Checkpoints: bytes for time</h2>
+<p>Each point is a plan; no plan is below the gray line.</p>
+{curve}
+</body>
+</html>
+"#
+        )
+    }
+}
+
+/// One line of the table, of cells of this kind.
+fn line(kind: &str, cells: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let cells = cells.into_iter().map(|cell| format!("<{kind}>{}</{kind}>", escaped(cell.as_ref())));
+    format!("<tr>{}</tr>\n", cells.collect::<String>())
+}
+
+/// Text that stands for itself in HTML, also within quotes.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&#38;").replace('<', "&#60;").replace('>', "&#62;").replace('"', "&#34;")
 }
 
 /// Of the ways that reached their end; the profiled one is as the predicted one.

@@ -6,13 +6,13 @@
 use std::env;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use cpu_time::ThreadTime;
 use tch::nn::OptimizerConfig as _;
 use tch::{Kind, Tensor};
 use toma_torch::offload::Manager;
 use toma_torch::{Device, cpu};
 
-#[path = "../tests/steps/nets.rs"]
+#[path = "../tests/common/nets.rs"]
 mod nets;
 
 const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
@@ -117,14 +117,9 @@ fn fetches(count: usize) {
 }
 
 fn timed(work: &mut dyn FnMut()) -> Duration {
-    let began = processor_time();
+    let began = ThreadTime::now();
     work();
-    processor_time().saturating_sub(began)
-}
-
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+    began.elapsed()
 }
 
 fn median(mut all: Vec<Duration>) -> Duration {

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Duration;
 use std::{env, iter};
 
-use rustix::time::{ClockId, clock_gettime};
+use cpu_time::ThreadTime;
 use tch::nn::{self, Module as _, ModuleT, Path};
 use tch::{Device, Kind, Tensor};
 use toma_core::GlobalCache;
@@ -228,13 +228,9 @@ fn block(path: &Path<'_>) -> impl nn::Module + use<> {
 }
 
 fn time(work: impl FnOnce()) -> Duration {
-    let begun = processor_time();
+    let begun = ThreadTime::now();
     work();
-    processor_time().saturating_sub(begun)
-}
-
-fn processor_time() -> Duration {
-    clock_gettime(ClockId::ThreadCPUTime).try_into().expect("time goes on")
+    begun.elapsed()
 }
 
 fn ratio(ours: Duration, bare: Duration) -> f64 {

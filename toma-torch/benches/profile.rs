@@ -7,7 +7,7 @@
 use std::env;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use cpu_time::ProcessTime;
 use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{Device, Kind, Tensor};
 use toma_core::NoCache;
@@ -156,11 +156,7 @@ fn page(events: u64) {
 }
 
 fn time(work: impl FnOnce()) -> Duration {
-    let now = || {
-        let now = clock_gettime(ClockId::ProcessCPUTime);
-        Duration::new(now.tv_sec.try_into().expect("seconds"), now.tv_nsec.try_into().expect("nanoseconds"))
-    };
-    let begun = now();
+    let begun = ProcessTime::now();
     work();
-    now().saturating_sub(begun)
+    begun.elapsed()
 }

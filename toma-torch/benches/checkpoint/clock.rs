@@ -1,15 +1,12 @@
 //! Processor time, and the middle of several figures.
 
-use std::time::Duration;
-
-use rustix::time::{ClockId, clock_gettime};
+use cpu_time::ProcessTime;
 
 /// The seconds of the processor that work takes, all threads together.
 pub(crate) fn seconds(work: impl FnOnce()) -> f64 {
-    let now = || -> Duration { clock_gettime(ClockId::ProcessCPUTime).try_into().expect("time goes on") };
-    let begun = now();
+    let begun = ProcessTime::now();
     work();
-    now().saturating_sub(begun).as_secs_f64()
+    begun.elapsed().as_secs_f64()
 }
 
 /// The least, the middle and the largest.

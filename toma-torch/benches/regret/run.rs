@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use cpu_time::ThreadTime;
 use tch::Device;
 use toma::{execute, report};
 use toma_torch::DryRun;
@@ -54,19 +54,11 @@ fn oracle(stage: &Stage<'_>, rounds: usize) -> (usize, f64) {
 
 /// Seconds of a run in steps of this size, by hand.
 fn fixed(stage: &Stage<'_>, size: usize) -> f64 {
-    let (begun, items) = (seconds(), stage.world.items);
+    let (begun, items) = (ThreadTime::now(), stage.world.items);
     for start in (0..items).step_by(size) {
         stage.attempt(start, items.min(start + size)).expect("the size fits");
     }
-    seconds() - begun
-}
-
-/// Time of this thread on a processor: all the work is done here, and others may take the processor
-/// away.
-#[expect(clippy::cast_precision_loss, reason = "a run takes seconds")]
-fn seconds() -> f64 {
-    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
-    tv_sec as f64 + tv_nsec as f64 * 1e-9
+    begun.elapsed().as_secs_f64()
 }
 
 /// A cold run knows nothing of those before.
@@ -80,13 +72,13 @@ fn runs(stage: &Stage<'_>, policy: &Entry, source: Source, best_size: usize) -> 
     let World { items, initial, limit, .. } = *stage.world;
     let key = COLD.fetch_add(1, Relaxed);
     let run = || {
-        let begun = seconds();
+        let begun = ThreadTime::now();
         let with = execute::with::<OnePlace>().cache(&cache).policy((policy.make)()).key(key);
         let with = if let Some(device) = shown.device() { with.device(device) } else { with };
         let with = if source == Source::Predicted { with.predict(&DryRun) } else { with };
         let result = with.range(0..items, initial, |start, end| stage.attempt(start, end));
         result.expect("a size of 1 fits");
-        seconds() - begun
+        begun.elapsed().as_secs_f64()
     };
     let before = fixed(stage, best_size);
     let cold = run();

@@ -13,14 +13,16 @@ use anyhow::{Context as _, Result, ensure};
 use xshell::Cmd;
 
 use super::{Checks, counted, programs, suites};
+use crate::bench::bundle;
 use crate::examples::Example;
-use crate::metadata::Package;
 use crate::project::Project;
 use crate::setup::torch::{self, Environment};
 
+/// The package that is tested with libtorch.
+const TESTED: [&str; 2] = ["-p", "toma-torch"];
 /// Where the shim is, and its own test.
 const SHIM: &str = "toma-torch/shim";
-/// What the compiler is given of it: the shim is one unit.
+/// Both are compiled as one unit, because most of the time goes to libtorch's headers.
 const UNITS: [&str; 2] = ["shim.cpp", "test.cpp"];
 
 /// Whether git knows of changes in a package that needs libtorch that are not committed.
@@ -38,10 +40,8 @@ pub(super) fn provide(checks: &Checks<'_>) -> Result<String> {
 pub(super) fn test(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
     let packages = &project.workspace.with_libtorch;
-    let cargo =
-        || packages.iter().fold(project.cargo("test"), |cargo, package| cargo.args(["-p", &package.name]));
-    let tests = suites::programs(checks, || environment.give(cargo()), packages, &[]);
-    let docs = checks.pass([environment.give(suites::quiet(cargo().arg("--doc")))]);
+    let tests = suites::programs(checks, || environment.give(cargo_test(project)), packages, &[]);
+    let docs = checks.pass([environment.give(suites::quiet(cargo_test(project).arg("--doc")))]);
     docs.and(tests)
 }
 
@@ -49,30 +49,34 @@ pub(super) fn test(checks: &Checks<'_>) -> Result<String> {
 pub(super) fn benches(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let runs = checks.project.workspace.with_libtorch.iter().flat_map(|package| {
-        let run = |bench| programs::run_once(cargo_test(checks.project, package), bench);
+        let run = |bench| programs::run_once(cargo_test(checks.project), bench);
         package.targets_of("bench").map(move |bench| environment.give(run(bench)))
     });
     Ok(counted(checks.run_all(runs)?, "benchmark"))
 }
 
 /// With debug assertions, like all tests.
-pub(super) fn cargo_test<'a>(project: &'a Project, package: &Package) -> Cmd<'a> {
-    project.cargo("test").args(["-p", &package.name])
+pub(super) fn cargo_test(project: &Project) -> Cmd<'_> {
+    project.cargo("test").args(TESTED)
 }
 
-/// The tests in the examples, then the examples.
+/// The tests in the examples and the examples, two at a time.
 pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
-    let project = checks.project;
-    let of_torch = Example::all(&project.workspace)?.into_iter().filter(|example| example.needs_libtorch);
-    let runs = of_torch.map(|example| {
-        let variables = checks.provision.variables(&example)?;
-        let chosen = example.choice();
-        let tests = suites::quiet(project.cargo("test").args(chosen)).envs(variables.clone());
-        let run = project.cargo("run").args(chosen).arg("--").args(&example.settings.test).envs(variables);
-        Ok([tests, run])
+    let (project, environment) = (checks.project, checks.provision.libtorch()?);
+    let examples = Example::all(&project.workspace)?;
+    let of_torch: Vec<_> = examples.iter().filter(|example| example.needs_libtorch).collect();
+    // With the features that the tests give to shared packages, so that those are not compiled again.
+    let cargo = |subcommand| environment.give(project.cargo(subcommand).args(TESTED));
+    let all = of_torch.iter().flat_map(|example| example.choice());
+    cargo("test").arg("--no-run").args(all).run()?;
+    let runs = of_torch.iter().map(|example| {
+        let variables = checks.provision.variables(example)?;
+        let tests = suites::quiet(cargo("test").args(example.choice())).envs(variables.clone());
+        let program = bundle::built(cargo("build").args(example.choice()), &example.target.name)?;
+        Ok([tests, project.command(program).args(&example.settings.test).envs(variables)])
     });
     let runs = runs.collect::<Result<Vec<_>>>()?;
-    checks.pass(runs.into_iter().flatten())
+    Ok(counted(checks.run_in_pairs(runs.into_iter().flatten())?, "run"))
 }
 
 /// Runs the shim's own test with the address and undefined behavior sanitizers, which notice what a
@@ -123,16 +127,23 @@ impl Program {
     }
 
     fn compiler<'a>(&self, project: &'a Project, environment: &Environment) -> Cmd<'a> {
-        let sources = UNITS.map(|unit| Path::new(SHIM).join(unit));
+        let [shim, test] = UNITS.map(|unit| Path::new(SHIM).join(unit));
         // Lines are all that sanitizers tell. libtorch has no type information for the undefined behavior
         // sanitizer's `vptr`.
-        let settled = ["-std=c++17", "-g1", "-O1", "-Wall", "-Wextra", "-DNDEBUG"];
+        let settled = ["-std=c++17", "-g1", "-Wall", "-Wextra", "-DNDEBUG"];
         let compile = project.command(torch::compiler()).args(settled);
         let compile = compile.arg(format!("-fsanitize={}", self.sanitizers));
         // The allocator's fence is unknown to the sanitizer of threads, and g++ says so.
         let compile = compile.args(["-fno-sanitize=vptr", "-fno-sanitize-recover", "-Wno-tsan"]);
         let compile = compile.arg("-isystem").arg(environment.folder().join("../include"));
-        let compile = compile.args(sources).arg("-o").arg(&self.path).arg("-L").arg(environment.folder());
+        let compile = compile
+            .arg("-include")
+            .arg(shim)
+            .arg(test)
+            .arg("-o")
+            .arg(&self.path)
+            .arg("-L")
+            .arg(environment.folder());
         // Of libraries that only libtorch's own libraries refer to.
         compile.args(["-Wl,--allow-shlib-undefined", "-ltorch_cpu", "-lc10"])
     }
