@@ -6,4 +6,6 @@ mod ending;
 mod every_order;
 mod forms;
 mod kit;
+#[path = "../common/rounds.rs"]
+mod rounds;
 mod schedules;

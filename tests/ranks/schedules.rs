@@ -137,7 +137,7 @@ fn twin(parts: &[Part], initial: usize) -> Vec<Ran> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn ranks_make_the_attempts_of_the_twin(

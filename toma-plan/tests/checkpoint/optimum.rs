@@ -67,15 +67,16 @@ fn means(chains: impl Iterator<Item = Costs>) -> [f64; 2] {
 /// One percent is promised. Without detours it is 0.42, 0.58 and 0.89 percent.
 #[test]
 fn auto_is_within_one_percent_of_the_fastest_plan() {
-    for (length, chains, at_most) in [(4, 1000, 1.0035), (8, 200, 1.0045), (14, 12, 1.007)] {
-        let [rotor, auto] = means(drawn(random(length..=length), chains));
+    let part = rounds(5, 1);
+    for (length, chains, at_most) in [(4, 1000, 1.0035), (8, 200, 1.0045), (14, 10, 1.007)] {
+        let [rotor, auto] = means(drawn(random(length..=length), chains / part));
         assert!(auto <= at_most && auto < rotor, "{length} stages: {auto}, rotor {rotor}");
     }
 }
 
 #[test]
 fn auto_is_near_the_fastest_plan_where_repeats_cost_otherwise_or_are_impossible() {
-    let [rotor, auto] = means(drawn(any_in_whole(6..=6), 500));
+    let [rotor, auto] = means(drawn(any_in_whole(6..=6), rounds(100, 500)));
     assert!(auto <= 1.01 && auto < rotor, "{auto}, rotor {rotor}");
 }
 

@@ -75,9 +75,10 @@ fn plans_of_all_solvers_fit_and_are_what_they_say() {
     };
     // The bytes of scaled chains are more than the slots of a table.
     let scale = (0..=2_u32).prop_map(|zeros| 997_u64.pow(zeros));
-    runner(10_000).run(&(any(1..=8), anything::<Index>(), scale), holds).unwrap();
+    let cases = rounds(1_000, 10_000);
+    runner(cases).run(&(any(1..=8), anything::<Index>(), scale), holds).unwrap();
     // Nothing fits, the local search helps, and something is repeated.
-    assert!(reached.get().into_iter().all(|times| times > 300), "{:?}", reached.get());
+    assert!(reached.get().into_iter().all(|times| times > u64::from(cases) * 3 / 100), "{:?}", reached.get());
 }
 
 #[test]

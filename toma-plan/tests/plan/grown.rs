@@ -6,7 +6,7 @@ use toma_plan::{Growth, HeadRoom, Line};
 use toma_trace::{Contradiction, Label, Place, Recorder, ScopeKind, StorageId, Trace};
 
 use crate::program::{Program, programs};
-use crate::{MAIN, gpu, many};
+use crate::{MAIN, gpu};
 
 fn grown(program: &Program, sizes: &[u32], pieces: u64) -> Growth {
     let traces: Vec<_> = sizes.iter().map(|size| (*size, program.record((*size).into(), pieces))).collect();
@@ -56,8 +56,6 @@ fn played(program: &Program, items: u64, size: u64) -> [u64; 2] {
 }
 
 proptest! {
-    #![proptest_config(many())]
-
     #[test]
     fn other_sizes_need_what_a_step_of_that_size_takes(
         program in programs(), recorded in sizes(), size in prop_oneof![1..64_u64, Just(100_000)], pieces in 1..5_u64,

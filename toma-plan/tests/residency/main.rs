@@ -9,6 +9,8 @@ mod layers;
 mod optima;
 mod periods;
 mod recorded;
+#[path = "../../../tests/common/rounds.rs"]
+mod rounds;
 mod steps;
 mod tables;
 mod twin;

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::ffi::{self, DeviceId, Ended, Manages, Remembered, Use};
 use crate::memory::Device;
 
-#[path = "../../tests/steps/nets.rs"]
+#[path = "../../tests/common/nets.rs"]
 mod nets;
 
 thread_local! {

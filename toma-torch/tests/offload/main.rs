@@ -14,7 +14,7 @@ mod hard;
 mod kit;
 mod listed;
 mod modes;
-#[path = "../steps/nets.rs"]
+#[path = "../common/nets.rs"]
 mod nets;
 mod noticed;
 mod park;
@@ -25,6 +25,10 @@ mod rare;
 #[path = "../../../tests/common/rounds.rs"]
 mod rounds;
 mod sizes;
+#[cfg(target_os = "linux")]
+mod soak;
+mod steps;
 mod storm;
 mod threads;
+mod together;
 mod variables;

@@ -263,7 +263,7 @@ fn random_program(seed: u64) -> Vec<Vec<u32>> {
 fn random_programs_compute_the_same_with_random_storages_away() {
     let _alone = alone();
     let seed = || tch::manual_seed(9);
-    for round in 0..rounds(500, 10_000) {
+    for round in 0..rounds(250, 10_000) {
         seed();
         let expected = random_program(round);
         let before = cpu::allocated_bytes();

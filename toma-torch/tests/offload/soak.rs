@@ -1,7 +1,5 @@
 //! Ten minutes of training in which activations are recomputed and weights are evicted: nothing accumulates.
 
-#![cfg(target_os = "linux")]
-
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -10,6 +8,8 @@ use tch::{Device, Kind, Tensor};
 use toma_torch::offload::{Lru, Manager};
 use toma_torch::{checkpoint, cpu};
 
+use crate::alone::alone;
+
 const MINUTE: Duration = Duration::from_secs(60);
 /// What the system's allocator may keep besides, because chunks of other sizes are split anew: less than a byte a step.
 const SLACK_BYTES: u64 = 64 << 10;
@@ -17,8 +17,7 @@ const SLACK_BYTES: u64 = 64 << 10;
 #[test]
 #[ignore = "takes ten minutes: cargo xtask nightly rounds"]
 fn resident_memory_does_not_grow_after_the_first_minute() {
-    cpu::count();
-    tch::set_num_threads(1);
+    let _alone = alone();
     let variables = VarStore::new(Device::Cpu);
     let net = perceptron(&variables);
     let mut optimizer = nn::Adam::default().build(&variables, 1e-3).unwrap();

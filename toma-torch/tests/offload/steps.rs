@@ -1,7 +1,5 @@
 //! Steps of training as what moves storages sees them.
 
-mod nets;
-
 use std::fs;
 use std::path::Path;
 
@@ -9,11 +7,11 @@ use tch::nn::{self, OptimizerConfig as _};
 use toma_plan::residency::{Genoa, Step, Terms, simulate};
 use toma_trace::{Place, Size};
 
-use nets::{NETS, Net};
+use crate::alone::alone;
+use crate::nets::{self, NETS, Net};
 
 /// A step that has been repeated before, on one thread.
 fn recorded(net: &Net, min_bytes: u64) -> Step {
-    tch::set_num_threads(1);
     let mut optimizer = nn::sgd(0.9, 0.0, 0.0, false).build(&net.variables, 1e-3).unwrap();
     let mut train = || optimizer.backward_step(&net.loss());
     for _ in 0..5 {
@@ -24,6 +22,7 @@ fn recorded(net: &Net, min_bytes: u64) -> Step {
 
 #[test]
 fn least_budgets_are_those_of_single_operators() {
+    let _alone = alone();
     // That of `addmm`: input, weight, bias and result. That of `gelu_backward`: three of 512 x 1024.
     for (net, least_bytes) in [(nets::perceptron(), 2_099_200), (nets::transformer(), 6_291_456)] {
         let step = recorded(&net, 1);
@@ -34,10 +33,11 @@ fn least_budgets_are_those_of_single_operators() {
     }
 }
 
-/// `cargo xtask torch -- test --release -p toma-torch --test steps -- --ignored`
+/// `cargo xtask torch -- test --release -p toma-torch --test offload steps:: -- --ignored`
 #[test]
 #[ignore = "writes the recorded steps of toma-plan's tests anew, whose optima then have to be computed anew"]
 fn write_recorded_steps() {
+    let _alone = alone();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../toma-plan/tests/residency/recorded");
     fs::create_dir_all(&folder).unwrap();
     for net in NETS {

@@ -14,6 +14,8 @@ use toma_torch::offload::{Lru, Manager, Residency};
 use toma_torch::profile::Profiler;
 use toma_torch::{Backward as _, Device, DryRun, Loss};
 
+use crate::alone::alone;
+
 const DOUBLES: (Kind, tch::Device) = (Kind::Double, tch::Device::Cpu);
 
 /// What one rank learns from.
@@ -97,8 +99,7 @@ fn step(parts: &mut [Part; 2], ranks: &[ThreadRank], manager: &Manager, fails: (
 
 #[test]
 fn a_failure_at_any_allocation_of_everything_is_made_good() {
-    cpu::count();
-    tch::set_num_threads(1);
+    let _alone = alone();
     let mut parts = [Part::new(0), Part::new(1)];
     let expected = [parts[0].plainly(), parts[1].plainly()];
     let ranks = threads(2);

@@ -30,23 +30,19 @@ pub(super) fn stress(checks: &Checks<'_>) -> Result<String> {
 
 pub(super) fn torch_stress(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
-    let packages = checks.project.workspace.with_libtorch.iter();
-    let runs = packages.map(|package| {
-        let cargo = torch::cargo_test(checks.project, package).args(["--test", "torch", "stress::"]);
-        environment.give(checks.length.give(cargo))
-    });
-    checks.pass(runs)
+    let cargo = torch::cargo_test(checks.project).args(["--test", "torch", "stress::"]);
+    checks.pass([environment.give(checks.length.give(cargo))])
 }
 
 pub(super) fn budgets(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
-    let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", "torch", "budgets::"]);
+    let cargo = torch::cargo_test(checks.project).args(["--test", "torch", "budgets::"]);
     checks.pass([environment.give(checks.length.give_seed(cargo.env("TOMA_BUDGETS", BUDGETS)))])
 }
 
 pub(super) fn ranks(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
-    let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", "ranks", "killed::"]);
+    let cargo = torch::cargo_test(checks.project).args(["--test", "ranks", "killed::"]);
     checks.pass([environment.give(cargo.env("TOMA_KILLS", KILLS))])
 }
 
@@ -54,22 +50,31 @@ pub(super) fn ranks(checks: &Checks<'_>) -> Result<String> {
 /// minutes of training; two at a time, because each keeps one core busy.
 pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
-    let of_torch = [
-        ("checkpoint", "random_plans::"),
-        ("offload", "rare::"),
-        ("offload", "storm::"),
-        ("offload", "threads::"),
-        ("torch", "dry_failures::"),
+    let of_torch: [(_, &[_]); 4] = [
+        ("offload", &["storm::"]),
+        ("offload", &["exact::", "noticed::", "plans::", "rare::", "threads::"]),
+        ("torch", &["dry_failures::", "sweeps::", "vision::"]),
+        ("checkpoint", &["random_plans::"]),
     ];
     let test = |name, args: &[&str]| {
-        let cargo = checks.project.cargo("test").args(["-p", "toma-torch", "--test", name]);
+        let cargo = torch::cargo_test(checks.project).args(["--test", name]);
         environment.give(cargo).args(["--", "--nocapture"]).args(args)
     };
-    let soak = test("soak", &["--ignored"]);
-    let of_torch = of_torch.map(|(name, filter)| test(name, &[filter]));
-    let of_plan = checks.project.cargo_all("test", Features::All).args(suites::OPTIMIZED);
-    let of_plan = of_plan.args(["--test", "checkpoint", "--", "--nocapture", "optimum::", "properties::"]);
-    let all = [soak].into_iter().chain(of_torch).chain([of_plan]);
+    let soak = test("offload", &["--ignored", "soak::"]);
+    let of_torch = of_torch.map(|(name, filters)| test(name, filters));
+    let others = [
+        ["checkpoint", "optimum::"],
+        ["checkpoint", "properties::"],
+        ["loops", "rules::"],
+        ["ranks", "every_order::"],
+        ["residency", "optima::"],
+        ["residency", "periods::"],
+    ];
+    let others = others.map(|[name, filter]| {
+        let cargo = checks.project.cargo_all("test", Features::All).args(suites::OPTIMIZED);
+        cargo.args(["--test", name, "--", "--nocapture", filter])
+    });
+    let all = [soak].into_iter().chain(of_torch).chain(others);
     checks.run_in_pairs(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night"))).map(|_| String::new())
 }
 
