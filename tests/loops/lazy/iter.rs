@@ -95,8 +95,6 @@ fn an_iterator_inside_a_body() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::default())]
-
     /// The hint holds at every point, whatever fails.
     #[test]
     fn the_size_hint_is_right(

@@ -124,8 +124,6 @@ fn check(cache: &dyn SizeCache, entries: impl Fn() -> Vec<Entry>, mut model: Mod
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
-
     #[test]
     fn a_stacktrace_memory_cache_is_as_modeled(calls in prop::collection::vec(any_call(), 1..10)) {
         let cache = StacktraceMemoryCache::new();

@@ -189,8 +189,6 @@ fn check((name, form): (&str, Form), case: &Case, cache: &GlobalCache, story: &S
 }
 
 proptest! {
-    #![proptest_config(crate::cost::many())]
-
     #[test]
     fn every_form_does_what_the_twin_does(case in cases(), form in select(&FORMS[..]), is_told: bool) {
         let cache = GlobalCache::new();

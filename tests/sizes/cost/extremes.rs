@@ -95,8 +95,6 @@ fn any_size() -> impl Strategy<Value = usize> {
 }
 
 proptest! {
-    #![proptest_config(crate::cost::many())]
-
     /// Whatever items cost and whichever fit nowhere: each is done once and in order, or left out; and it ends.
     #[test]
     fn any_costs(

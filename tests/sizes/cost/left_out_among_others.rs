@@ -108,8 +108,6 @@ fn same_weight(weight: u64, _: usize) -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    #![proptest_config(crate::cost::many())]
-
     #[test]
     fn each_fails_hardly_more_often_than_the_step_can_be_halved(
         (world, policy) in (worlds(any_weight), select(&crate::cost::POLICIES[..3])),

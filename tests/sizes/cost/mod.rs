@@ -12,14 +12,8 @@ mod packed;
 mod seen;
 mod twin;
 
-use proptest::prelude::ProptestConfig;
 use toma::policy::Policy;
 use toma::{Adaptive, Bisect, Decay, Halve, Throughput};
-
-/// As many random cases as the other forms have.
-fn many() -> ProptestConfig {
-    ProptestConfig { cases: 10_000, ..ProptestConfig::default() }
-}
 
 const POLICIES: [fn() -> Box<dyn Policy>; 5] = [
     || Box::new(Halve),

@@ -176,8 +176,6 @@ fn each_bit_of_an_address_flips_about_half_of_the_bits_within_two_frames() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(10_000))]
-
     #[test]
     fn permutations_differ(
         (chain, shuffled) in prop::collection::vec(1_usize..1 << 47, 2..25)

@@ -160,8 +160,6 @@ impl Twin {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(10_000))]
-
     #[test]
     fn accounts_as_the_twin_does(caching: bool, steps in prop::collection::vec(step(), 1..40)) {
         let device = FakeDevice::new(100);

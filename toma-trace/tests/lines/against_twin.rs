@@ -100,7 +100,7 @@ fn twins(row: &Row, devices: &[DeviceId]) -> twin::Row {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn rows_are_those_of_the_twin(events in programs()) {

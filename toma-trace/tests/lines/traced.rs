@@ -109,7 +109,7 @@ fn said(lines: &Lines) -> BTreeMap<u32, Said> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_lines_of_a_trace_are_those_of_the_program(events in programs()) {

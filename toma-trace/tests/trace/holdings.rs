@@ -179,7 +179,7 @@ fn small_holders_are_one_row_unless_all_are_asked_for() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn categories_sum_to_the_living_bytes(actions in actions()) {

@@ -28,8 +28,6 @@ fn numbers(value: &mut Value) -> Vec<&mut Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
-
     #[test]
     fn what_is_written_is_read(actions in actions()) {
         let trace = recorded(&actions);

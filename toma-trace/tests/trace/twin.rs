@@ -82,8 +82,6 @@ fn played(actions: &[Action]) -> (Trace, Twin) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
-
     #[test]
     fn live_bytes_are_those_of_the_twin(actions in actions()) {
         let (trace, Twin(moments)) = played(&actions);

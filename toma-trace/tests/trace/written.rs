@@ -184,7 +184,7 @@ fn undo(snapshot: &Snapshot, device: usize) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn snapshots_are_consistent_and_say_what_lives(actions in actions()) {

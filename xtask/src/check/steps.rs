@@ -55,10 +55,9 @@ pub(super) const STEPS: &[Step] = &[
     step(
         "optimized",
         Nightly,
-        "unit and integration tests, optimized, with 256 cases a property",
+        "unit and integration tests, optimized, with 10,000 cases a property",
         suites::optimized,
     ),
-    step("cases", Nightly, "unit and integration tests, each property with 1,024 cases", suites::cases),
     step("benches", Nightly, "each benchmark runs once, optimized", programs::benches),
     step("torch-benches", Nightly, "each benchmark with libtorch runs once", torch::benches),
     step("all-profiles", Nightly, "fixture programs in the profiles left to the night", fixtures::nightly),

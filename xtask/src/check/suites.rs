@@ -15,10 +15,8 @@ pub(super) const OPTIMIZED: [&str; 2] = ["--profile", "checked"];
 
 /// How often a property is tried by day, where the test does not say.
 const CASES: &str = "64";
-/// Proptest's own default.
-const MANY_CASES: &str = "256";
-/// In the step `cases`.
-const MOST_CASES: &str = "1024";
+/// By night.
+const NIGHT_CASES: &str = "10000";
 
 /// With `--fast` without the tests that the facade lists as `slow-tests`, by parts of their names.
 pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
@@ -31,16 +29,12 @@ pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
     tests(checks, Features::All, &[], &filter, CASES)
 }
 
-pub(super) fn cases(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::All, &[], &[], MOST_CASES)
-}
-
 pub(super) fn bare(checks: &Checks<'_>) -> Result<String> {
     tests(checks, Features::None, &[], &[], CASES)
 }
 
 pub(super) fn optimized(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::All, &OPTIMIZED, &[], MANY_CASES)
+    tests(checks, Features::All, &OPTIMIZED, &[], NIGHT_CASES)
 }
 
 pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {

@@ -43,8 +43,6 @@ fn any_text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(10_000))]
-
     #[test]
     fn neither_case_nor_a_backtrace_nor_escaping_matters(text in any_text()) {
         let failure = classify_text(&text);

@@ -277,8 +277,6 @@ fn figure() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(10_000))]
-
     #[test]
     fn arithmetic_is_that_of_the_twin(
         machine in (figure(), figure()),

@@ -110,8 +110,6 @@ fn source_that_runs_loops_of_its_own_when_read() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(10_000))]
-
     /// Against a list of everything ever remembered.
     #[test]
     fn readings_are_never_too_old_nor_of_another_memory(
