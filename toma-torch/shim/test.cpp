@@ -64,7 +64,7 @@ static toma_named named_in_test(const char* name) {
 
 namespace {
 
-uint64_t allocated() { return toma_cpu_allocated_bytes(); }
+uint64_t bytes_in_use() { return toma_cpu_allocated_bytes(); }
 
 c10::DataPtr allocate(size_t bytes) { return c10::GetCPUAllocator()->allocate(bytes); }
 
@@ -123,13 +123,13 @@ void installed_late_it_tells_its_own_blocks_from_others() {
   done = true;
   convolves.join();
   tensor.reset();
-  CHECK(allocated() == 0);
+  CHECK(bytes_in_use() == 0);
   // Large, because the sanitizer holds freed addresses back until they are many.
   constexpr size_t large = 16 << 20;
   before->raw_deallocate(now->raw_allocate(large));
   // Counted until its address is given out again; then what is known of it is replaced.
-  CHECK(allocated() == large);
-  while (allocated() != 0) {
+  CHECK(bytes_in_use() == large);
+  while (bytes_in_use() != 0) {
     now->raw_deallocate(now->raw_allocate(large));
   }
   CHECK(allocate(1).get_deleter() == now->raw_deleter());
@@ -137,7 +137,7 @@ void installed_late_it_tells_its_own_blocks_from_others() {
 
 // Taken by two threads and freed by a third.
 void thousands_of_blocks_are_told_apart() {
-  const auto before = allocated();
+  const auto before = bytes_in_use();
   std::vector<c10::DataPtr> blocks[2];
   std::vector<std::thread> threads;
   for (auto& half : blocks) {
@@ -154,16 +154,16 @@ void thousands_of_blocks_are_told_apart() {
   for (auto& thread : threads) {
     thread.join();
   }
-  CHECK(allocated() > before);
+  CHECK(bytes_in_use() > before);
   for (auto& half : blocks) {
     for (auto& block : half) {
       const auto* data = block.get();
-      const auto now = allocated();
+      const auto now = bytes_in_use();
       block.clear();
-      CHECK((data == nullptr) == (allocated() == now));
+      CHECK((data == nullptr) == (bytes_in_use() == now));
     }
   }
-  CHECK(allocated() == before);
+  CHECK(bytes_in_use() == before);
 }
 
 // While another thread allocates, so that one may hold a lock at that moment.
@@ -191,24 +191,24 @@ void a_child_of_fork_can_allocate() {
 }
 
 void blocks_are_whole_and_freed() {
-  const auto before = allocated();
+  const auto before = bytes_in_use();
   for (const size_t bytes : {1, 63, 64, 65, 4096, 5000000}) {
     auto block = allocate(bytes);
     CHECK(block.get() == block.get_context());
     CHECK(reinterpret_cast<uintptr_t>(block.get()) % 64 == 0);
     std::memset(block.get(), 0xab, bytes);
-    CHECK(allocated() == before + bytes);
+    CHECK(bytes_in_use() == before + bytes);
   }
   CHECK(allocate(0).get() == nullptr);
   auto* allocator = c10::GetCPUAllocator();
   void* raw = allocator->raw_allocate(100);
   std::memset(raw, 1, 100);
   allocator->raw_deallocate(raw);
-  CHECK(allocated() == before);
+  CHECK(bytes_in_use() == before);
 }
 
 void what_is_refused_is_not_counted() {
-  const auto before = allocated();
+  const auto before = bytes_in_use();
   toma_cpu_set_budget(before + 100);
   CHECK(!is_refused(100) && is_refused(101) && is_refused(SIZE_MAX / 4));
   toma_cpu_set_budget(UINT64_MAX);
@@ -219,12 +219,12 @@ void what_is_refused_is_not_counted() {
   for (const size_t bytes : {size_t{PTRDIFF_MAX}, size_t{PTRDIFF_MAX} - 7, size_t{PTRDIFF_MAX} - 64, SIZE_MAX, size_t{1} << 60}) {
     CHECK(code_of([&] { allocate(bytes); }) != TOMA_OK);
   }
-  CHECK(allocated() == before && toma_cpu_stats().peak_allocated_bytes == before);
+  CHECK(bytes_in_use() == before && toma_cpu_stats().peak_allocated_bytes == before);
 }
 
 // Also where it outlives what exempts it.
 void what_is_exempt_is_never_counted_or_refused() {
-  const auto before = allocated();
+  const auto before = bytes_in_use();
   toma_cpu_reset_peak();
   toma_cpu_set_budget(before + 100);
   c10::DataPtr outlives;
@@ -233,12 +233,12 @@ void what_is_exempt_is_never_counted_or_refused() {
     outlives = allocate(1000);
     allocate(1000);
   }
-  CHECK(allocated() == before && toma_cpu_stats().peak_allocated_bytes == before);
+  CHECK(bytes_in_use() == before && toma_cpu_stats().peak_allocated_bytes == before);
   CHECK(!is_refused(100) && is_refused(101));
   const auto usual = allocate(100);
-  CHECK(allocated() == before + 100 && toma_cpu_stats().peak_allocated_bytes == before + 100);
+  CHECK(bytes_in_use() == before + 100 && toma_cpu_stats().peak_allocated_bytes == before + 100);
   outlives.clear();
-  CHECK(allocated() == before + 100);
+  CHECK(bytes_in_use() == before + 100);
   toma_cpu_set_budget(UINT64_MAX);
 }
 
@@ -335,22 +335,22 @@ void modes_come_back_one_by_one() {
 
 void gradients_are_handles() {
   toma_error error;
-  const auto before = allocated();
+  const auto before = bytes_in_use();
   {
     const auto variable = ones({4}), gradient = ones({4});
     CHECK(toma_gradient_set(&variable, &gradient, &error) == TOMA_OK);
     CHECK(variable.grad().is_same(gradient));
-    CHECK(allocated() == before + 32);
+    CHECK(bytes_in_use() == before + 32);
     CHECK(toma_gradient_set(&variable, nullptr, &error) == TOMA_OK);
     CHECK(!variable.grad().defined());
   }
-  CHECK(allocated() == before);
+  CHECK(bytes_in_use() == before);
 }
 
 // Dry runs of two threads, of which one is the first ever, while a third runs operators for real: its tables are
 // written to meanwhile.
 void the_first_dry_run_may_begin_while_others_work() {
-  const auto before = allocated();
+  const auto before = bytes_in_use();
   std::atomic<int> running{2};
   const auto runs_dry = [&] {
     for (int i = 0; i < 20; ++i) {
@@ -375,7 +375,7 @@ void the_first_dry_run_may_begin_while_others_work() {
   }
   first.join();
   second.join();
-  CHECK(allocated() == before);
+  CHECK(bytes_in_use() == before);
 }
 
 // As those of a backward do, on the thread of a device.
@@ -522,7 +522,7 @@ void living_blocks_are_walked() {
   allocates.join();
   const auto before = living();
   const auto block = allocate(1000);
-  CHECK(living() == before + 1000 && living() == allocated());
+  CHECK(living() == before + 1000 && living() == bytes_in_use());
 }
 
 // What a watcher of GPUs is told.
@@ -638,7 +638,7 @@ void no_region_begins_where_another_engine_is_in_place() {
 // On two threads at once, with a backward inside and one that is given up.
 void regions_repeat_what_they_dropped() {
   toma_cpu_install();
-  const auto before = allocated();
+  const auto before = bytes_in_use();
   const auto region = [](const at::Tensor& weight) {
     toma_region* region = nullptr;
     toma_error error;
@@ -665,7 +665,7 @@ void regions_repeat_what_they_dropped() {
   std::thread other(work);
   work();
   other.join();
-  CHECK(allocated() == before);
+  CHECK(bytes_in_use() == before);
 }
 
 // Figures are read while a backward repeats stages.
@@ -819,7 +819,7 @@ void rows_are_taken_outside() {
   toma_offload_install(&bringing);
   toma_error error;
   CHECK(toma_offload_register(&error) == TOMA_OK);
-  const auto before = allocated();
+  const auto before = bytes_in_use();
   {
     const auto table = ones({1000, 8});
     for (int64_t at = 0; at < table.numel(); ++at) {
@@ -842,17 +842,17 @@ void rows_are_taken_outside() {
     }
     toma_offload_leave();
   }
-  CHECK(allocated() == before);
+  CHECK(bytes_in_use() == before);
 }
 
 // A thread that has asked for an address may read there until the storage ends, and no access tells that it does.
 void memory_that_is_read_by_its_address_stays_where_it_is() {
   toma_cpu_install();
   toma_offload_install(&bringing);
-  const auto before = allocated();
+  const auto before = bytes_in_use();
   {
     const auto tensor = ones({1000});
-    const auto held = allocated();
+    const auto held = bytes_in_use();
     const auto* address = tensor.const_data_ptr<float>();
     toma_use use;
     CHECK(toma_storage_use(&tensor, false, &use));
@@ -864,15 +864,15 @@ void memory_that_is_read_by_its_address_stays_where_it_is() {
     });
     for (int time = 0; time < 100; ++time) {
       leaves(tensor);
-      CHECK(allocated() == held - use.bytes);
+      CHECK(bytes_in_use() == held - use.bytes);
       comes(use);
-      CHECK(allocated() == held && tensor.const_data_ptr<float>() == address);
+      CHECK(bytes_in_use() == held && tensor.const_data_ptr<float>() == address);
     }
     leaves(tensor);
     is_over = true;
     reads.join();
   }
-  CHECK(allocated() == before);
+  CHECK(bytes_in_use() == before);
 }
 
 // On two threads that have entered, and a third that looks on; some die while they are away.
@@ -881,7 +881,7 @@ void memory_goes_and_comes_back_for_operators() {
   toma_offload_install(&bringing);
   toma_error error;
   CHECK(toma_offload_register(&error) == TOMA_OK);
-  const auto before = allocated();
+  const auto before = bytes_in_use();
   const auto work = [] {
     const auto weight = ones({4, 4}).set_requires_grad(true);
     toma_offload_enter(1);
@@ -909,7 +909,7 @@ void memory_goes_and_comes_back_for_operators() {
   work();
   other.join();
   outside.join();
-  CHECK(allocated() == before);
+  CHECK(bytes_in_use() == before);
 }
 
 }  // namespace

@@ -10,14 +10,20 @@ use crate::examples::Example;
 use crate::metadata::Target;
 use crate::project::Features;
 
-/// Built as users run them, optimized: unoptimized the work that they show takes minutes.
+/// Optimizes the examples of the facade alone: unoptimized the work that they show takes minutes, and with another
+/// profile everything would be built again.
+const OPTIMIZED_EXAMPLES: [&str; 3] = ["opt-level=3", "debug-assertions=false", "overflow-checks=false"];
+
 pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let examples = Example::all(&project.workspace)?.into_iter().filter(|example| !example.needs_libtorch);
     let runs = examples.map(|example| {
+        let optimized =
+            OPTIMIZED_EXAMPLES.map(|setting| format!("--config=profile.dev.package.toma.{setting}"));
+        let build = project.cargo_all("build", Features::All).args(optimized);
         let name = &example.target.name;
-        let build = example.cargo(project.cargo("build"));
-        let run = project.command(bundle::built(build, name)?).args(&example.settings.test);
+        let run = project.command(bundle::built(build.args(["--example", name]), name)?);
+        let run = run.args(&example.settings.test);
         Ok(run.envs(checks.provision.variables(&example)?))
     });
     Ok(counted(checks.run_all(runs.collect::<Result<Vec<_>>>()?)?, "example"))
