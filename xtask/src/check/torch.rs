@@ -70,7 +70,9 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     let all = of_torch.iter().flat_map(|example| example.choice());
     cargo("test").arg("--no-run").args(all).run()?;
     let runs = of_torch.iter().map(|example| {
-        let variables = checks.provision.variables(example)?;
+        let mut variables = checks.provision.variables(example)?;
+        // Two run at a time, and libtorch's threads wait for each other by spinning.
+        variables.push(("OMP_NUM_THREADS".to_owned(), "1".into()));
         let tests = suites::quiet(cargo("test").args(example.choice())).envs(variables.clone());
         let program = bundle::built(cargo("build").args(example.choice()), &example.target.name)?;
         Ok([tests, project.command(program).args(&example.settings.test).envs(variables)])
