@@ -1,11 +1,11 @@
-//! How often tests repeat what shows one property.
+//! The number of rounds of a test that repeats one property.
 
-/// `checks` times, or `night` times where `TOMA_ROUNDS=night`, as `cargo xtask nightly rounds` sets it. Prints which.
-pub(crate) fn rounds<N: std::fmt::Display>(checks: N, night: N) -> N {
+/// Returns `day`, or `night` where `TOMA_ROUNDS=night`, as `cargo xtask nightly rounds` sets it; and prints it.
+pub(crate) fn rounds<N: std::fmt::Display>(day: N, night: N) -> N {
     let rounds = match std::env::var("TOMA_ROUNDS").as_deref() {
         Ok("night") => night,
         Ok(other) => panic!("TOMA_ROUNDS={other}: must be `night`"),
-        Err(_) => checks,
+        Err(_) => day,
     };
     let thread = std::thread::current();
     println!("{}: {rounds} rounds", thread.name().unwrap_or("a test"));

@@ -1,6 +1,6 @@
 //! Random nets, rows and budgets: forms that are predicted never run out of memory, and use what there is.
 //!
-//! `TOMA_BUDGETS=N` draws so many budgets instead of the 300 of the checks, and `TOMA_STRESS_SEED=SEED` draws
+//! `TOMA_BUDGETS=N` draws so many budgets instead of the 150 of the checks, and `TOMA_STRESS_SEED=SEED` draws
 //! the same again.
 
 use std::env;

@@ -31,7 +31,7 @@ pub(crate) struct Test {
     #[command(flatten)]
     pub(crate) how: How,
     /// What to run before each commit: format, layout, lints, and tests with all features but for slow ones; with
-    /// libtorch where files of toma-torch are changed and not committed
+    /// libtorch where files of toma-torch have changes that are not committed
     #[arg(long)]
     fast: bool,
 }

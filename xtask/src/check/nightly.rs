@@ -1,4 +1,4 @@
-//! What takes too long for `cargo xtask test`.
+//! Checks that take too long for `cargo xtask test`.
 
 use anyhow::Result;
 use xshell::Cmd;
@@ -20,7 +20,7 @@ impl Length {
 /// Moments at which each of three ranks is killed.
 const KILLS: &str = "50";
 
-/// Random budgets of which the checks draw a few hundred.
+/// Random budgets, of which `torch` draws 150.
 const BUDGETS: &str = "10000";
 
 pub(super) fn stress(checks: &Checks<'_>) -> Result<String> {
@@ -46,8 +46,8 @@ pub(super) fn ranks(checks: &Checks<'_>) -> Result<String> {
     checks.pass([environment.give(cargo.env("TOMA_KILLS", KILLS))])
 }
 
-/// Each test that says by `tests/common/rounds.rs` how often it repeats one property and prints the number, and ten
-/// minutes of training; two at a time, because each keeps one core busy.
+/// Tests that call `rounds` of `tests/common/rounds.rs`, in full, and ten minutes of training. Two run at a time, because
+/// each keeps one core busy.
 pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let of_torch: [(_, &[_]); 4] = [

@@ -10,16 +10,15 @@ use crate::examples::Example;
 use crate::metadata::Target;
 use crate::project::Features;
 
-/// Optimizes the examples of the facade alone: unoptimized the work that they show takes minutes, and with another
-/// profile everything would be built again.
-const OPTIMIZED_EXAMPLES: [&str; 3] = ["opt-level=3", "debug-assertions=false", "overflow-checks=false"];
+/// Optimizes the root package alone: unoptimized `quickstart` takes minutes, and another profile would build every
+/// dependency again.
+const OPTIMIZE_FACADE: [&str; 3] = ["opt-level=3", "debug-assertions=false", "overflow-checks=false"];
 
 pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let examples = Example::all(&project.workspace)?.into_iter().filter(|example| !example.needs_libtorch);
     let runs = examples.map(|example| {
-        let optimized =
-            OPTIMIZED_EXAMPLES.map(|setting| format!("--config=profile.dev.package.toma.{setting}"));
+        let optimized = OPTIMIZE_FACADE.map(|setting| format!("--config=profile.dev.package.toma.{setting}"));
         let build = project.cargo_all("build", Features::All).args(optimized);
         let name = &example.target.name;
         let run = project.command(bundle::built(build.args(["--example", name]), name)?);

@@ -31,16 +31,16 @@ pub(super) enum When {
 use When::{Fast, Full, Nightly, TorchChanged};
 
 /// Every step, in the order in which they run: by day those first that fail most often and cost least. `clippy`
-/// and `doc` share the checked dependencies, all others by day one build without libtorch and one with it.
+/// and `doc` share the checked dependencies, all others by day two builds, one of them with libtorch, but for `examples`, `profiles`, `card` and `shim`.
 pub(super) const STEPS: &[Step] = &[
     step("fmt", Fast, "sources are formatted", lints::fmt),
     step("layout", Fast, "file sizes, unsafe, circles of files, links", layout::step),
     step("clippy", Fast, "lints of every target in every package, with all features", lints::clippy),
     step("test", Fast, "unit and integration tests, with all features", suites::all),
     step("doc-tests", Full, "examples in the documentation, with all features", suites::doc),
-    step("examples", Full, "examples run and end well", programs::examples),
+    step("examples", Full, "examples run and exit with success", programs::examples),
     step("doc", Full, "documentation builds without warnings", lints::doc),
-    step("profiles", Full, "fixture programs end well in each profile they list", fixtures::step),
+    step("profiles", Full, "fixture programs exit with success in each profile they list", fixtures::step),
     step("libtorch", TorchChanged, "a libtorch for the steps below, installed if need be", torch::provide),
     step("torch", TorchChanged, "tests and documentation with libtorch", torch::test),
     step("torch-examples", Full, "examples with libtorch: their tests, and each runs", torch::examples),
@@ -50,12 +50,12 @@ pub(super) const STEPS: &[Step] = &[
     step("targets", Nightly, "the libraries without libtorch, for macOS and Windows", lints::targets),
     step("private-doc", Nightly, "documentation of private items", lints::private_doc),
     step("package", Nightly, "packages compile from their own files, with libtorch", package::step),
-    step("compile-fail", Nightly, "what the compiler says of wrong programs", suites::compile_fail),
+    step("compile-fail", Nightly, "messages of the compiler for invalid programs", suites::compile_fail),
     step("test-bare", Nightly, "unit and integration tests, with no feature", suites::bare),
     step(
         "optimized",
         Nightly,
-        "unit and integration tests, optimized, with 10,000 cases a property",
+        "unit and integration tests, optimized, properties with 10,000 cases",
         suites::optimized,
     ),
     step("benches", Nightly, "each benchmark runs once, optimized", programs::benches),

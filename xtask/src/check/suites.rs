@@ -10,15 +10,15 @@ use crate::project::Features;
 /// Every library, program and integration test. Examples, benchmarks and documentation are steps of their own.
 pub(super) const TESTS: [&str; 4] = ["--lib", "--bins", "--test", "*"];
 
-/// The options that make cargo build as the night does where it optimizes.
+/// Options of cargo in the nightly steps that optimize.
 pub(super) const OPTIMIZED: [&str; 2] = ["--profile", "checked"];
 
-/// How often a property is tried by day, where the test does not say.
+/// Cases by day of each property that sets no number.
 const CASES: &str = "64";
-/// By night.
+/// The same in the nightly step `optimized`.
 const NIGHT_CASES: &str = "10000";
 
-/// With `--fast` without the tests that the facade lists as `slow-tests`, by parts of their names.
+/// Runs all tests; with `--fast` without those that the root package lists as `slow-tests`, by parts of their names.
 pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
     let slow = if checks.fast {
         checks.project.workspace.listed(|settings| &settings.slow_tests)

@@ -1,8 +1,8 @@
-//! What is checked with libtorch; everything else is checked without.
+//! Checks that need libtorch; all others run without.
 //!
 //! # Why
 //!
-//! tch is compiled twice, and no more. Lints and documentation see it through `doc-only`, which needs no
+//! By day tch is compiled twice, and no more. Lints and documentation see it through `doc-only`, which needs no
 //! libtorch and no C++. Tests, benchmarks that run once and examples share one debug build: an optimized one would be a
 //! third.
 
@@ -25,11 +25,10 @@ const SHIM: &str = "toma-torch/shim";
 /// Both are compiled as one unit, because most of the time goes to libtorch's headers.
 const UNITS: [&str; 2] = ["shim.cpp", "test.cpp"];
 
-/// Whether git knows of changes in a package that needs libtorch that are not committed.
+/// Returns whether the package that is tested with libtorch has changes that are not committed.
 pub(super) fn is_changed(project: &Project) -> Result<bool> {
-    let folders = project.workspace.with_libtorch.iter().filter_map(|package| package.manifest.parent());
     let git = project.command("git").args(["-c", "safe.directory=*", "status", "--porcelain", "--"]);
-    Ok(!git.args(folders).quiet().read()?.is_empty())
+    Ok(!git.arg(TESTED[1]).quiet().read()?.is_empty())
 }
 
 /// A step of its own, so that its time and its failure are told apart from those of the tests.
@@ -82,8 +81,8 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
 }
 
 /// Runs the shim's own test with the address and undefined behavior sanitizers, which notice what a
-/// test from Rust cannot see, and with the thread sanitizer. libtorch itself is not instrumented: what the last one
-/// sees is the shim.
+/// test from Rust cannot see, and with the thread sanitizer. libtorch itself is not instrumented, so the thread
+/// sanitizer reports only the shim.
 pub(super) fn shim(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
     let programs = [("shim-test", "address,undefined"), ("shim-test-threads", "thread")];
@@ -91,7 +90,7 @@ pub(super) fn shim(checks: &Checks<'_>) -> Result<String> {
         path: project.workspace.target_dir.join("xtask").join(name),
         sanitizers,
     });
-    // At once, because a compiler works on one file after the other.
+    // Both at once: each compiler keeps one core busy.
     let compiling = programs.each_ref().map(|program| program.compile(project, environment));
     let compiled = compiling.map(|compiling| compiling?.finish(project));
     compiled.into_iter().collect::<Result<()>>()?;
@@ -130,7 +129,7 @@ impl Program {
 
     fn compiler<'a>(&self, project: &'a Project, environment: &Environment) -> Cmd<'a> {
         let [shim, test] = UNITS.map(|unit| Path::new(SHIM).join(unit));
-        // Lines are all that sanitizers tell. libtorch has no type information for the undefined behavior
+        // Reports of sanitizers need line numbers alone. libtorch has no type information for the undefined behavior
         // sanitizer's `vptr`.
         let settled = ["-std=c++17", "-g1", "-Wall", "-Wextra", "-DNDEBUG"];
         let compile = project.command(torch::compiler()).args(settled);
