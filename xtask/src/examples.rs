@@ -6,6 +6,14 @@ use xshell::Cmd;
 
 use crate::metadata::{ExampleSettings, Package, Target, Workspace};
 
+/// Options of cargo that optimize the root package, and so `quickstart`, alone: unoptimized it takes minutes, and all
+/// examples optimized take twice as long to build, although nearly all the time of the others goes to libtorch.
+pub(crate) const OPTIMIZE_FACADE: [&str; 3] = [
+    "--config=profile.dev.package.toma.opt-level=3",
+    "--config=profile.dev.package.toma.debug-assertions=false",
+    "--config=profile.dev.package.toma.overflow-checks=false",
+];
+
 /// One example of the workspace.
 #[derive(Debug)]
 pub(crate) struct Example<'a> {
@@ -39,9 +47,9 @@ impl<'a> Example<'a> {
         ["-p", &self.package.name, "--example", &self.target.name]
     }
 
-    /// `cargo` with the options that choose it, optimized, with the features it needs.
+    /// `cargo` with the options that choose it, with the features it needs.
     pub(crate) fn cargo<'c>(&self, cargo: Cmd<'c>) -> Cmd<'c> {
-        cargo.arg("--release").args(self.choice()).args(self.target.feature_args())
+        cargo.args(OPTIMIZE_FACADE).args(self.choice()).args(self.target.feature_args())
     }
 }
 

@@ -6,20 +6,15 @@ use xshell::Cmd;
 use super::suites::OPTIMIZED;
 use super::{Checks, counted};
 use crate::bench::bundle;
-use crate::examples::Example;
+use crate::examples::{Example, OPTIMIZE_FACADE};
 use crate::metadata::Target;
 use crate::project::Features;
-
-/// Optimizes the root package alone: unoptimized `quickstart` takes minutes, and another profile would build every
-/// dependency again.
-const OPTIMIZE_FACADE: [&str; 3] = ["opt-level=3", "debug-assertions=false", "overflow-checks=false"];
 
 pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let examples = Example::all(&project.workspace)?.into_iter().filter(|example| !example.needs_libtorch);
     let runs = examples.map(|example| {
-        let optimized = OPTIMIZE_FACADE.map(|setting| format!("--config=profile.dev.package.toma.{setting}"));
-        let build = project.cargo_all("build", Features::All).args(optimized);
+        let build = project.cargo_all("build", Features::All).args(OPTIMIZE_FACADE);
         let name = &example.target.name;
         let run = project.command(bundle::built(build.args(["--example", name]), name)?);
         let run = run.args(&example.settings.test);
