@@ -6,14 +6,6 @@ use xshell::Cmd;
 
 use crate::metadata::{ExampleSettings, Package, Target, Workspace};
 
-/// Options of cargo that optimize the root package, and so `quickstart`, alone: unoptimized it takes minutes, and all
-/// examples optimized take twice as long to build, although nearly all the time of the others goes to libtorch.
-pub(crate) const OPTIMIZE_FACADE: [&str; 3] = [
-    "--config=profile.dev.package.toma.opt-level=3",
-    "--config=profile.dev.package.toma.debug-assertions=false",
-    "--config=profile.dev.package.toma.overflow-checks=false",
-];
-
 /// One example of the workspace.
 #[derive(Debug)]
 pub(crate) struct Example<'a> {
@@ -49,7 +41,7 @@ impl<'a> Example<'a> {
 
     /// `cargo` with the options that choose it, with the features it needs.
     pub(crate) fn cargo<'c>(&self, cargo: Cmd<'c>) -> Cmd<'c> {
-        cargo.args(OPTIMIZE_FACADE).args(self.choice()).args(self.target.feature_args())
+        cargo.args(self.choice()).args(self.target.feature_args())
     }
 }
 

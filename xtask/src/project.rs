@@ -30,8 +30,10 @@ impl Project {
     /// Finds the workspace around the current directory.
     pub(crate) fn find() -> Result<Self> {
         let shell = Shell::new()?;
-        let workspace = Workspace::new(metadata(&shell)?, env!("CARGO_PKG_NAME"));
-        shell.change_dir(&workspace.root);
+        let workspace = || Ok::<_, anyhow::Error>(Workspace::new(metadata(&shell)?, env!("CARGO_PKG_NAME")));
+        shell.change_dir(workspace()?.root);
+        // Elsewhere cargo takes the package around the current folder for the default members.
+        let workspace = workspace()?;
         Ok(Self { shell, workspace, caller: Shell::new()? })
     }
 

@@ -6,7 +6,7 @@ use xshell::Cmd;
 use super::suites::OPTIMIZED;
 use super::{Checks, counted};
 use crate::bench::bundle;
-use crate::examples::{Example, OPTIMIZE_FACADE};
+use crate::examples::Example;
 use crate::metadata::Target;
 use crate::project::Features;
 
@@ -14,7 +14,7 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let examples = Example::all(&project.workspace)?.into_iter().filter(|example| !example.needs_libtorch);
     let runs = examples.map(|example| {
-        let build = project.cargo_all("build", Features::All).args(OPTIMIZE_FACADE);
+        let build = project.cargo_all("build", Features::All);
         let name = &example.target.name;
         let run = project.command(bundle::built(build.args(["--example", name]), name)?);
         let run = run.args(&example.settings.test);

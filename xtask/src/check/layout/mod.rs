@@ -83,7 +83,7 @@ mod tests {
             of("toma-core/src/engine.rs", code),
             ["toma-core/src/engine.rs:2: lifts the ban on `unsafe` outside the files it is allowed in"]
         );
-        assert_eq!(of("examples/quickstart.rs", code).len(), 1);
+        assert_eq!(of("examples/train.rs", code).len(), 1);
         for allowed in ["toma-core/src/stack/walk.rs", "tests/allocations.rs", "benches/a.rs"] {
             assert_eq!(of(allowed, code), [""; 0], "{allowed}");
         }

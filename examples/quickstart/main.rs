@@ -11,7 +11,6 @@ use toma::report::Report;
 
 use crate::digits::{COPIES, Digits, Image};
 
-#[path = "quickstart/digits.rs"]
 mod digits;
 
 /// Finds the nearest neighbor of each of the images `start..end` among all images.
