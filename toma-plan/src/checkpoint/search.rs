@@ -24,7 +24,7 @@ impl<'a> Search<'a> {
         Self { costs, table: Table::new(costs, largest_bytes), least, sqrt_n }
     }
 
-    /// The fastest plan of [`Solver::Rotor`] in a budget that the leanest plan fits.
+    /// The fastest plan of [`Solver::Rotor`](super::Solver::Rotor) in a budget that the leanest plan fits.
     pub(super) fn rotor(&self, budget_bytes: u64) -> Candidate {
         let plans = self.table.plans(budget_bytes).map(|timed| {
             let plan = Candidate::new(self.costs, timed.actions);
@@ -37,7 +37,7 @@ impl<'a> Search<'a> {
         found.next().into_iter().chain(others).fold(self.least.clone(), |best, plan| plan.or(best))
     }
 
-    /// The fastest plan of [`Solver::Auto`] in a budget, from that of rotor and from leaner ones.
+    /// The fastest plan of [`Solver::Auto`](super::Solver::Auto) in a budget, from that of rotor and from leaner ones.
     pub(super) fn auto(&self, budget_bytes: u64) -> Candidate {
         let [least, most] = [self.least.simulated.peak_bytes, budget_bytes].map(u128::from);
         let leaner = (0..STARTS).filter_map(|start| {

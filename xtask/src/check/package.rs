@@ -18,7 +18,9 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let folder = unpack(project)?;
     let build =
         project.cargo("build").arg("--manifest-path").arg(folder.join("Cargo.toml")).arg("--workspace");
-    let build = build.args(Features::All.args(&project.workspace.published().collect::<Vec<_>>()));
+    let build = build.args(Features::All.args(&project.workspace.packages.iter().collect::<Vec<_>>()));
+    // Not `doc-only`, which leaves the shim out.
+    let build = build.arg("--features=tch");
     environment.give(build.env("CARGO_TARGET_DIR", &project.workspace.target_dir)).run()?;
     Ok(counted(project.workspace.published().count(), "package"))
 }
