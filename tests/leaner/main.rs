@@ -1,6 +1,4 @@
 //! Leaner plans: what bodies offer, when the engine asks for it, and what policies make of the time that it costs.
-//!
-//! A program of its own: a call site that has offered a plan shares what is known of it with a few others.
 
 #[path = "../common/executor.rs"]
 mod executor;

@@ -10,35 +10,60 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::call_site::{Origin, hash_of};
 use crate::switches;
 
-/// One bit for each of so many numbers of call sites.
-///
-/// Two sites may share a bit. Then a panic at the floor of the one that offers nothing is printed a little later, where
-/// it is passed on. So a few bits do, and no call of the process pays for a map.
-const BITS: usize = 4096;
+/// As many call sites at most. Of one more nothing is known: at the floor it is offered no retry.
+const SLOTS: usize = 1024;
 
-static SITES: [AtomicU64; BITS / 64] = [const { AtomicU64::new(0) }; BITS / 64];
+/// Numbers of call sites, each at the first free slot from the one that its number says; 0 is free.
+static SITES: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 
-fn bit(origin: &Origin) -> (&'static AtomicU64, u64) {
+fn number_of(origin: &Origin) -> u64 {
     // Of a function, whatever line calls it.
-    let number = origin.site.map_or_else(|| hash_of(origin.caller), hash_of);
-    let index = usize::try_from(number % BITS as u64).unwrap_or_default();
-    (&SITES[index / 64], 1 << (index % 64))
+    origin.site.map_or_else(|| hash_of(origin.caller), hash_of).max(1)
+}
+
+/// The slots in which a number may be.
+fn slots(number: u64) -> impl Iterator<Item = &'static AtomicU64> {
+    let first = usize::try_from(number % SLOTS as u64).unwrap_or_default();
+    (0..SLOTS).map(move |at| &SITES[(first + at) % SLOTS])
 }
 
 /// An attempt of this call site has offered something.
 #[cold]
 pub(crate) fn has_offered(origin: &Origin) {
-    let (word, bit) = bit(origin);
-    // What is set already is not written again: other threads read it.
-    if word.load(Relaxed) & bit == 0 {
-        word.fetch_or(bit, Relaxed);
+    add(number_of(origin));
+}
+
+fn add(number: u64) {
+    let is_there = |slot: &AtomicU64| match slot.compare_exchange(0, number, Relaxed, Relaxed) {
+        Ok(_) => true,
+        Err(other) => other == number,
+    };
+    // What is there already is not written again: other threads read it.
+    if !is_in(number) && slots(number).any(is_there) {
         switches::set_offered();
     }
 }
 
-/// Whether an attempt of this call site has offered something, or of another that shares its bit.
+/// Returns whether an attempt of this call site has offered something.
 #[cold]
 pub(crate) fn offers(origin: &Origin) -> bool {
-    let (word, bit) = bit(origin);
-    word.load(Relaxed) & bit != 0
+    is_in(number_of(origin))
+}
+
+fn is_in(number: u64) -> bool {
+    slots(number).map(|slot| slot.load(Relaxed)).take_while(|&other| other != 0).any(|other| other == number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_begin_at_one_slot_are_told_apart() {
+        let numbers = [1, 2, 3].map(|times| times * SLOTS as u64 - 1);
+        add(numbers[0]);
+        add(numbers[1]);
+        add(numbers[0]);
+        assert_eq!(numbers.map(is_in), [true, true, false]);
+    }
 }
