@@ -1,7 +1,7 @@
 //! Two transformers by their sizes: all-MiniLM-L6-v2, and a GPT of 124 million weights.
 
 use tch::nn::{self, Module as _, ModuleT, Path};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 /// What a transformer is made of.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(crate) fn transformer(root: &Path<'_>, sizes: Sizes) -> impl ModuleT + use<>
     let blocks: Vec<_> = (0..sizes.layers).map(|layer| Block::new(&(root / layer), sizes)).collect();
     let last = norm(root, "norm", sizes.width);
     nn::func_t(move |tokens, _| {
-        let places = Tensor::arange(tokens.size()[1], (Kind::Int64, Device::Cpu));
+        let places = Tensor::arange(tokens.size()[1], (Kind::Int64, tokens.device()));
         let input = words.forward(tokens) + positions.forward(&places);
         let hidden = blocks.iter().fold(input, |hidden, block| block.forward(&hidden, sizes));
         let hidden = last.forward(&hidden);

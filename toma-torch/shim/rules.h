@@ -99,6 +99,23 @@ inline Stack attention_backward(const Stack& arguments) {
   return {by_token(arguments[1].toTensor()), by_token(arguments[2].toTensor()), by_token(arguments[3].toTensor())};
 }
 
+// Queries, keys, values, bias, whether the logarithms of sums are wanted. They are for blocks of 32 queries. The two
+// numbers that dropout begins at are counted, although the kernel keeps them on the host.
+inline Stack efficient_attention(const Stack& arguments) {
+  const auto &queries = arguments[0].toTensor(), &values = arguments[2].toTensor();
+  const auto rows = queries.size(0), heads = queries.size(1), tokens = queries.size(2);
+  const auto output = made({rows, tokens, heads, values.size(3)}, queries.scalar_type()).transpose(1, 2);
+  const auto sums = made({rows, heads, arguments[4].toBool() ? (tokens + 31) / 32 * 32 : 0}, at::kFloat);
+  return {output, sums, made({}, at::kLong), made({}, at::kLong)};
+}
+
+// Gradient of the output, queries, keys, values, bias; at 10 the gradients that are wanted.
+inline Stack efficient_attention_backward(const Stack& arguments) {
+  const auto wanted = arguments[10].toBoolList();
+  const auto gradient = [&](size_t at) { return by_token(arguments[at].toTensor()); };
+  return {gradient(1), gradient(2), gradient(3), wanted[3] ? like(arguments[4]) : at::Tensor()};
+}
+
 inline Stack dropout(const Stack& arguments) { return {like(arguments[0]), like(arguments[0]).to(at::kBool)}; }
 
 // Arguments and results are on Meta.
@@ -118,6 +135,8 @@ inline Rule of(uint8_t rule) {
     case TOMA_SHAPE_LAYER_NORM_BACKWARD: return gradients<1, 5, 6>;
     case TOMA_SHAPE_ATTENTION: return attention;
     case TOMA_SHAPE_ATTENTION_BACKWARD: return attention_backward;
+    case TOMA_SHAPE_EFFICIENT_ATTENTION: return efficient_attention;
+    case TOMA_SHAPE_EFFICIENT_ATTENTION_BACKWARD: return efficient_attention_backward;
     default: return nullptr;
   }
 }

@@ -83,6 +83,8 @@ enum toma_shape_rule : uint8_t {
   TOMA_SHAPE_INDEX,
   TOMA_SHAPE_MASKED_SELECT,
   TOMA_SHAPE_NON_ZERO,
+  TOMA_SHAPE_EFFICIENT_ATTENTION,
+  TOMA_SHAPE_EFFICIENT_ATTENTION_BACKWARD,
 };
 
 // Before anything else asks for an operator: the table, which is Rust's. `name` is that of a schema of libtorch's own,

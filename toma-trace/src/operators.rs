@@ -66,6 +66,8 @@ pub enum ShapeRule {
     MaskedSelect,
     /// As many indices as there are elements.
     NonZero,
+    EfficientAttention,
+    EfficientAttentionBackward,
 }
 
 /// Properties of one operator; none of an operator that the table does not list.
@@ -124,6 +126,8 @@ const TABLE: &[(&str, u32, Option<ShapeRule>)] = &[
     ("_convolution", 0, Some(ShapeRule::Convolution)),
     ("_native_batch_norm_legit_functional", READS_STATISTICS, None),
     ("_native_batch_norm_legit_no_training", READS_STATISTICS, None),
+    ("_scaled_dot_product_efficient_attention", 0, Some(ShapeRule::EfficientAttention)),
+    ("_scaled_dot_product_efficient_attention_backward", 0, Some(ShapeRule::EfficientAttentionBackward)),
     ("_scaled_dot_product_flash_attention_for_cpu", 0, Some(ShapeRule::Attention)),
     ("_scaled_dot_product_flash_attention_for_cpu_backward", 0, Some(ShapeRule::AttentionBackward)),
     ("addmm", COPIES_OPERANDS, None),

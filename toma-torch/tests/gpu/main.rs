@@ -18,6 +18,7 @@ mod driver;
 mod libtorch;
 mod measure;
 mod offload;
+mod predict;
 mod profile;
 mod table;
 
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     let checks: Vec<Check> = [
         always::CHECKS,
         libtorch::CHECKS,
+        predict::CHECKS,
         profile::CHECKS,
         checkpoint::CHECKS,
         offload::CHECKS,
