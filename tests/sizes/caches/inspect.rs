@@ -224,9 +224,9 @@ fn entries_and_reports_say_which_callers_a_size_belongs_to() {
         call(&sizes);
         let entry = &sizes.entries()[0];
         let names = entry.callers.names();
-        // With little debug information a name may be without its path.
+        // With little debug information a name may be without its path, and optimized it may be that of its caller.
         let own = "entries_and_reports_say_which_callers_a_size_belongs_to";
-        assert!(names[1].ends_with(name) && names[2].ends_with(own), "{names:?}");
+        assert!(names[1].ends_with(name) && names[2].contains(own), "{names:?}");
         assert!(entry.to_string().ends_with(&format!(", in {}", names.join(" < "))), "{entry}");
         let report = toma::report::last().unwrap();
         assert_eq!(report.callers, entry.callers);
