@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::call_site::{Origin, hash_of};
 use crate::switches;
 
-/// As many call sites at most. A further one is promised no retry at the floor.
+/// Most call sites that are known. A further one is promised no retry at the floor.
 const SLOTS: usize = 1024;
 
 /// Numbers of call sites, each at the first free slot from the one that its number says; 0 is free.
