@@ -12,11 +12,11 @@ use crate::curve::curve;
 use crate::table::{COLUMNS, Row};
 use crate::way::Way;
 
-/// What stands on the page.
+/// Contents of the page.
 pub(crate) struct Page<'a> {
     pub(crate) title: &'a str,
     pub(crate) rows: &'a [Row],
-    /// What the rows have to say besides their figures.
+    /// Notes on the rows, besides their figures.
     pub(crate) notes: &'a str,
     pub(crate) costs: &'a Costs,
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use xshell::{Cmd, Shell};
@@ -30,10 +31,11 @@ impl Project {
     /// Finds the workspace around the current directory.
     pub(crate) fn find() -> Result<Self> {
         let shell = Shell::new()?;
-        let workspace = || Ok::<_, anyhow::Error>(Workspace::new(metadata(&shell)?, env!("CARGO_PKG_NAME")));
-        shell.change_dir(workspace()?.root);
+        let locate = ["locate-project", "--workspace", "--message-format=plain"];
+        let manifest = command(&shell, "cargo".into()).args(locate).quiet().read()?;
         // Elsewhere cargo takes the package around the current folder for the default members.
-        let workspace = workspace()?;
+        shell.change_dir(Path::new(&manifest).parent().context("the workspace has no folder")?);
+        let workspace = Workspace::new(metadata(&shell)?, env!("CARGO_PKG_NAME"));
         Ok(Self { shell, workspace, caller: Shell::new()? })
     }
 

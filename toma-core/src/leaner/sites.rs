@@ -38,7 +38,7 @@ fn add(number: u64) {
         Ok(_) => true,
         Err(other) => other == number,
     };
-    // What is there already is not written again: other threads read it.
+    // A number that is there already is not written again: other threads read it.
     if !is_in(number) && slots(number).any(is_there) {
         switches::set_offered();
     }

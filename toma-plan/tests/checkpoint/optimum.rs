@@ -68,7 +68,7 @@ fn means(chains: impl Iterator<Item = Costs>) -> [f64; 2] {
 #[test]
 fn auto_is_within_one_percent_of_the_fastest_plan() {
     let part = rounds(5, 1);
-    for (length, chains, at_most) in [(4, 1000, 1.0035), (8, 200, 1.0045), (14, 10, 1.007)] {
+    for (length, chains, at_most) in [(4, 1000, 1.0035), (8, 200, 1.0045), (14, 12, 1.007)] {
         let [rotor, auto] = means(drawn(random(length..=length), chains / part));
         assert!(auto <= at_most && auto < rotor, "{length} stages: {auto}, rotor {rotor}");
     }

@@ -42,7 +42,7 @@ fn attention() -> String {
     device.reset_peaks().unwrap();
     loss(&layers, &input).backward();
     let took = device.stats().unwrap().peak_allocated_bytes - before;
-    // What the kernel of the backward takes besides its results is not predicted.
+    // Scratch of the backward's kernel is not predicted.
     assert!(said <= took && said >= took / 100 * 97, "{said} bytes predicted, {took} taken");
     format!("{said} bytes predicted, {took} taken")
 }

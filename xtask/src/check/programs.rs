@@ -10,14 +10,14 @@ use crate::examples::Example;
 use crate::metadata::Target;
 use crate::project::Features;
 
+/// Built as the tests are: `cargo run` takes one package, whose features alone would have it all built again.
 pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let examples = Example::all(&project.workspace)?.into_iter().filter(|example| !example.needs_libtorch);
     let runs = examples.map(|example| {
-        let build = project.cargo_all("build", Features::All);
         let name = &example.target.name;
-        let run = project.command(bundle::built(build.args(["--example", name]), name)?);
-        let run = run.args(&example.settings.test);
+        let build = project.cargo_all("build", Features::All).args(["--example", name]);
+        let run = project.command(bundle::built(build, name)?).args(&example.settings.test);
         Ok(run.envs(checks.provision.variables(&example)?))
     });
     Ok(counted(checks.run_all(runs.collect::<Result<Vec<_>>>()?)?, "example"))
