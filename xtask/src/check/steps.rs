@@ -50,6 +50,7 @@ pub(super) const STEPS: &[Step] = &[
     step("features", Nightly, "lints with no feature, and of the libraries with each alone", lints::features),
     step("targets", Nightly, "the libraries without libtorch, for macOS and Windows", lints::targets),
     step("private-doc", Nightly, "documentation of private items", lints::private_doc),
+    step("surface", Nightly, "public items are those of their snapshots", suites::surface),
     step("package", Nightly, "packages compile from their own files, with libtorch", package::step),
     step("compile-fail", Nightly, "messages of the compiler for invalid programs", suites::compile_fail),
     step("test-bare", Nightly, "unit and integration tests, with no feature", suites::bare),

@@ -48,6 +48,12 @@ pub(super) fn compile_fail(checks: &Checks<'_>) -> Result<String> {
     checks.pass([cargo.args(["--", "--ignored"])])
 }
 
+/// The public items of each package, against `tests/surface`.
+pub(super) fn surface(checks: &Checks<'_>) -> Result<String> {
+    let cargo = checks.project.cargo("test").args(["-p", "xtask", "--test", "surface", "--", "--ignored"]);
+    checks.pass([cargo])
+}
+
 fn tests(
     checks: &Checks<'_>,
     features: Features<'_>,
