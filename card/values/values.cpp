@@ -78,10 +78,10 @@ class Served : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     // The results of an operator within another one are overwritten with the outer one's.
-    if (depth && !is_shaped_by_values) return original.callBoxed(op, keys, stack);
-    struct Inside { Inside() { depth++; } ~Inside() { depth--; } } inside;
     const auto& schema = op.schema();
     const Stack arguments(stack->end() - static_cast<int64_t>(schema.arguments().size()), stack->end());
+    if ((depth && !is_shaped_by_values) || is_fake(arguments)) return original.callBoxed(op, keys, stack);
+    struct Inside { Inside() { depth++; } ~Inside() { depth--; } } inside;
     const auto card = card_of(arguments);
     const auto draw = draws ? draw_of(arguments, card) : Draw();
     const auto overwritten = overwritten_by(schema, arguments);
@@ -100,6 +100,14 @@ class Served : public c10::OperatorKernel {
   }
 
  private:
+  // Without memory, as in a dry run: an operator that calls others gets here.
+  static bool is_fake(const Stack& arguments) {
+    for (const auto& argument : arguments)
+      for (const auto& tensor : tensors_of(argument))
+        if (tensor.key_set().has(c10::DispatchKey::Fake)) return true;
+    return false;
+  }
+
   static at::Device card_of(const Stack& arguments) {
     std::optional<at::Device> card;
     for (const auto& argument : arguments) {

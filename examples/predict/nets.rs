@@ -117,7 +117,7 @@ pub(crate) fn step(module: &dyn ModuleT, input: &Tensor, train: bool) -> Option<
     }
     let logits = module.forward_t(input, true);
     let logits = if logits.dim() > 2 { logits.flatten(0, 1) } else { logits };
-    let labels = Tensor::zeros(logits.size()[0], (Kind::Int64, Device::Cpu));
+    let labels = Tensor::zeros(logits.size()[0], (Kind::Int64, logits.device()));
     logits.cross_entropy_for_logits(&labels).backward();
     None
 }

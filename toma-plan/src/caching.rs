@@ -85,6 +85,8 @@ pub struct CachingAllocator {
     /// The addresses of allocations that are not freed: none for 0 bytes.
     held: BTreeMap<BlockId, Option<u64>>,
     handed_out: u64,
+    /// What was in use when it resumed: the bytes that were asked for, and the address.
+    older: BTreeSet<(u64, u64)>,
     stats: DeviceStats,
 }
 
@@ -98,8 +100,63 @@ impl CachingAllocator {
             free: BTreeSet::new(),
             held: BTreeMap::new(),
             handed_out: 0,
+            older: BTreeSet::new(),
             stats: DeviceStats::default(),
         }
+    }
+
+    /// An allocator that goes on from these segments, as one was left. It lays them one behind the other.
+    ///
+    /// ```
+    /// # mod toma { pub use toma_plan as plan; }
+    /// use toma::plan::caching::{CachingAllocator, Pool, Segment, Settings};
+    ///
+    /// const MIB: u64 = 1 << 20;
+    ///
+    /// // 25 MiB are free, in two pieces.
+    /// let left = Segment::new(Pool::Large, [(15 * MIB, None), (5 * MIB, Some(5 * MIB)), (10 * MIB, None)]);
+    /// let mut allocator = CachingAllocator::resumed(Settings::new(40 * MIB), [left]);
+    /// assert!(allocator.allocate(25 * MIB).is_err());
+    /// assert!(allocator.allocate(15 * MIB).is_ok());
+    /// ```
+    pub fn resumed(settings: Settings, segments: impl IntoIterator<Item = Segment>) -> Self {
+        let mut allocator = Self::new(settings);
+        let mut end = 0;
+        for segment in segments {
+            let address = end;
+            for block in segment.blocks {
+                // No device has so much, and sums of what it has do not overflow.
+                let bytes = block.bytes.min(REFUSED - end);
+                allocator.resume(Block { bytes, address: end, ..block });
+                end += bytes;
+            }
+            if end > address {
+                allocator.segments.insert(address, end - address);
+                allocator.stats.reserved.add(end - address);
+            }
+        }
+        allocator
+    }
+
+    fn resume(&mut self, block: Block) {
+        if block.bytes == 0 {
+            return;
+        }
+        let Some(requested) = block.requested else { return self.add_free(block) };
+        self.blocks.insert(block.address, block);
+        self.older.insert((requested, block.address));
+        self.stats.occupy(block.bytes, requested);
+    }
+
+    /// Frees a block that was in use when this allocator [resumed](Self::resumed), and for which so many bytes had been
+    /// asked. Says whether there was one.
+    pub fn free_older(&mut self, requested_bytes: u64) -> bool {
+        let found = self.older.range((requested_bytes, 0)..=(requested_bytes, u64::MAX)).next().copied();
+        if let Some(older) = found {
+            self.older.remove(&older);
+            self.give_back(older.1);
+        }
+        found.is_some()
     }
 
     /// Allocates a block for `bytes` bytes. Zero bytes take no block, change no figure and never fail.
@@ -192,7 +249,7 @@ impl CachingAllocator {
     /// What the driver does: a segment, if there is room for it.
     fn add_segment(&mut self, size: u64) -> Option<Block> {
         let bytes = segment_bytes(size);
-        if bytes > self.settings.capacity_bytes - self.stats.reserved.current {
+        if bytes > self.settings.capacity_bytes.saturating_sub(self.stats.reserved.current) {
             return None;
         }
         let address = self.segments.last_key_value().map_or(0, |(address, bytes)| address + bytes);

@@ -26,6 +26,8 @@ fn main() {
         // Not ours to mend: warnings in libtorch's headers.
         .flag("-isystem")
         .flag(&include)
+        // Names of CUDA that they use, where there is none.
+        .include("shim/cuda")
         .flag("-Wno-unused-parameter")
         // As libtorch was compiled: without it some of its types have other members.
         .define("NDEBUG", None)

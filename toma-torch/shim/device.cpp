@@ -1,11 +1,14 @@
 // Memory of devices, through the interface all of libtorch's device allocators share.
 
+#include <ATen/Context.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "guard.h"
+#include "segments.h"
 #include "shim.h"
 
 namespace {
@@ -63,7 +66,26 @@ int32_t toma_device_stats(toma_device device, toma_stats* out, toma_error* error
 int32_t toma_device_memory(toma_device device, uint64_t* out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
     const auto existing = toma::existing(device);
-    std::tie(out[0], out[1]) = c10::getDeviceAllocator(existing.type())->getMemoryInfo(existing.index());
+    auto& allocator = *c10::getDeviceAllocator(existing.type());
+    std::tie(out[0], out[1]) = allocator.getMemoryInfo(existing.index());
+    if (existing.is_cuda()) {
+      // Before, it knows no fraction. The question for its memory has made the context.
+      at::globalContext().lazyInitDevice(existing.type());
+      const auto allowed = toma::allowed_by_fraction(allocator, existing.index(), out[1]);
+      const auto reserved = stats_of(allocator, existing.index()).reserved_bytes;
+      out[0] = std::min(out[0], allowed - std::min(allowed, reserved));
+      out[1] = std::min(out[1], allowed);
+    }
+  });
+}
+
+int32_t toma_device_parts(
+    toma_device device, toma_part* parts, size_t most, size_t* count, toma_error* error) noexcept {
+  *count = 0;
+  return with_initialized(device, error, [&](auto& allocator, auto index) {
+    if (device.type == static_cast<int32_t>(c10::kCUDA)) {
+      *count = toma::parts_of(allocator, index, parts, most);
+    }
   });
 }
 

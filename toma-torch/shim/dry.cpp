@@ -10,90 +10,18 @@
 // A kernel without a Meta kernel is asked with zeros. Only the kernel knows what it takes besides its
 // results. Rules for the common ones know shapes alone, at a hundredth of the time.
 
-#include "dry.h"
+#include "dry_call.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/IndexingUtils.h>
 
-#include <algorithm>
 #include <sstream>
 
-#include "operators.h"
+#include "reductions.h"
 #include "rules.h"
 
 namespace toma {
 namespace {
-
-using torch::jit::Stack;
-constexpr auto fake = c10::DispatchKey::Fake;
-
-// One call of an operator.
-struct Call {
-  std::shared_ptr<Dry> run;
-  const c10::OperatorHandle& op;
-  c10::DispatchKeySet keys;
-  Stack& stack;
-  Stack arguments;
-  const toma_named& named = operator_of(op).named;
-  // Where it makes its results: on the accelerator, if it is told so or one of its tensors is there.
-  c10::Device device = c10::kCPU;
-  // Products copy operands that libraries cannot take as they are.
-  bool has_copies = false;
-  // Lives until the results are made.
-  c10::DataPtr scratch = {};
-
-  const std::string& name() const { return op.schema().name(); }
-
-  void below() const { op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, fake), &stack); }
-
-  [[noreturn]] void refuse(const std::string& why) const {
-    const auto text = c10::toString(op.operator_name()) + ": " + why;
-    const std::lock_guard<std::mutex> held(run->lock);
-    run->refused = run->refused.empty() ? text : run->refused;
-    throw c10::NotImplementedError("dry run: " + text, nullptr);
-  }
-};
-
-// While a kernel is asked by us: no graph, and no coming back here.
-struct Undisturbed : Unobserved {
-  c10::impl::ExcludeDispatchKeyGuard not_fake{fake};
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-};
-
-// With each tensor in it replaced.
-template <class F>
-Stack mapped(Stack values, const F& replace) {
-  for (auto& value : values) {
-    c10::IValue::HashIdentityIValueMap replaced;
-    each_tensor(value, [&](const at::Tensor& tensor) { replaced.try_emplace(tensor, replace(tensor)); });
-    value = replaced.empty() ? value : value.deepcopy(replaced);
-  }
-  return values;
-}
-
-// Of the elements that it has alone: an argument may be a small part of what is in memory.
-at::Tensor twin_on(c10::DeviceType kind, const at::Tensor& like) {
-  const auto bytes = at::detail::computeStorageNbytes(like.sizes(), like.strides(), like.itemsize());
-  const auto made = twin(like, bytes, kind, *c10::GetAllocator(kind));
-  if (kind == c10::kCPU) {
-    std::fill_n(static_cast<char*>(made.storage().mutable_data()), bytes, '\0');
-  }
-  return made;
-}
-
-// The arguments with tensors that only look like them, of zeros, and random numbers from elsewhere than the
-// program's.
-Stack twins_on(c10::DeviceType kind, const Call& call) {
-  static const auto& random = *new at::Generator(at::detail::createCPUGenerator());
-  auto stack = mapped(call.arguments, [kind](const at::Tensor& like) { return twin_on(kind, like); });
-  if (const auto at = call.op.schema().argumentIndexWithName("device")) {
-    stack[static_cast<size_t>(*at)] = c10::Device(kind);
-  }
-  give_generator(call.op, operator_of(call.op), stack, random);
-  return stack;
-}
 
 bool is_of(const Dry& run, const at::Tensor& tensor) {
   const auto* block = tensor.defined() && tensor.has_storage() ? block_of(tensor) : nullptr;
@@ -232,7 +160,48 @@ Stack unknown(const Call& call) {
   return {rules::made({input.dim(), some(input.numel())}, c10::kLong).t()};
 }
 
+// What CUDA's kernels take after their results: of reductions also a count for each block of them.
+void take_scratch(const Call& call) {
+  const auto& named = call.named;
+  const auto bytes = [&] {
+    const Undisturbed undisturbed;
+    const auto twins = twins_on(c10::kMeta, call);
+    return named.reduces ? reductions::scratch_bytes(call.op.schema(), twins, call.device) : rules::scratch(named.shape_rule, twins);
+  }();
+  if (bytes > 0) {
+    auto& allocator = call.run->allocator(call.device);
+    const auto scratch = allocator.allocate(static_cast<size_t>(bytes));
+    const auto counts = named.reduces ? allocator.allocate(sizeof(int)) : c10::DataPtr();
+  }
+}
+
 bool is_written(const c10::Argument& argument) { return argument.alias_info() != nullptr && argument.alias_info()->isWrite(); }
+
+// A dry tensor that looks like another one.
+at::Tensor dry_like(const Call& call, const at::Tensor& like) {
+  auto made = twin(like, like.storage().nbytes(), call.device, call.run->allocator(call.device), c10::DispatchKeySet(fake));
+  if (!call.device.is_cpu()) {
+    // A kernel that came past us would poison the device.
+    made.storage().unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(no_data);
+  }
+  return made;
+}
+
+// The code of devices looks at the memory before.
+void resize(const Call& call) {
+  const auto& tensor = call.arguments[0].toTensor();
+  auto& impl = *tensor.unsafeGetTensorImpl();
+  const auto format = call.arguments[2].toOptional<at::MemoryFormat>().value_or(at::MemoryFormat::Contiguous);
+  const auto resized = rules::made(call.arguments[1].toIntVector(), tensor.scalar_type(), format);
+  const auto bytes = resized.nbytes() + static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
+  if (bytes > tensor.storage().nbytes()) {
+    const auto grown = rules::made({static_cast<int64_t>(bytes / tensor.itemsize())}, tensor.scalar_type());
+    impl.set_storage_keep_dtype(dry_like(call, grown).storage());
+  }
+  impl.set_sizes_and_strides(resized.sizes(), resized.strides());
+  torch::jit::drop(call.stack, call.op.schema().arguments().size());
+  call.stack.emplace_back(tensor);
+}
 
 // Results become dry tensors, but for those that are arguments: these have the same order.
 void finish(Call& call, Stack results) {
@@ -241,12 +210,7 @@ void finish(Call& call, Stack results) {
     if (like.is_quantized()) {
       call.refuse("makes a quantized tensor");
     }
-    auto made = twin(like, like.storage().nbytes(), call.device, call.run->allocator(call.device), c10::DispatchKeySet(fake));
-    if (!call.device.is_cpu()) {
-      // A kernel that came past us would poison the device.
-      made.storage().unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_("a tensor of a dry run has no data");
-    }
-    return made;
+    return dry_like(call, like);
   };
   size_t written = 0;
   for (size_t at = 0; at < results.size(); ++at) {
@@ -306,14 +270,18 @@ void run(Call& call) {
     if (block_of(call.arguments[0].toTensor()) == nullptr) {
       call.refuse("would change the shape of a tensor from outside of the body");
     }
-    return call.below();
+    return call.named.resizes && !call.device.is_cpu() ? resize(call) : call.below();
   }
   if (!schema.is_mutable() && std::none_of(results.begin(), results.end(), is_made)) {
     return call.below();
   }
   const auto has_out = std::any_of(arguments.begin(), arguments.end(), [](const auto& one) { return one.is_out(); });
   if (!schema.is_mutable() || has_out || !std::all_of(results.begin(), results.end(), is_written)) {
-    return is_composite(call) ? call.below() : finish(call, made(call));
+    if (is_composite(call)) {
+      return call.below();
+    }
+    finish(call, made(call));
+    return call.device.is_cuda() && (call.named.reduces || call.named.shape_rule != 0) ? take_scratch(call) : void();
   }
   finish(call, Stack(results.size()));
 }

@@ -116,6 +116,32 @@ inline Stack efficient_attention_backward(const Stack& arguments) {
   return {gradient(1), gradient(2), gradient(3), wanted[3] ? like(arguments[4]) : at::Tensor()};
 }
 
+// Queries, keys, values, dropout. No lengths of a batch in one tensor, the most tokens, where dropout began, and nothing
+// for a look at it.
+inline Stack flash_attention(const Stack& arguments) {
+  const auto &queries = arguments[0].toTensor(), &keys = arguments[1].toTensor();
+  const auto sums = made({queries.size(0), queries.size(1), queries.size(2)}, at::kFloat);
+  const at::Tensor none;
+  return {by_token(queries), sums, none, none, queries.size(2), keys.size(2), made({2}, at::kUInt64), made({}, at::kUInt64), made({0}, queries.scalar_type())};
+}
+
+// Bytes that CUDA's backward takes besides its results: sums of gradients of queries, and one number for each query.
+// Source: `mha_bwd` in flash_api.cpp, and `workspace_size` in kernel_backward.h of PyTorch 2.11.0, of which the sums for
+// keys and values are left out that some shapes take.
+inline int64_t scratch(uint8_t rule, const Stack& arguments) {
+  const auto up = [](int64_t number, int64_t to) { return (number + to - 1) / to * to; };
+  if (rule != TOMA_SHAPE_FLASH_ATTENTION_BACKWARD && rule != TOMA_SHAPE_EFFICIENT_ATTENTION_BACKWARD) {
+    return 0;
+  }
+  const auto& queries = arguments[1].toTensor();
+  const auto heads = queries.size(0) * queries.size(1), tokens = queries.size(2), width = queries.size(3);
+  if (rule == TOMA_SHAPE_FLASH_ATTENTION_BACKWARD) {
+    return heads * up(tokens, 128) * (up(width, width <= 192 ? 32 : 256) + 1) * int64_t{sizeof(float)};
+  }
+  constexpr int64_t tile = 64, locks = 4;
+  return heads * (up(tokens, tile) / tile * (up(width, tile) / tile) * (tile * tile + locks) + tokens) * int64_t{sizeof(float)};
+}
+
 inline Stack dropout(const Stack& arguments) { return {like(arguments[0]), like(arguments[0]).to(at::kBool)}; }
 
 // Arguments and results are on Meta.
@@ -137,6 +163,8 @@ inline Rule of(uint8_t rule) {
     case TOMA_SHAPE_ATTENTION_BACKWARD: return attention_backward;
     case TOMA_SHAPE_EFFICIENT_ATTENTION: return efficient_attention;
     case TOMA_SHAPE_EFFICIENT_ATTENTION_BACKWARD: return efficient_attention_backward;
+    case TOMA_SHAPE_FLASH_ATTENTION: return flash_attention;
+    case TOMA_SHAPE_FLASH_ATTENTION_BACKWARD: return attention_backward;
     default: return nullptr;
   }
 }

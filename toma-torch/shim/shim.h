@@ -46,6 +46,19 @@ struct toma_stats {
   uint64_t ooms;
 };
 
+// A part of a segment: one block.
+struct toma_part {
+  uint64_t bytes;
+  // What was asked for, where it is in use.
+  uint64_t requested;
+  // The first of its segment.
+  bool begins;
+  bool is_small;
+  bool is_used;
+  // Not so: another stream than the default one has it, or a pool of its own.
+  bool serves_all;
+};
+
 // The modes of a thread that change what operators do.
 struct toma_modes {
   uint64_t included;
@@ -61,7 +74,7 @@ struct toma_modes {
 // Properties of an operator by its name: the columns of `toma_trace::operators` that are asked for here.
 struct toma_named {
   bool gathers, hands_back, detaches, writes_workspace, resizes, calls_others, calls_others_on_cpu, calls_none, copies_operands;
-  bool takes_scratch, takes_no_scratch, runs_on_meta, reads_statistics;
+  bool takes_scratch, takes_no_scratch, runs_on_meta, reads_statistics, reduces;
   // A toma_shape_rule.
   uint8_t shape_rule;
 };
@@ -85,6 +98,8 @@ enum toma_shape_rule : uint8_t {
   TOMA_SHAPE_NON_ZERO,
   TOMA_SHAPE_EFFICIENT_ATTENTION,
   TOMA_SHAPE_EFFICIENT_ATTENTION_BACKWARD,
+  TOMA_SHAPE_FLASH_ATTENTION,
+  TOMA_SHAPE_FLASH_ATTENTION_BACKWARD,
 };
 
 // Before anything else asks for an operator: the table, which is Rust's. `name` is that of a schema of libtorch's own,
@@ -92,8 +107,12 @@ enum toma_shape_rule : uint8_t {
 void toma_operators_install(toma_named (*named)(const char* name)) noexcept;
 
 int32_t toma_device_stats(toma_device device, toma_stats* out, toma_error* error) noexcept;
-// Free and total bytes.
+// Free and total bytes: of CUDA what the allocator may have of them by its memory fraction.
 int32_t toma_device_memory(toma_device device, uint64_t* out, toma_error* error) noexcept;
+// Writes at most `most` parts of the segments that CUDA's allocator has reserved, by address, and how many there are.
+// There are none of other kinds of devices.
+int32_t toma_device_parts(
+    toma_device device, toma_part* parts, size_t most, size_t* count, toma_error* error) noexcept;
 int32_t toma_device_release(toma_device device, toma_error* error) noexcept;
 int32_t toma_device_reset_peak(toma_device device, toma_error* error) noexcept;
 

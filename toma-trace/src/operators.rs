@@ -43,6 +43,8 @@ pub const RUNS_ON_META: u32 = 1 << 11;
 /// Reads the running statistics that it is given, and never updates them: also in training, or it knows no training.
 /// Any other operator with running statistics updates them in training, without saying so, and does not read them then.
 pub const READS_STATISTICS: u32 = 1 << 12;
+/// Reduction, for which CUDA takes scratch where few results have many inputs.
+pub const REDUCES: u32 = 1 << 13;
 
 /// Rule for the shapes of an operator's results, where no Meta kernel tells them or it costs too much to ask one.
 #[repr(u8)]
@@ -68,6 +70,8 @@ pub enum ShapeRule {
     NonZero,
     EfficientAttention,
     EfficientAttentionBackward,
+    FlashAttention,
+    FlashAttentionBackward,
 }
 
 /// Properties of one operator; none of an operator that the table does not list.
@@ -128,6 +132,8 @@ const TABLE: &[(&str, u32, Option<ShapeRule>)] = &[
     ("_native_batch_norm_legit_no_training", READS_STATISTICS, None),
     ("_scaled_dot_product_efficient_attention", 0, Some(ShapeRule::EfficientAttention)),
     ("_scaled_dot_product_efficient_attention_backward", 0, Some(ShapeRule::EfficientAttentionBackward)),
+    ("_scaled_dot_product_flash_attention", 0, Some(ShapeRule::FlashAttention)),
+    ("_scaled_dot_product_flash_attention_backward", 0, Some(ShapeRule::FlashAttentionBackward)),
     ("_scaled_dot_product_flash_attention_for_cpu", 0, Some(ShapeRule::Attention)),
     ("_scaled_dot_product_flash_attention_for_cpu_backward", 0, Some(ShapeRule::AttentionBackward)),
     ("addmm", COPIES_OPERANDS, None),
@@ -143,6 +149,7 @@ const TABLE: &[(&str, u32, Option<ShapeRule>)] = &[
     ("index", GATHERS, Some(ShapeRule::Index)),
     ("index_select", GATHERS | TAKES_NO_SCRATCH, Some(ShapeRule::IndexSelect)),
     ("masked_select", 0, Some(ShapeRule::MaskedSelect)),
+    ("mean", REDUCES, None),
     ("mkldnn_rnn_layer_backward", WRITES_WORKSPACE, None),
     ("mm", COPIES_OPERANDS, None),
     ("mse_loss", TAKES_SCRATCH, None),
@@ -157,6 +164,7 @@ const TABLE: &[(&str, u32, Option<ShapeRule>)] = &[
     ("resize_", RESIZES, None),
     ("set_", RESIZES, None),
     ("smooth_l1_loss", TAKES_SCRATCH, None),
+    ("sum", REDUCES, None),
     ("to", HANDS_BACK, None),
     ("zeros", CALLS_NONE | RUNS_ON_META, None),
 ];

@@ -38,3 +38,18 @@ pub struct Segment {
     /// Its blocks, by address.
     pub blocks: Vec<Block>,
 }
+
+impl Segment {
+    /// A segment of a pool with these blocks, one behind the other: the bytes of each, and what was asked for if it is
+    /// in use. It has no address of its own.
+    pub fn new(pool: Pool, blocks: impl IntoIterator<Item = (u64, Option<u64>)>) -> Self {
+        let mut address = 0;
+        let blocks = blocks.into_iter().map(|(bytes, requested)| {
+            let block = Block { pool, bytes, address, requested };
+            address = address.saturating_add(bytes);
+            block
+        });
+        let blocks = blocks.collect();
+        Self { address: 0, bytes: address, blocks }
+    }
+}

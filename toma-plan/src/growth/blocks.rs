@@ -2,7 +2,7 @@
 
 use toma_trace::{Interval, OperatorId, Place, ScopeKind, StorageId, Tick, Trace};
 
-use super::fit::{Fit, fit};
+use super::fit::{Fit, Point, fit};
 use super::line::Line;
 use super::matched::MatchedBlock;
 use super::pieces::Pieces;
@@ -17,6 +17,8 @@ pub(super) struct Grows {
     pub(super) death: Option<Tick>,
     pub(super) operator: Option<OperatorId>,
     pub(super) fit: Fit,
+    /// What it took at sizes that were run.
+    points: Vec<Point>,
 }
 
 impl Grows {
@@ -29,7 +31,14 @@ impl Grows {
             death: block.death.map(|death| death.tick),
             operator: block.operator,
             fit: fit(points),
+            points: points.clone(),
         }
+    }
+
+    /// Its bytes at a size that was run; `None` where they are not known.
+    pub(super) fn seen(&self, size: u64) -> Option<u64> {
+        let point = self.points.iter().find(|point| u64::from(point.size) == size);
+        point.map(|point| point.bytes)
     }
 
     pub(super) fn is_alive(&self, at: Tick) -> bool {

@@ -18,6 +18,7 @@ mod head_room;
 mod line;
 mod matched;
 mod pieces;
+mod replay;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +66,8 @@ use crate::alike::{Recorded, Unlike};
 pub struct Growth {
     places: BTreeMap<Place, Grown>,
     blocks: Vec<Grows>,
-    smallest: u64,
+    /// Of the traces, the smallest first.
+    sizes: Vec<u64>,
     trace: Trace,
 }
 
@@ -124,7 +126,8 @@ impl Growth {
             below: pieces(&blocks, place, &trace, |fit| fit.below),
         };
         let places = places.into_iter().map(|place| (place.clone(), grown(place))).collect();
-        Ok(Self { places, blocks, smallest, trace })
+        let sizes = sorted.iter().map(|traced| u64::from(traced.size)).collect();
+        Ok(Self { places, blocks, sizes, trace })
     }
 
     /// The places in which the step makes or frees memory.
@@ -236,6 +239,6 @@ impl Growth {
     }
 
     fn pick(&self, fit: &Fit, size: u64) -> Line {
-        if size < self.smallest { fit.below } else { fit.line }
+        if size < self.sizes[0] { fit.below } else { fit.line }
     }
 }

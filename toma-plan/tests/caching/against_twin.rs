@@ -6,9 +6,9 @@ use proptest::collection::vec;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof};
 use proptest::sample::{Index, select};
 use proptest::test_runner::{RngAlgorithm, TestCaseError, TestRunner};
-use proptest::{option, prop_assert_eq};
+use proptest::{option, prop_assert, prop_assert_eq};
 
-use toma_plan::caching::{BlockId, CachingAllocator, Pool, Settings};
+use toma_plan::caching::{BlockId, CachingAllocator, Pool, Segment, Settings};
 
 use crate::MIB;
 use crate::twin::{Cell, Twin};
@@ -45,6 +45,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn settings(trace: &Trace) -> Settings {
+    let settings = Settings::new(trace.capacity);
+    trace.max_split_size.map_or(settings, |bytes| settings.max_split_size(bytes).unwrap())
+}
+
 /// Around every limit of the rules, and in between.
 fn bytes() -> impl Strategy<Value = u64> {
     let limits =
@@ -72,9 +77,7 @@ struct Pair {
 impl Pair {
     fn new(trace: &Trace) -> Self {
         let &Trace { capacity, max_split_size, .. } = trace;
-        let settings = Settings::new(capacity);
-        let settings = max_split_size.map_or(settings, |bytes| settings.max_split_size(bytes).unwrap());
-        let replay = CachingAllocator::new(settings);
+        let replay = CachingAllocator::new(settings(trace));
         let twin = Twin { capacity, max_split_size, segments: Vec::new(), retries: 0, oversize_releases: 0 };
         Self { replay, twin, alive: Vec::new(), peaks: [0; 3], failures: 0 }
     }
@@ -148,4 +151,36 @@ fn ten_thousand_random_traces() {
     // Out of memory, retries, retries that helped, and oversize blocks that were enough.
     let reached = reached.map(|counter| counter.get());
     assert!(reached.iter().all(|&traces| traces > 100), "{reached:?}");
+}
+
+/// Bytes and what was asked for of each block, by segment: without addresses.
+fn shape(replay: &CachingAllocator) -> Vec<Vec<(u64, Option<u64>)>> {
+    let cells =
+        |segment: Segment| segment.blocks.iter().map(|block| (block.bytes, block.requested)).collect();
+    replay.segments().map(cells).collect()
+}
+
+#[test]
+fn one_that_resumes_goes_on_as_the_one_before() {
+    let goes_on = |(trace, later): (Trace, Vec<u64>)| {
+        let mut pair = Pair::new(&trace);
+        trace.steps.iter().try_for_each(|step| pair.play(step))?;
+        let mut before = pair.replay;
+        let mut resumed = CachingAllocator::resumed(settings(&trace), before.segments());
+        prop_assert_eq!(shape(&resumed), shape(&before));
+        let older: Vec<_> = shape(&before).concat().into_iter().filter_map(|(_, asked)| asked).collect();
+        for bytes in later {
+            prop_assert_eq!(resumed.allocate(bytes).is_ok(), before.allocate(bytes).is_ok());
+            prop_assert_eq!(shape(&resumed), shape(&before));
+        }
+        for (id, _) in pair.alive {
+            before.free(id).unwrap();
+        }
+        prop_assert!(older.iter().all(|bytes| resumed.free_older(*bytes)));
+        prop_assert!(older.iter().all(|bytes| !resumed.free_older(*bytes)), "each is freed once");
+        prop_assert_eq!(resumed.stats().requested.current, before.stats().requested.current);
+        Ok(())
+    };
+    let config = ProptestConfig { rng_algorithm: RngAlgorithm::XorShift, ..ProptestConfig::default() };
+    TestRunner::new(config).run(&(trace(), vec(bytes(), 0..=20)), goes_on).unwrap();
 }

@@ -1,5 +1,7 @@
 //! Memory of devices.
 
+use toma_plan::caching::{Pool, Segment};
+
 use super::{RawError, checked};
 use crate::error::Error;
 use crate::stats::Stats;
@@ -8,8 +10,28 @@ use crate::stats::Stats;
 unsafe extern "C" {
     safe fn toma_device_stats(id: DeviceId, out: &mut Stats, error: &mut RawError) -> i32;
     safe fn toma_device_memory(id: DeviceId, out: &mut [u64; 2], error: &mut RawError) -> i32;
+    // Writes at most `most` parts: so many must be there.
+    fn toma_device_parts(
+        id: DeviceId,
+        parts: *mut Part,
+        most: usize,
+        count: &mut usize,
+        error: &mut RawError,
+    ) -> i32;
     safe fn toma_device_release(id: DeviceId, error: &mut RawError) -> i32;
     safe fn toma_device_reset_peak(id: DeviceId, error: &mut RawError) -> i32;
+}
+
+/// A block of a segment.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)] // `toma_part` of the shim.
+struct Part {
+    bytes: u64,
+    requested: u64,
+    begins: bool,
+    is_small: bool,
+    is_used: bool,
+    serves_all: bool,
 }
 
 /// A device as the shim knows it: the number of its kind in c10, and its index.
@@ -60,6 +82,41 @@ pub(crate) fn device_memory(id: DeviceId) -> Result<[u64; 2], Error> {
     let mut memory = [0; 2];
     checked(|error| toma_device_memory(id, &mut memory, error))?;
     Ok(memory)
+}
+
+/// The segments that CUDA's allocator has reserved, as far as what this thread asks for may be served from them. Others
+/// are in use as a whole, or left out where they are free, since they are released for those that need it.
+pub(crate) fn device_segments(id: DeviceId) -> Result<Vec<Segment>, Error> {
+    let parts = device_parts(id)?;
+    let segments = parts.chunk_by(|_, next| !next.begins);
+    Ok(segments.filter_map(segment).collect())
+}
+
+fn segment(parts: &[Part]) -> Option<Segment> {
+    let first = parts.first()?;
+    let pool = if first.is_small { Pool::Small } else { Pool::Large };
+    if first.serves_all {
+        let blocks = parts.iter().map(|part| (part.bytes, part.is_used.then_some(part.requested)));
+        return Some(Segment::new(pool, blocks));
+    }
+    let bytes = parts.iter().map(|part| part.bytes).sum();
+    parts.iter().any(|part| part.is_used).then(|| Segment::new(pool, [(bytes, Some(bytes))]))
+}
+
+fn device_parts(id: DeviceId) -> Result<Vec<Part>, Error> {
+    let (mut parts, mut count) = (Vec::new(), 0);
+    loop {
+        parts.resize(count, Part::default());
+        checked(|error| {
+            // SAFETY: there is room for as many parts as it is told.
+            unsafe { toma_device_parts(id, parts.as_mut_ptr(), parts.len(), &mut count, error) }
+        })?;
+        // Other threads may have made more since.
+        if count <= parts.len() {
+            parts.truncate(count);
+            return Ok(parts);
+        }
+    }
 }
 
 pub(crate) fn release_device(id: DeviceId) -> Result<(), Error> {

@@ -32,7 +32,9 @@ pub(crate) use backtraces::{install_backtraces, toma_backtraces_quiet};
 pub(crate) use backward::toma_backward_drop_stranded;
 pub(crate) use blocks::{each_block, each_cpu_block, observe_gpus, owner_at, watch_blocks};
 pub(crate) use cpu::*;
-pub(crate) use device::{DeviceId, device_memory, device_stats, release_device, reset_device_peak};
+pub(crate) use device::{
+    DeviceId, device_memory, device_segments, device_stats, release_device, reset_device_peak,
+};
 pub(crate) use dry::{Dry, DryOutcome};
 pub(crate) use gradient::{identity, is_sole, set_gradient};
 #[cfg(test)]

@@ -20,6 +20,7 @@ struct RawNamed {
     takes_no_scratch: bool,
     runs_on_meta: bool,
     reads_statistics: bool,
+    reduces: bool,
     /// 0 for none.
     shape_rule: u8,
 }
@@ -51,6 +52,7 @@ extern "C" fn named(name: *const c_char) -> RawNamed {
         takes_no_scratch: properties.has(operators::TAKES_NO_SCRATCH),
         runs_on_meta: properties.has(operators::RUNS_ON_META),
         reads_statistics: properties.has(operators::READS_STATISTICS),
+        reduces: properties.has(operators::REDUCES),
         shape_rule: properties.shape_rule().map_or(0, |rule: ShapeRule| rule as u8),
     }
 }

@@ -67,10 +67,14 @@ fn predicted(call: &mut Rehearsal<'_>, sizes: [usize; 2]) -> Result<Prediction, 
     let name = call.device().name();
     let device = Device::named(name)
         .ok_or_else(|| unsupported(format!("memory `{name}` is of no device that libtorch knows")))?;
-    let prediction = from_runs(&device, sizes.map(narrow), |by_shapes, size| pieces(call, by_shapes, size))?;
-    let Some(foreseen) = prediction.foresee_call(call) else { return Ok(prediction) };
-    let size = narrow(call.size_at(foreseen.size));
-    prediction.confirmed_by(size, |by_shapes| pieces(call, by_shapes, size))
+    let mut prediction =
+        from_runs(&device, sizes.map(narrow), |by_shapes, size| pieces(call, by_shapes, size))?;
+    for _ in 0..prediction.rounds() {
+        let Some(foreseen) = prediction.foresee_call(call) else { break };
+        let size = narrow(call.size_at(foreseen.size));
+        prediction = prediction.confirmed_by(size, |by_shapes| pieces(call, by_shapes, size))?;
+    }
+    Ok(prediction)
 }
 
 /// Runs a piece of a size dry, and another one after it where the form has more than one.

@@ -13,6 +13,7 @@ mod prediction;
 mod recent;
 mod runs;
 mod said;
+mod segments;
 mod step;
 mod verdict;
 

@@ -19,6 +19,7 @@ use crate::record::place;
 #[derive(Clone, Debug)]
 pub struct Prediction {
     device: String,
+    pub(super) id: DeviceId,
     place: Place,
     pub(super) traces: Vec<(u32, Trace)>,
     pub(super) growth: Growth,
@@ -34,7 +35,8 @@ impl Prediction {
         traces: Vec<(u32, Trace)>,
         mut unknown: Vec<String>,
     ) -> Result<Self, Error> {
-        let place = place(DeviceId::of(device.device()).numbers());
+        let id = DeviceId::of(device.device());
+        let place = place(id.numbers());
         let growth = grown(&traces)?;
         let elsewhere: Vec<String> = growth.places().map(ToString::to_string).collect();
         if place != Place::HOST && !elsewhere.is_empty() && !elsewhere.contains(&place.to_string()) {
@@ -47,6 +49,7 @@ impl Prediction {
         let device = place.to_string();
         Ok(Self {
             device,
+            id,
             place,
             traces,
             growth,
@@ -78,9 +81,11 @@ impl Prediction {
         Self { head_room, ..self }
     }
 
-    /// The most bytes that live at once while the step runs with `size` items.
+    /// The most bytes that live at once while the step runs with `size` items. On CUDA with what its allocator rounds
+    /// them up by, where it has reserved nothing before.
     pub fn needs_bytes(&self, size: usize) -> u64 {
-        self.growth.needs_bytes(&self.place, wide(size))
+        let lines = || self.growth.needs_bytes(&self.place, wide(size));
+        self.fresh(size, 1).map_or_else(lines, |stats| stats.allocated.peak)
     }
 
     /// The most bytes that live at once while `items` are worked off in pieces of at most `size`, one after the other,
@@ -102,23 +107,35 @@ impl Prediction {
 
     /// The largest size that fits into so many free bytes, less the head-room; `None` if one item does not.
     /// It is [`usize::MAX`] where bytes do not grow with the size.
+    ///
+    /// On CUDA the segments of the allocator have to fit, too, as if it had reserved none before.
     pub fn fits(&self, free_bytes: u64) -> Option<usize> {
-        self.growth.largest(&self.place, self.head_room.usable(free_bytes)).map(narrow)
+        let usable = self.head_room.usable(free_bytes);
+        self.served(self.lives_in(usable)?, usable, |_| 1)
+    }
+
+    /// The largest size whose bytes live in so many.
+    fn lives_in(&self, bytes: u64) -> Option<usize> {
+        self.growth.largest(&self.place, bytes).map(narrow)
     }
 
     /// The largest size in which `items` can be worked off piece by piece within so many free bytes, less the
     /// head-room; `None` if there is none. [`needs_bytes_for`](Self::needs_bytes_for) says how many it takes.
     pub fn fits_for(&self, items: usize, free_bytes: u64) -> Option<usize> {
         let usable = self.head_room.usable(free_bytes);
-        self.growth.largest_for(&self.place, usable, wide(items)).map(narrow)
+        let lives = self.growth.largest_for(&self.place, usable, wide(items)).map(narrow)?;
+        self.served(lives, usable, |size| items.div_ceil(size))
     }
 
     /// The largest size for pieces of a loop, which may be copied to one output that is there from the first piece
     /// on. Where not even one item leaves the head-room, it takes that, too: any other start is larger.
     fn piece_of(&self, items: usize, free_bytes: u64, has_output: bool) -> Option<usize> {
         let of = if has_output { Growth::largest_into } else { Growth::largest_for };
-        let largest = |bytes| of(&self.growth, &self.place, bytes, wide(items));
-        largest(self.head_room.usable(free_bytes)).or_else(|| largest(free_bytes)).map(narrow)
+        let largest = |bytes| {
+            let lives = of(&self.growth, &self.place, bytes, wide(items)).map(narrow)?;
+            self.served_now(lives, bytes, |size| items.div_ceil(size) + usize::from(has_output))
+        };
+        largest(self.head_room.usable(free_bytes)).or_else(|| largest(free_bytes))
     }
 
     /// Operators whose results only data know: they answered 1, or made the largest shape there can be.
@@ -145,7 +162,8 @@ impl Prediction {
     /// What is said to fit into so many bytes, all of which are to be used but for the head-room.
     pub(super) fn within(&self, items: Option<usize>, usable_bytes: u64) -> Option<Foreseen> {
         let Some(items) = items else {
-            let size = self.fits(usable_bytes)?;
+            let usable = self.head_room.usable(usable_bytes);
+            let size = self.served_now(self.lives_in(usable)?, usable, |_| 1)?;
             return Some(Foreseen { size, needs_bytes: self.needs_bytes(size) });
         };
         let size = self.piece_of(items, usable_bytes, false)?;
@@ -279,7 +297,7 @@ fn refused(unlike: &Unlike) -> Error {
     Error::new(ErrorKind::Unsupported, format!("predict: {unlike}"))
 }
 
-fn wide(number: usize) -> u64 {
+pub(super) fn wide(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 

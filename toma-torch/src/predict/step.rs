@@ -324,14 +324,17 @@ fn predicted(
         dry::caught(|| step(recording, items)).unwrap_or_else(|failure| Err(failure.into()))
     };
     let device = Device::new(key.site.device);
-    let prediction = predict_from(&device, key.sizes, &mut step, &mut undo)?;
-    let fits = device.read().ok().and_then(|now| prediction.within(Some(items), now.free_bytes));
-    let Some(Foreseen { size, .. }) = fits else { return Ok((prediction, None)) };
-    match prediction.clone().confirmed(size, &mut step, &mut undo) {
-        Ok(confirmed) => Ok((confirmed, None)),
-        // Below the sizes that were run, the step may call other operators; that says nothing of larger ones.
-        Err(_) if size < wide(key.sizes[0]) => Ok((prediction, None)),
-        Err(error) if error.kind() == ErrorKind::OutOfMemory => Err(error),
-        Err(error) => Ok((prediction, Some(error))),
+    let mut prediction = predict_from(&device, key.sizes, &mut step, &mut undo)?;
+    for _ in 0..prediction.rounds() {
+        let fits = device.read().ok().and_then(|now| prediction.within(Some(items), now.free_bytes));
+        let Some(Foreseen { size, .. }) = fits else { break };
+        match prediction.clone().confirmed(size, &mut step, &mut undo) {
+            Ok(confirmed) => prediction = confirmed,
+            // Below the sizes that were run, the step may call other operators; that says nothing of larger ones.
+            Err(_) if size < wide(key.sizes[0]) => break,
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => return Err(error),
+            Err(error) => return Ok((prediction, Some(error))),
+        }
     }
+    Ok((prediction, None))
 }

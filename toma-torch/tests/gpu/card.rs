@@ -48,6 +48,12 @@ fn fail_next(times: i64) {
     unsafe { Library::this().get::<extern "C" fn(i64, i64)>(b"paper_fail_malloc").unwrap()(1, times) }
 }
 
+/// So many bytes of the first card are others'.
+pub(crate) fn set_taken(bytes: u64) {
+    // SAFETY: the signature is that of `card/runtime/settings.c`.
+    unsafe { Library::this().get::<extern "C" fn(i32, u64)>(b"paper_set_taken").unwrap()(0, bytes) }
+}
+
 fn hold_events(holds: bool) {
     // SAFETY: the signature is that of `card/runtime/settings.c`.
     unsafe { Library::this().get::<extern "C" fn(i32)>(b"paper_hold_events").unwrap()(i32::from(holds)) }

@@ -48,7 +48,7 @@ fn allocated_bytes() -> u64 {
 
 /// What the allocator may have.
 fn limit() -> u64 {
-    device().read().unwrap().total_bytes / PARTS
+    device().read().unwrap().total_bytes
 }
 
 /// A fortieth of the limit, in whole MiB, as the allocator rounds.
@@ -83,7 +83,7 @@ fn is_limited() -> String {
     drop(items(30).unwrap());
     assert!(items(50).is_err(), "{} were to be had", mib(50 * item_bytes()));
     device().release_cached_memory();
-    format!("{} of {}", mib(limit()), mib(device().read().unwrap().total_bytes))
+    format!("{} of {}", mib(limit()), mib(cuda::Device::new(0).unwrap().read().unwrap().total_bytes))
 }
 
 fn as_an_error() -> String {
@@ -194,10 +194,10 @@ fn one_memory() -> String {
     ours.release_cached_memory();
     theirs.release_cached_memory();
     let (ours, theirs) = (ours.read().unwrap(), theirs.read().unwrap());
-    assert_eq!(ours.total_bytes, theirs.total_bytes);
-    let difference = ours.free_bytes.abs_diff(theirs.free_bytes);
-    assert!(difference < ours.total_bytes / PARTS, "{ours:?} {theirs:?}");
-    format!("{} free, {} apart", mib(ours.free_bytes), mib(difference))
+    // What the allocator may have of it, and of that what the driver can give.
+    assert!(ours.total_bytes.abs_diff(theirs.total_bytes / PARTS) <= 1, "{ours:?} {theirs:?}");
+    assert!(ours.free_bytes <= theirs.free_bytes.min(ours.total_bytes), "{ours:?} {theirs:?}");
+    format!("{} free of {}, {} for all", mib(ours.free_bytes), mib(ours.total_bytes), mib(theirs.free_bytes))
 }
 
 fn random_numbers() -> String {

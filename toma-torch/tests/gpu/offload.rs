@@ -22,7 +22,7 @@ pub(crate) const CHECKS: &[Check] = &[
 
 const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
-const STEPS: usize = 6;
+const STEPS: usize = 4;
 
 /// The losses of some steps of ResNet-18, and its weights; and their peak beyond what was there before.
 fn learned() -> (Vec<f64>, Vec<Tensor>, u64) {
@@ -32,8 +32,8 @@ fn learned() -> (Vec<f64>, Vec<Tensor>, u64) {
     let vs = VarStore::new(GPU);
     let net = tch::vision::resnet::resnet18(&vs.root(), 10);
     let mut optimizer = nn::Adam::default().build(&vs, 1e-3).unwrap();
-    let images = Tensor::randn([16, 3, 64, 64], FLOATS);
-    let classes = Tensor::randint(10, [16], (Kind::Int64, GPU));
+    let images = Tensor::randn([8, 3, 64, 64], FLOATS);
+    let classes = Tensor::randint(10, [8], (Kind::Int64, GPU));
     device.reset_peaks().unwrap();
     let losses = (0..STEPS).map(|_| {
         let loss = net.forward_t(&images, true).cross_entropy_for_logits(&classes);

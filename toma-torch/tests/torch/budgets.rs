@@ -1,6 +1,6 @@
 //! Random nets, rows and budgets: forms that are predicted never run out of memory, and use what there is.
 //!
-//! `TOMA_BUDGETS=N` draws so many budgets instead of the 150 of the checks, and `TOMA_STRESS_SEED=SEED` draws
+//! `TOMA_BUDGETS=N` draws so many budgets instead of the 72 of the checks, and `TOMA_STRESS_SEED=SEED` draws
 //! the same again.
 
 use std::env;
@@ -105,7 +105,7 @@ fn mistake(net: &Learner, random: &mut Rng) -> Option<String> {
 fn random_budgets_never_run_out_and_95_percent_are_used() {
     let _alone = alone();
     let seed = setting("TOMA_STRESS_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let of_a_net = setting("TOMA_BUDGETS").unwrap_or(150).div_ceil(9);
+    let of_a_net = setting("TOMA_BUDGETS").unwrap_or(72).div_ceil(9);
     let mut random = Rng::with_seed(seed);
     nine::each(|net| {
         let wrong: Vec<_> = (0..of_a_net).filter_map(|_| mistake(net, &mut random)).collect();

@@ -12,6 +12,7 @@ use toma_trace::{Place, Trace};
 
 use crate::nets::{self, Net, Road};
 use crate::nine;
+use crate::rounds::rounds;
 use crate::stage::{FLOATS, alone, caught, panic_of, printed_by, size};
 
 const NETS: [fn() -> Net; 6] = [
@@ -294,8 +295,9 @@ fn operators_are_as_many_as_there_are_layers() {
 }
 
 #[test]
-fn a_thousand_runs_of_two_threads_change_nothing_and_leave_nothing() {
+fn many_runs_of_two_threads_change_nothing_and_leave_nothing() {
     let _alone = alone();
+    let each = rounds(150, 500);
     let address_space = || memory_map_lines();
     let net = nets::transformer(0.5);
     step(&net, 8);
@@ -306,11 +308,11 @@ fn a_thousand_runs_of_two_threads_change_nothing_and_leave_nothing() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let net = shared.lock().unwrap();
-                for _ in 0..500 {
+                for _ in 0..each {
                     dry_run(|| step(&net, 5)).unwrap();
                 }
             });
-            for _ in 0..500 {
+            for _ in 0..each {
                 dry_run(|| step(&net, 8)).unwrap();
             }
         });

@@ -8,6 +8,7 @@ use toma_torch::cpu::{self, Budget};
 use toma_torch::{Prediction, predict};
 
 use crate::nine::{self, Learner};
+use crate::rounds::rounds;
 use crate::stage::{FLOATS, alone, caught, panic_of, printed_by, size};
 
 fn of(net: &Learner) -> Prediction {
@@ -73,7 +74,7 @@ fn any_budget_is_used_to_95_percent_and_never_exceeded() {
     printed_by(|| {
         nine::each(|net| {
             let prediction = of(net);
-            for _ in 0..112 {
+            for _ in 0..rounds(48, 112) {
                 // A convolution of one image runs another kernel.
                 let range = prediction.needs_bytes(5)..prediction.needs_bytes(56);
                 let budget = random.u64(range);

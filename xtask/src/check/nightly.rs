@@ -20,7 +20,7 @@ impl Length {
 /// Moments at which each of three ranks is killed.
 const KILLS: &str = "50";
 
-/// Random budgets, of which `torch` draws 150.
+/// Random budgets, of which `torch` draws 72.
 const BUDGETS: &str = "10000";
 
 pub(super) fn stress(checks: &Checks<'_>) -> Result<String> {
@@ -52,8 +52,11 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let of_torch: [(_, &[_]); 4] = [
         ("offload", &["storm::"]),
-        ("offload", &["exact::", "noticed::", "plans::", "rare::", "threads::"]),
-        ("torch", &["dry_failures::", "sweeps::", "vision::"]),
+        ("offload", &["exact::", "failures::", "noticed::", "plans::", "rare::", "threads::"]),
+        (
+            "torch",
+            &["dry_failures::", "any_budget_is_used", "many_runs_of_two_threads", "sweeps::", "vision::"],
+        ),
         ("checkpoint", &["random_plans::"]),
     ];
     let test = |name, args: &[&str]| {

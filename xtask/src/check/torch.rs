@@ -112,9 +112,9 @@ struct Program {
 impl Program {
     /// Begins, unless that has been done with the same sources.
     fn compile(&self, project: &Project, environment: &Environment) -> Result<Compiling> {
-        let files = project.shell.read_dir(SHIM)?;
+        let files = project.shell.read_dir(SHIM)?.into_iter().filter(|path| path.is_file());
         let compile = self.compiler(project, environment);
-        let texts = files.iter().map(|file| project.shell.read_file(file)).collect::<Result<Vec<_>, _>>()?;
+        let texts = files.map(|file| project.shell.read_file(file)).collect::<Result<Vec<_>, _>>()?;
         let (stamp, stamped) = (self.path.with_extension("stamp"), format!("{compile}\n{}", texts.concat()));
         let is_done = self.path.exists() && project.shell.read_file(&stamp).is_ok_and(|old| old == stamped);
         let compiler = if is_done {
@@ -137,6 +137,7 @@ impl Program {
         // The allocator's fence is unknown to the sanitizer of threads, and g++ says so.
         let compile = compile.args(["-fno-sanitize=vptr", "-fno-sanitize-recover", "-Wno-tsan"]);
         let compile = compile.arg("-isystem").arg(environment.folder().join("../include"));
+        let compile = compile.arg("-I").arg(Path::new(SHIM).join("cuda"));
         let compile = compile
             .arg("-include")
             .arg(shim)

@@ -1,0 +1,110 @@
+//! The requests of a step at any size, played to the allocator of a device.
+
+use std::collections::BTreeMap;
+
+use toma_trace::{Place, Tick};
+
+use super::Growth;
+use super::blocks::{Grows, ends};
+use crate::caching::{BlockId, CachingAllocator, OutOfMemory};
+
+/// Sizes are close that differ by at most one part in so many.
+const CLOSE: u64 = 16;
+
+impl Growth {
+    /// Plays what so many pieces of a size request and free in a place, one piece after the other, to an allocator.
+    ///
+    /// What lives at once may fit where segments do not: the allocator's own figures say what they take. What pieces
+    /// between the first and the last leave is requested at once. A block that was there before the trace is freed
+    /// as one of its bytes that the allocator [resumed](CachingAllocator::resumed) with.
+    ///
+    /// ```
+    /// # mod toma { pub use toma_trace as trace; pub use toma_plan as plan; }
+    /// use toma::plan::Growth;
+    /// use toma::plan::caching::{CachingAllocator, Settings};
+    /// use toma::trace::{Contradiction, Place, Recorder, ThreadId, Trace};
+    ///
+    /// fn step(items: u64) -> Result<Trace, Contradiction> {
+    ///     let mut recorder = Recorder::new();
+    ///     recorder.birth(ThreadId(0), &Place::device("cuda", 0), items << 20)?;
+    ///     Ok(recorder.finish())
+    /// }
+    ///
+    /// let growth = Growth::fit(&[(4, &step(4)?), (8, &step(8)?)])?;
+    /// let mut allocator = CachingAllocator::new(Settings::new(64 << 20));
+    /// growth.replay(&Place::device("cuda", 0), 9, 1, &mut allocator)?;
+    /// assert_eq!(allocator.stats().allocated.peak, 9 << 20);
+    /// assert_eq!(allocator.stats().reserved.peak, 20 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first request that the allocator's capacity does not hold.
+    pub fn replay(
+        &self,
+        place: &Place,
+        size: u64,
+        pieces: u64,
+        allocator: &mut CachingAllocator,
+    ) -> Result<(), OutOfMemory> {
+        let (first, second) = ends(&self.trace);
+        let [left, adds] = self.leaves(place);
+        let second = second.filter(|_| pieces > 1);
+        let (begins, between) = match second {
+            Some(_) => (first, adds.times(pieces - 2)),
+            None => (Tick::START, left.times(pieces.saturating_sub(1))),
+        };
+        let mut requests = self.requests(place, second.unwrap_or(first));
+        let later = requests.split_off(requests.partition_point(|(tick, ..)| *tick <= begins));
+        let mut held = BTreeMap::new();
+        self.play(&requests, size, &mut held, allocator)?;
+        allocator.allocate(between.bytes_at(size))?;
+        self.play(&later, size, &mut held, allocator)
+    }
+
+    /// `held`: the allocations of the blocks that live, by number.
+    fn play(
+        &self,
+        requests: &[(Tick, usize, &Grows)],
+        size: u64,
+        held: &mut BTreeMap<usize, BlockId>,
+        allocator: &mut CachingAllocator,
+    ) -> Result<(), OutOfMemory> {
+        for (tick, at, block) in requests {
+            let size = if self.is_scratch(block) { self.close(size) } else { size };
+            let bytes = block.seen(size).unwrap_or_else(|| self.pick(&block.fit, size).bytes_at(size));
+            if block.birth == Some(*tick) {
+                held.insert(*at, allocator.allocate(bytes)?);
+            } else if let Some(id) = held.remove(at) {
+                allocator.free(id).expect("a held block is freed once");
+            } else {
+                allocator.free_older(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next larger size of a trace where that is close, else the size. Scratch grows in steps: below a size that was
+    /// run it may be what it is there.
+    fn close(&self, size: u64) -> u64 {
+        let larger = self.sizes[self.sizes.partition_point(|known| *known < size)..].first().copied();
+        larger.filter(|known| known - size <= known / CLOSE).unwrap_or(size)
+    }
+
+    /// It dies within the operator that makes it.
+    fn is_scratch(&self, block: &Grows) -> bool {
+        let end = block.operator.map(|operator| self.trace[operator].interval.end);
+        block.death.is_some_and(|death| end.is_some_and(|end| death < end))
+    }
+
+    /// Births and deaths in a place up to a tick, in their order, each with the number of its block.
+    fn requests(&self, place: &Place, until: Tick) -> Vec<(Tick, usize, &Grows)> {
+        let of_place = self.blocks.iter().enumerate().filter(|(_, block)| block.place == *place);
+        let ticks = of_place.flat_map(|(at, block)| {
+            [block.birth, block.death].into_iter().flatten().map(move |tick| (tick, at, block))
+        });
+        let mut requests: Vec<_> = ticks.filter(|(tick, ..)| *tick <= until).collect();
+        requests.sort_by_key(|(tick, at, _)| (*tick, *at));
+        requests
+    }
+}

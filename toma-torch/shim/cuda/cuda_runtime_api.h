@@ -1,0 +1,31 @@
+// The names of CUDA that libtorch's headers use, for a compiler without CUDA. None of these functions is called.
+#pragma once
+
+#include <cstddef>
+
+using cudaStream_t = struct CUstream_st*;
+enum cudaError_t { cudaSuccess, cudaErrorNotReady = 600 };
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal,
+  cudaStreamCaptureModeThreadLocal,
+  cudaStreamCaptureModeRelaxed,
+};
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone,
+  cudaStreamCaptureStatusActive,
+  cudaStreamCaptureStatusInvalidated,
+};
+
+extern "C" {
+cudaError_t cudaDeviceGetStreamPriorityRange(int*, int*);
+const char* cudaGetErrorString(cudaError_t);
+cudaError_t cudaGetLastError();
+cudaError_t cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t);
+cudaError_t cudaMemGetInfo(size_t*, size_t*);
+cudaError_t cudaStreamGetPriority(cudaStream_t, int*);
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus*);
+cudaError_t cudaStreamQuery(cudaStream_t);
+cudaError_t cudaStreamSynchronize(cudaStream_t);
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*);
+}
