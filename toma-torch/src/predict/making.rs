@@ -6,6 +6,7 @@ use toma_core::{Auto, Judge};
 
 use super::dry::{self, Ran};
 use super::prediction::Prediction;
+use super::workspaces;
 use crate::error::Error;
 use crate::ffi::Recording;
 use crate::memory::Device;
@@ -74,6 +75,7 @@ pub(super) fn from_runs(
         traces.push((size, trace));
         unknown.extend(names);
     }
+    workspaces::take(device.device(), &traces[0].1);
     Prediction::new(device, traces, unknown)
 }
 

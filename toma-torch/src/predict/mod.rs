@@ -16,6 +16,7 @@ mod said;
 mod segments;
 mod step;
 mod verdict;
+mod workspaces;
 
 pub use dry::{dry_run, dry_run_by_shapes};
 pub use explain::Explanation;

@@ -21,6 +21,7 @@ pub(crate) const CHECKS: &[Check] = &[
         run: rounded,
     },
     on_card("card: a step has its bytes at both capabilities", steps),
+    on_card("predict: a first step, with the workspaces of libraries", first_steps),
     on_card("card: an injected failure is retried by the allocator", injected),
     on_card("card: held events keep a pinned block", held),
     on_card("card: without values, checks of values fail", without_values),
@@ -73,6 +74,7 @@ fn rounded() -> String {
 pub(crate) fn work(task: &str) {
     match task {
         "step" => step(),
+        "first" => first(),
         "injected" => fail(),
         _ => round(),
     }
@@ -90,6 +92,31 @@ fn steps() -> String {
     let peaks = [peak("80"), peak("90")];
     assert_eq!(peaks, ["187011584", "237081088"]);
     format!("{peaks:?} bytes")
+}
+
+fn first_steps() -> String {
+    let figures = |capability: &str| answer(&mut this("card first", &[("PAPER_CARD_CC", capability)]));
+    format!("{}; {}", figures("80"), figures("90"))
+}
+
+/// The first step of a process: neither cuBLAS nor cublasLt has run before.
+fn first() {
+    let (variables, device) = (VarStore::new(GPU), Device::new(GPU));
+    let net = nn::seq()
+        .add(nn::linear(variables.root(), 1024, 4096, nn::LinearConfig::default()))
+        .add_fn(Tensor::relu)
+        .add(nn::linear(variables.root(), 4096, 1024, nn::LinearConfig::default()));
+    let learn = |rows: usize| {
+        let input = Tensor::ones([i64::try_from(rows).unwrap(), 1024], FLOATS);
+        net.forward(&input).square().mean(Kind::Float).backward();
+    };
+    let prediction = toma_torch::predict(&device, learn).unwrap().confirm(2000, learn).unwrap();
+    let (said, before) = (prediction.needs_bytes(2000), device.stats().unwrap().allocated_bytes);
+    device.reset_peaks().unwrap();
+    learn(2000);
+    let took = device.stats().unwrap().peak_allocated_bytes - before;
+    assert!(said >= took - took / 200 && said <= took + took / 100, "{said} of {took}");
+    println!("answer: {said} of {took} bytes");
 }
 
 /// The peak of `AdamW`'s first step, written for all weights at once, as PyTorch does it by default.

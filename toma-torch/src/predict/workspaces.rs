@@ -1,0 +1,37 @@
+//! Workspaces of CUDA's libraries, which a thread's first product of matrices takes and keeps.
+//!
+//! # Why
+//!
+//! No dry run takes them: 8 MiB for each thread on an A100, 32 on an H100. A product of small matrices does, so that they
+//! are counted with what is there when the free bytes are read. A step that multiplies would take them anyway.
+
+use std::collections::BTreeSet;
+
+use tch::{Kind, TchError, Tensor};
+use toma_trace::{OperatorId, Trace};
+use toma_trace::operators::{COPIES_OPERANDS, named};
+
+/// Takes those of the threads on which the step multiplies: this one, and that of backward.
+pub(super) fn take(device: tch::Device, step: &Trace) {
+    let threads = multiplying(step);
+    if !matches!(device, tch::Device::Cuda(_)) || threads == 0 {
+        return;
+    }
+    let _in_no_line = toma_trace::counting::pause();
+    // Without memory for them, it is the step that fails.
+    let _ = multiply(device, threads > 1);
+}
+
+/// The number of threads that have products.
+fn multiplying(step: &Trace) -> usize {
+    let is_product = |id: OperatorId| named(&step[id].name).has(COPIES_OPERANDS);
+    let of_products = step.blocks().filter(|(_, block)| block.operator.is_some_and(is_product));
+    of_products.filter_map(|(_, block)| Some(block.birth?.thread)).collect::<BTreeSet<_>>().len()
+}
+
+fn multiply(device: tch::Device, backward: bool) -> Result<(), TchError> {
+    let ones = |sizes: &[i64]| Tensor::f_ones(sizes, (Kind::Float, device));
+    let weight = ones(&[16, 16])?.f_set_requires_grad(backward)?;
+    let product = ones(&[16, 16])?.f_linear(&weight, Some(&ones(&[16])?))?;
+    if product.requires_grad() { product.f_sum(Kind::Float)?.f_backward() } else { Ok(()) }
+}
