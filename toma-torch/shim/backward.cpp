@@ -1,15 +1,19 @@
-// What a backward that failed leaves behind.
+// What a backward leaves behind: of one that failed gradients, and of one on a device references.
 //
 // # Why
 //
-// A tiny backward of ours would also clear the queue. It would cost microseconds, and start libtorch's
+// A tiny backward of ours would also clear the queue of the thread. It would cost microseconds, and start libtorch's
 // threads for GPUs in programs that never train.
+//
+// On a device a thread of libtorch's runs the graph. It tells the caller that the graph is done before it lets go of
+// the graph, its gradients and its last tensors. A graph of one node that it runs after that shows that it has.
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <memory>
 
+#include "guard.h"
 #include "shim.h"
 
 namespace {
@@ -22,7 +26,20 @@ struct Engine : torch::autograd::Engine {
   }
 };
 
+struct Nothing : torch::autograd::Node {
+  explicit Nothing(const at::Tensor& input) { add_input_metadata(input); }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
+};
+
 }  // namespace
+
+int32_t toma_backward_wait(const void* loss, toma_error* error) noexcept {
+  return toma::guarded(error, [&] {
+    const auto input = static_cast<const at::Tensor*>(loss)->detach();
+    const torch::autograd::edge_list roots = {{std::make_shared<Nothing>(input), 0}};
+    torch::autograd::Engine::get_default_engine().execute(roots, {input}, false, false, true);
+  });
+}
 
 // A backward on the CPU works through a queue of the thread that called it. When a node fails, nodes of
 // other branches that were ready stay in the queue with their gradients. A new queue drops them.

@@ -185,6 +185,8 @@ void toma_backtraces_quiet(int32_t change) noexcept;
 
 // Drops what backwards that failed have left in this thread's queue. Nothing inside of a backward.
 void toma_backward_drop_stranded() noexcept;
+// Returns once the thread that runs backwards on the device of a tensor has let go of those before.
+int32_t toma_backward_wait(const void* loss, toma_error* error) noexcept;
 
 void toma_modes_get(toma_modes* out) noexcept;
 // Drops what autocast has cast and keeps for its region, of every thread: it is cast again when needed.

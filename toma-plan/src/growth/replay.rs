@@ -11,6 +11,9 @@ use crate::caching::{BlockId, CachingAllocator, OutOfMemory};
 /// Sizes are close that differ by at most one part in so many.
 const CLOSE: u64 = 16;
 
+/// Further pieces that are played: each changes what is free for the next, until that settles.
+const PLAYED: u64 = 4;
+
 impl Growth {
     /// Plays what so many pieces of a size request and free in a place, one piece after the other, to an allocator.
     ///
@@ -47,19 +50,46 @@ impl Growth {
         pieces: u64,
         allocator: &mut CachingAllocator,
     ) -> Result<(), OutOfMemory> {
-        let (first, second) = ends(&self.trace);
-        let [left, adds] = self.leaves(place);
-        let second = second.filter(|_| pieces > 1);
-        let (begins, between) = match second {
-            Some(_) => (first, adds.times(pieces - 2)),
-            None => (Tick::START, left.times(pieces.saturating_sub(1))),
-        };
-        let mut requests = self.requests(place, second.unwrap_or(first));
-        let later = requests.split_off(requests.partition_point(|(tick, ..)| *tick <= begins));
+        let (first, _) = ends(&self.trace);
         let mut held = BTreeMap::new();
-        self.play(&requests, size, &mut held, allocator)?;
-        allocator.allocate(between.bytes_at(size))?;
-        self.play(&later, size, &mut held, allocator)
+        self.play(&self.requests(place, Tick::START, first), size, &mut held, allocator)?;
+        self.further(place, size, pieces.saturating_sub(1), held, allocator)
+    }
+
+    /// Plays the same for pieces that follow others, whose gradients and outputs are there. Four are played; what
+    /// others leave is requested before.
+    ///
+    /// # Errors
+    /// The first request that the allocator's capacity does not hold.
+    pub fn replay_further(
+        &self,
+        place: &Place,
+        size: u64,
+        pieces: u64,
+        allocator: &mut CachingAllocator,
+    ) -> Result<(), OutOfMemory> {
+        self.further(place, size, pieces, BTreeMap::new(), allocator)
+    }
+
+    fn further(
+        &self,
+        place: &Place,
+        size: u64,
+        pieces: u64,
+        mut held: BTreeMap<usize, BlockId>,
+        allocator: &mut CachingAllocator,
+    ) -> Result<(), OutOfMemory> {
+        let (first, second) = ends(&self.trace);
+        let [_, adds] = self.leaves(place);
+        // Without a second piece further ones are like the first.
+        let (begin, end) = second.map_or((Tick::START, first), |second| (first, second));
+        let requests = self.requests(place, begin, end);
+        allocator.allocate(adds.times(pieces.saturating_sub(PLAYED)).bytes_at(size))?;
+        for _ in 0..pieces.min(PLAYED) {
+            self.play(&requests, size, &mut held, allocator)?;
+            held.clear();
+        }
+        Ok(())
     }
 
     /// `held`: the allocations of the blocks that live, by number.
@@ -97,13 +127,13 @@ impl Growth {
         block.death.is_some_and(|death| end.is_some_and(|end| death < end))
     }
 
-    /// Births and deaths in a place up to a tick, in their order, each with the number of its block.
-    fn requests(&self, place: &Place, until: Tick) -> Vec<(Tick, usize, &Grows)> {
+    /// Births and deaths in a place after a tick and up to another, in their order, each with the number of its block.
+    fn requests(&self, place: &Place, after: Tick, until: Tick) -> Vec<(Tick, usize, &Grows)> {
         let of_place = self.blocks.iter().enumerate().filter(|(_, block)| block.place == *place);
         let ticks = of_place.flat_map(|(at, block)| {
             [block.birth, block.death].into_iter().flatten().map(move |tick| (tick, at, block))
         });
-        let mut requests: Vec<_> = ticks.filter(|(tick, ..)| *tick <= until).collect();
+        let mut requests: Vec<_> = ticks.filter(|(tick, ..)| *tick > after && *tick <= until).collect();
         requests.sort_by_key(|(tick, at, _)| (*tick, *at));
         requests
     }

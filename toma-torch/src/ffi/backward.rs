@@ -1,7 +1,27 @@
-//! What a backward that failed leaves behind.
+//! What a backward leaves behind.
 
-// Sound to call from any thread: it changes a queue of the calling one.
+use std::ffi::c_void;
+
+use tch::Tensor;
+
+use super::{RawError, checked};
+use crate::error::Error;
+
+// The first is sound to call from any thread: it changes a queue of the calling one.
 unsafe extern "C" {
     /// Drops gradients that backwards of this thread have left in its queue when they failed.
     pub(crate) safe fn toma_backward_drop_stranded();
+    // Takes a tensor of libtorch's.
+    fn toma_backward_wait(loss: *const c_void, error: &mut RawError) -> i32;
+}
+
+/// Waits until libtorch's thread for the device of `loss` has let go of the backwards before. On the CPU nothing waits.
+pub(crate) fn wait_for_backward(loss: &Tensor) -> Result<(), Error> {
+    if loss.device() == tch::Device::Cpu {
+        return Ok(());
+    }
+    checked(|error| {
+        // SAFETY: a tensor holds a pointer to one of libtorch's, which lives as long as it.
+        unsafe { toma_backward_wait(loss.as_ptr().cast(), error) }
+    })
 }

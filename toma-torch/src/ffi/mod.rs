@@ -29,7 +29,7 @@ use std::ffi::{CStr, c_char};
 use crate::error::{Error, ErrorKind};
 
 pub(crate) use backtraces::{install_backtraces, toma_backtraces_quiet};
-pub(crate) use backward::toma_backward_drop_stranded;
+pub(crate) use backward::{toma_backward_drop_stranded, wait_for_backward};
 pub(crate) use blocks::{each_block, each_cpu_block, observe_gpus, owner_at, watch_blocks};
 pub(crate) use cpu::*;
 pub(crate) use device::{

@@ -170,6 +170,13 @@ impl Prediction {
         Some(Foreseen { size, needs_bytes: self.needs_bytes_for(size, items) })
     }
 
+    /// The same for pieces after others, which leave nothing.
+    pub(super) fn within_rest(&self, left: usize, usable_bytes: u64) -> Option<Foreseen> {
+        let usable = self.head_room.usable(usable_bytes);
+        let size = self.served_rest(self.lives_in(usable)?.min(left), usable, left)?;
+        Some(Foreseen { size, needs_bytes: self.needs_bytes(size) })
+    }
+
     /// The same where all that the pieces return is there from the first on.
     pub(super) fn within_into(&self, items: usize, usable_bytes: u64) -> Option<Foreseen> {
         let size = self.piece_of(items, usable_bytes, true)?;

@@ -5,7 +5,7 @@
 //! A device is full when no segment is left for a request, and not when tensors fill it. So where lines say that a size
 //! fits, its requests are played to a replay of the allocator, which goes on from the segments there are.
 
-use toma_plan::caching::{CachingAllocator, DeviceStats, Settings};
+use toma_plan::caching::{CachingAllocator, DeviceStats, OutOfMemory, Settings};
 
 use super::prediction::{Prediction, wide};
 use crate::error::Error;
@@ -36,7 +36,11 @@ impl Prediction {
 
     /// The largest size up to `most` whose requests are served, where an allocator has so many bytes and no segments.
     pub(super) fn served(&self, most: usize, bytes: u64, pieces: impl Fn(usize) -> usize) -> Option<usize> {
-        self.served_by(most, pieces, || Ok(CachingAllocator::new(Settings::new(bytes))))
+        self.served_by(
+            most,
+            || Ok(CachingAllocator::new(Settings::new(bytes))),
+            |size, allocator| self.growth.replay(self.place(), wide(size), wide(pieces(size)), allocator),
+        )
     }
 
     /// The same where the device's allocator may have so many bytes beyond those in use now.
@@ -46,7 +50,22 @@ impl Prediction {
         usable_bytes: u64,
         pieces: impl Fn(usize) -> usize,
     ) -> Option<usize> {
-        self.served_by(most, pieces, || self.now(usable_bytes))
+        self.served_by(
+            most,
+            || self.now(usable_bytes),
+            |size, allocator| self.growth.replay(self.place(), wide(size), wide(pieces(size)), allocator),
+        )
+    }
+
+    /// The same for so many items that are left where pieces have run before.
+    pub(super) fn served_rest(&self, most: usize, usable_bytes: u64, left: usize) -> Option<usize> {
+        self.served_by(
+            most,
+            || self.now(usable_bytes),
+            |size, allocator| {
+                self.growth.replay_further(self.place(), wide(size), wide(left.div_ceil(size)), allocator)
+            },
+        )
     }
 
     /// The device's allocator as it stands, with so many bytes beyond those in use.
@@ -60,17 +79,14 @@ impl Prediction {
     fn served_by(
         &self,
         most: usize,
-        pieces: impl Fn(usize) -> usize,
         allocator: impl FnOnce() -> Result<CachingAllocator, Error>,
+        replay: impl Fn(usize, &mut CachingAllocator) -> Result<(), OutOfMemory>,
     ) -> Option<usize> {
         if !self.is_of_cuda() {
             return Some(most);
         }
         let Ok(allocator) = allocator() else { return Some(most) };
-        let is_served = |size: usize| {
-            let pieces = wide(pieces(size));
-            self.growth.replay(self.place(), wide(size), pieces, &mut allocator.clone()).is_ok()
-        };
+        let is_served = |size: usize| replay(size, &mut allocator.clone()).is_ok();
         // One size may fit whose segments hold others' rests, where smaller ones do not: the first ones are tried in turn.
         let near = (0..CLOSE / 4).map(|less| most - most / CLOSE * less);
         if let Some(served) = near.filter(|size| *size > 0).find(|size| is_served(*size)) {

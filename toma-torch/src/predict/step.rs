@@ -259,8 +259,7 @@ impl Predict for StepPrediction {
         }
         let prediction = self.prediction()?;
         let usable = prediction.corrected().usable(free_bytes)?;
-        let Foreseen { size, needs_bytes } = prediction.within(None, usable)?;
-        Some(Foreseen { size: size.min(left), needs_bytes })
+        prediction.within_rest(left, usable)
     }
 
     fn foresee_smaller(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {

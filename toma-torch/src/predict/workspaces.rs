@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 
 use tch::{Kind, TchError, Tensor};
-use toma_trace::{OperatorId, Trace};
 use toma_trace::operators::{COPIES_OPERANDS, named};
+use toma_trace::{OperatorId, Trace};
 
 /// Takes those of the threads on which the step multiplies: this one, and that of backward.
 pub(super) fn take(device: tch::Device, step: &Trace) {

@@ -58,6 +58,8 @@ pub fn accumulate_gradients<T: Borrow<Tensor>>(loss: &Tensor, variables: &[T]) -
         return Ok(());
     }
     let gradients = Tensor::f_run_backward(&[loss], &variables, false, false)?;
+    // Else the thread may hold a gradient that nobody else does.
+    ffi::wait_for_backward(loss).map_err(|error| TchError::Torch(error.to_string()))?;
     let _off = tch::no_grad_guard();
     let shares = variables.into_iter().zip(gradients).filter(|(_, gradient)| gradient.defined());
     let shares = shares.map(|(variable, gradient)| Addend::new(variable, gradient));

@@ -6,13 +6,15 @@ use std::env;
 use std::process::{Command, Output};
 
 use libloading::os::unix::Library;
-use tch::nn::{self, Module as _, VarStore};
+use tch::nn::{self, Module as _, ModuleT as _, VarStore};
 use tch::{Kind, TchError, Tensor};
 use toma::memory::MemorySource as _;
-use toma_torch::Device;
+use toma::{NoCache, execute, report};
+use toma_torch::{Backward as _, Device, DryRun, Loss};
 
 use crate::child::{TASK, answer};
 use crate::table::{Check, Needs};
+use crate::{LIMIT, transformer};
 
 pub(crate) const CHECKS: &[Check] = &[
     Check {
@@ -22,6 +24,7 @@ pub(crate) const CHECKS: &[Check] = &[
     },
     on_card("card: a step has its bytes at both capabilities", steps),
     on_card("predict: a first step, with the workspaces of libraries", first_steps),
+    on_card("predict: transformers train in little memory at once", transformers),
     on_card("card: an injected failure is retried by the allocator", injected),
     on_card("card: held events keep a pinned block", held),
     on_card("card: without values, checks of values fail", without_values),
@@ -75,7 +78,9 @@ pub(crate) fn work(task: &str) {
     match task {
         "step" => step(),
         "first" => first(),
+        "gpt" => trains(transformer::GPT),
         "injected" => fail(),
+        "minilm" => trains(transformer::MINILM),
         _ => round(),
     }
 }
@@ -117,6 +122,37 @@ fn first() {
     let took = device.stats().unwrap().peak_allocated_bytes - before;
     assert!(said >= took - took / 200 && said <= took + took / 100, "{said} of {took}");
     println!("answer: {said} of {took} bytes");
+}
+
+/// In processes whose allocators have the whole of their cards.
+fn transformers() -> String {
+    let trained = |name: &str, bytes: &str| {
+        let whole = (LIMIT.0, "per_process_memory_fraction:1.0");
+        // Labels that nothing writes are then none that the loss leaves out.
+        let zeros = ("PAPER_CARD_POISON", "0x00");
+        let settings = [("PAPER_CARD_BYTES", bytes), ("PAPER_VALUES", "0"), zeros, whole];
+        format!("{name} in {bytes}: {}", answer(&mut this(&format!("card {name}"), &settings)))
+    };
+    [trained("minilm", "500M"), trained("gpt", "2G")].join("; ")
+}
+
+/// Steps of 64 texts, the first of which takes all there is.
+fn trains(sizes: transformer::Sizes) {
+    let (variables, device) = (VarStore::new(GPU), Device::new(GPU));
+    let net = transformer::transformer(&variables.root(), sizes);
+    let texts = Tensor::zeros([64, 128], (Kind::Int64, GPU));
+    let step = || {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        let loss = form.backward(Loss::Mean, &variables, &texts, |texts| {
+            let logits = net.forward_t(texts, true).flatten(0, -2);
+            logits.cross_entropy_for_logits(&Tensor::zeros(logits.size()[0], (Kind::Int64, GPU)))
+        });
+        drop(loss);
+        let report = report::last().unwrap();
+        assert!(report.out_of_memory == 0 && report.foreseen.is_some(), "{report}");
+        format!("{} in {} attempts", report.start, report.attempts)
+    };
+    println!("answer: {} {}", step(), step());
 }
 
 /// The peak of `AdamW`'s first step, written for all weights at once, as PyTorch does it by default.

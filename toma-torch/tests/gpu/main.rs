@@ -21,6 +21,8 @@ mod offload;
 mod predict;
 mod profile;
 mod table;
+#[path = "../../../examples/predict/transformer.rs"]
+mod transformer;
 
 use std::env;
 use std::process::{Command, ExitCode};
