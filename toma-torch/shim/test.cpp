@@ -269,6 +269,8 @@ void devices_that_are_not_there() {
       const toma_device device{type, index};
       CHECK(toma_device_stats(device, &stats, &error) == TOMA_NO_DEVICE);
       CHECK(toma_device_memory(device, memory, &error) == TOMA_NO_DEVICE);
+      size_t parts = 1;
+      CHECK(toma_device_parts(device, nullptr, 0, &parts, &error) == TOMA_NO_DEVICE && parts == 0);
       CHECK(toma_device_release(device, &error) == TOMA_NO_DEVICE);
       CHECK(toma_device_reset_peak(device, &error) == TOMA_NO_DEVICE);
       CHECK(toma_rng_get(device, &state, &error) == TOMA_NO_DEVICE);

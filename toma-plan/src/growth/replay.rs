@@ -53,7 +53,7 @@ impl Growth {
         let (first, _) = ends(&self.trace);
         let mut held = BTreeMap::new();
         self.play(&self.requests(place, Tick::START, first), size, &mut held, allocator)?;
-        self.further(place, size, pieces.saturating_sub(1), held, allocator)
+        self.further(place, (size, pieces.saturating_sub(1)), held, allocator)
     }
 
     /// Plays the same for pieces that follow others, whose gradients and outputs are there. Four are played; what
@@ -68,14 +68,13 @@ impl Growth {
         pieces: u64,
         allocator: &mut CachingAllocator,
     ) -> Result<(), OutOfMemory> {
-        self.further(place, size, pieces, BTreeMap::new(), allocator)
+        self.further(place, (size, pieces), BTreeMap::new(), allocator)
     }
 
     fn further(
         &self,
         place: &Place,
-        size: u64,
-        pieces: u64,
+        (size, pieces): (u64, u64),
         mut held: BTreeMap<usize, BlockId>,
         allocator: &mut CachingAllocator,
     ) -> Result<(), OutOfMemory> {

@@ -2,6 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use toma_plan::caching::{CachingAllocator, Pool, Segment, Settings};
 use toma_plan::{Growth, HeadRoom, Line};
 use toma_trace::{Contradiction, Label, Place, Recorder, ScopeKind, StorageId, Trace};
 
@@ -66,6 +67,24 @@ proptest! {
             prop_assert_eq!(needs, program.needs(&place, size, pieces), "in {}", &place);
         }
         prop_assert_eq!(growth.squares().count(), 0);
+    }
+
+    #[test]
+    fn requests_that_are_played_are_those_of_a_step_of_that_size(
+        program in programs(), recorded in sizes(), size in prop_oneof![1..64_u64, Just(100_000)], pieces in 1..6_u64,
+    ) {
+        let growth = grown(&program, &recorded, 2);
+        let place = gpu();
+        let there = program.existing(&place);
+        let segments = there.map(|bytes| Segment::new(Pool::Small, [(bytes.next_multiple_of(512), Some(bytes))]));
+        let mut allocator = CachingAllocator::resumed(Settings::new(1 << 50), segments);
+        let before = allocator.stats().requested.current;
+        growth.replay(&gpu(), size, pieces, &mut allocator).unwrap();
+        let took = allocator.stats().requested.peak - before;
+        // Near a size that was run, scratch is what it was there.
+        let is_close = recorded.iter().any(|known| size < u64::from(*known) && u64::from(*known) - size <= u64::from(*known) / 16);
+        prop_assert!(is_close || took == program.needs(&gpu(), size, pieces), "{took}");
+        prop_assert!(took >= program.needs(&gpu(), size, pieces));
     }
 
     /// A look at a larger size by shapes alone takes no scratch away.

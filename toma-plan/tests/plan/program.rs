@@ -86,6 +86,11 @@ impl Program {
         recorder.finish()
     }
 
+    /// Bytes of the blocks that are there before.
+    pub(crate) fn existing(&self, place: &Place) -> impl Iterator<Item = u64> {
+        self.existing.iter().filter(move |(at, _)| at == place).map(|(_, bytes)| *bytes)
+    }
+
     /// The same step, recorded by shapes alone.
     pub(crate) fn by_shapes(&self) -> Self {
         let mut step = self.clone();

@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn a_gpu_takes_what_is_not_seen_until_an_attempt_has_shown_it() {
         assert!(!prediction(tch::Device::Cpu).is_unproven());
-        let gpu = prediction(tch::Device::Cuda(0));
+        let gpu = prediction(tch::Device::Mps);
         assert!(gpu.is_unproven() && gpu.clone().is_unproven());
         let said = |free_bytes| gpu.foresee(None, free_bytes).map(|said| said.size);
         assert_eq!(said(11_000), Some(10));

@@ -33,6 +33,24 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     Ok(format!("tested on a paper card: {last}; a GPU is needed by {}", counted(cannot.len(), "check")))
 }
 
+/// Predictions of large nets against what the allocator counts, at both capabilities, and 2,000 random steps beside fragments.
+/// Nothing is computed.
+pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
+    let (project, libtorch) = (checks.project, checks.provision.libtorch()?);
+    let card = card::built(project, libtorch)?;
+    let program = |kind: &str, name: &str| {
+        let cargo = project.cargo("test").args(["--no-run", "-p", "toma-torch", kind, name]);
+        let program = project.command(bundle::built(libtorch.give(cargo), name)?);
+        anyhow::Ok(card.give(program).env("PAPER_CARD_BYTES", "64G").env("PAPER_VALUES", "0"))
+    };
+    let nets = |capability: &str| {
+        let nets = program("--bench", "nets")?.args(["--cuda", "--items", "16", "--within", "60GiB"]);
+        Ok(nets.env("PAPER_CARD_CC", capability))
+    };
+    let steps = program("--test", "gpu")?.arg("fragments").env("TOMA_STEPS", "2000");
+    checks.pass([nets("80"), nets("90"), Ok(steps)].into_iter().collect::<Result<Vec<_>>>()?)
+}
+
 /// Rows of the table with a result, without their figures.
 fn rows<'a>(table: &'a str, result: &str) -> Vec<&'a str> {
     let of = |line: &&str| line.split(" | ").nth(1).is_some_and(|text| text.starts_with(result));

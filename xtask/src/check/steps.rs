@@ -75,6 +75,7 @@ pub(super) const STEPS: &[Step] = &[
         "tests that repeat one property, in full length; ten minutes of training",
         nightly::rounds,
     ),
+    step("card-nets", Nightly, "predictions of large nets, on a paper card", card::nightly),
     step("nets", Nightly, "predictions of large nets, against counted bytes", nightly::nets),
 ];
 
