@@ -44,7 +44,7 @@ pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
         anyhow::Ok(card.give(program).env("PAPER_CARD_BYTES", "64G").env("PAPER_VALUES", "0"))
     };
     let nets = |capability: &str| {
-        let nets = program("--bench", "nets")?.args(["--cuda", "--items", "16", "--within", "60GiB"]);
+        let nets = program("--bench", "nets")?.args(["--cuda", "--within", "60GiB"]);
         Ok(nets.env("PAPER_CARD_CC", capability))
     };
     let steps = program("--test", "gpu")?.arg("fragments").env("TOMA_STEPS", "2000");
