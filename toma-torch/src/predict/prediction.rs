@@ -6,6 +6,7 @@ use toma_trace::{Place, Trace};
 
 use super::correction::Correction;
 use super::dry::Ran;
+use super::segments::LastServed;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::DeviceId;
 use crate::memory::Device;
@@ -27,6 +28,7 @@ pub struct Prediction {
     head_room: HeadRoom,
     /// Of this prediction and its clones.
     corrected: Arc<Correction>,
+    pub(super) last_served: Arc<LastServed>,
 }
 
 impl Prediction {
@@ -56,6 +58,7 @@ impl Prediction {
             unknown,
             head_room: HeadRoom::default(),
             corrected: Arc::default(),
+            last_served: Arc::default(),
         })
     }
 
@@ -69,6 +72,7 @@ impl Prediction {
         let (trace, unknown) = run(by_shapes)?;
         self.traces.push((size, trace));
         self.growth = grown(&self.traces)?;
+        self.last_served = Arc::default();
         self.unknown.extend(unknown);
         self.unknown.sort();
         self.unknown.dedup();
@@ -85,7 +89,7 @@ impl Prediction {
     /// them up by, where it has reserved nothing before.
     pub fn needs_bytes(&self, size: usize) -> u64 {
         let lines = || self.growth.needs_bytes(&self.place, wide(size));
-        self.fresh(size, 1).map_or_else(lines, |stats| stats.allocated.peak)
+        self.fresh(size).map_or_else(lines, |stats| stats.allocated.peak)
     }
 
     /// The most bytes that live at once while `items` are worked off in pieces of at most `size`, one after the other,

@@ -5,6 +5,8 @@
 //! A device is full when no segment is left for a request, and not when tensors fill it. So where lines say that a size
 //! fits, its requests are played to a replay of the allocator, which goes on from the segments there are.
 
+use std::sync::{Mutex, PoisonError};
+
 use toma_plan::caching::{CachingAllocator, DeviceStats, OutOfMemory, Settings};
 
 use super::prediction::{Prediction, wide};
@@ -13,6 +15,9 @@ use crate::ffi;
 
 /// The search ends with a size that is within one part in so many of the largest.
 const CLOSE: usize = 64;
+
+/// The question that was asked last, with allocated and reserved bytes, and the size that was found.
+pub(super) type LastServed = Mutex<Option<(([u64; 4], Option<[u64; 2]>), Option<usize>)>>;
 
 impl Prediction {
     /// The bytes that CUDA's allocator reserves for the step with `size` items, beyond the segments that it has now.
@@ -25,11 +30,11 @@ impl Prediction {
         served.map_or(u64::MAX, |()| allocator.stats().reserved.peak - before)
     }
 
-    /// What CUDA's allocator counts for so many pieces of a size, where it has reserved nothing before. `None` elsewhere,
-    /// and for sizes beyond all memory.
-    pub(super) fn fresh(&self, size: usize, pieces: usize) -> Option<DeviceStats> {
+    /// What CUDA's allocator counts for one piece of a size, where it has reserved nothing before. `None` elsewhere, and
+    /// for sizes beyond all memory.
+    pub(super) fn fresh(&self, size: usize) -> Option<DeviceStats> {
         let mut allocator = CachingAllocator::new(Settings::new(u64::MAX));
-        let replay = || self.growth.replay(self.place(), wide(size), wide(pieces), &mut allocator);
+        let replay = || self.growth.replay(self.place(), wide(size), 1, &mut allocator);
         let is_served = self.is_of_cuda().then(replay)?.is_ok();
         is_served.then(|| allocator.stats())
     }
@@ -50,22 +55,44 @@ impl Prediction {
         usable_bytes: u64,
         pieces: impl Fn(usize) -> usize,
     ) -> Option<usize> {
-        self.served_by(
-            most,
-            || self.now(usable_bytes),
-            |size, allocator| self.growth.replay(self.place(), wide(size), wide(pieces(size)), allocator),
-        )
+        let find = || {
+            self.served_by(
+                most,
+                || self.now(usable_bytes),
+                |size, allocator| self.growth.replay(self.place(), wide(size), wide(pieces(size)), allocator),
+            )
+        };
+        self.once([wide(most), wide(pieces(most)), 0, usable_bytes], find)
     }
 
     /// The same for so many items that are left where pieces have run before.
     pub(super) fn served_rest(&self, most: usize, usable_bytes: u64, left: usize) -> Option<usize> {
-        self.served_by(
-            most,
-            || self.now(usable_bytes),
-            |size, allocator| {
-                self.growth.replay_further(self.place(), wide(size), wide(left.div_ceil(size)), allocator)
-            },
-        )
+        let find = || {
+            self.served_by(
+                most,
+                || self.now(usable_bytes),
+                |size, allocator| {
+                    self.growth.replay_further(self.place(), wide(size), wide(left.div_ceil(size)), allocator)
+                },
+            )
+        };
+        self.once([wide(most), 0, wide(left), usable_bytes], find)
+    }
+
+    /// What was found last, where as many bytes are allocated and reserved now. Calls that settle find the same each time.
+    fn once(&self, question: [u64; 4], find: impl FnOnce() -> Option<usize>) -> Option<usize> {
+        if !self.is_of_cuda() {
+            return find();
+        }
+        let stats = ffi::device_stats(self.id).ok();
+        let key = (question, stats.map(|stats| [stats.allocated_bytes, stats.reserved_bytes]));
+        let last = || self.last_served.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, size)) = last().filter(|(asked, _)| *asked == key) {
+            return size;
+        }
+        let size = find();
+        *last() = Some((key, size));
+        size
     }
 
     /// The device's allocator as it stands, with so many bytes beyond those in use.
@@ -88,11 +115,13 @@ impl Prediction {
         let Ok(allocator) = allocator() else { return Some(most) };
         let is_served = |size: usize| replay(size, &mut allocator.clone()).is_ok();
         // One size may fit whose segments hold others' rests, where smaller ones do not: the first ones are tried in turn.
-        let near = (0..CLOSE / 4).map(|less| most - most / CLOSE * less);
-        if let Some(served) = near.filter(|size| *size > 0).find(|size| is_served(*size)) {
+        let step = (most / CLOSE).max(1);
+        let mut near = (1..=most).rev().step_by(step).take(CLOSE / 4);
+        let least = most.saturating_sub(step * (CLOSE / 4 - 1)).max(1);
+        if let Some(served) = near.find(|size| is_served(*size)) {
             return Some(served);
         }
-        let (mut served, mut refused) = (0, most - most / 4);
+        let (mut served, mut refused) = (0, least);
         while refused - served > 1.max(refused / CLOSE) || served == 0 && refused > 1 {
             let middle = served.midpoint(refused).max(1);
             if is_served(middle) { served = middle } else { refused = middle }
