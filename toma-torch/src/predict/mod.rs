@@ -6,6 +6,7 @@ mod explain;
 mod judging;
 mod kept;
 mod key;
+mod last;
 mod lent;
 mod making;
 mod pace;

@@ -6,7 +6,7 @@ use toma_trace::{Place, Trace};
 
 use super::correction::Correction;
 use super::dry::Ran;
-use super::segments::LastServed;
+use super::last::Last;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::DeviceId;
 use crate::memory::Device;
@@ -28,8 +28,12 @@ pub struct Prediction {
     head_room: HeadRoom,
     /// Of this prediction and its clones.
     corrected: Arc<Correction>,
-    pub(super) last_served: Arc<LastServed>,
+    /// Sizes whose requests are served, by what they were found from.
+    pub(super) last_served: Arc<Last<Served, Option<usize>>>,
 }
+
+/// The sizes, pieces and bytes that are asked about, and what is allocated and reserved.
+pub(super) type Served = ([u64; 4], Option<[u64; 2]>);
 
 impl Prediction {
     pub(super) fn new(

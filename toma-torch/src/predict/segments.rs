@@ -5,8 +5,6 @@
 //! A device is full when no segment is left for a request, and not when tensors fill it. So where lines say that a size
 //! fits, its requests are played to a replay of the allocator, which goes on from the segments there are.
 
-use std::sync::{Mutex, PoisonError};
-
 use toma_plan::caching::{CachingAllocator, DeviceStats, OutOfMemory, Settings};
 
 use super::prediction::{Prediction, wide};
@@ -15,9 +13,6 @@ use crate::ffi;
 
 /// The search ends with a size that is within one part in so many of the largest.
 const CLOSE: usize = 64;
-
-/// The question that was asked last, with allocated and reserved bytes, and the size that was found.
-pub(super) type LastServed = Mutex<Option<(([u64; 4], Option<[u64; 2]>), Option<usize>)>>;
 
 impl Prediction {
     /// The bytes that CUDA's allocator reserves for the step with `size` items, beyond the segments that it has now.
@@ -85,14 +80,8 @@ impl Prediction {
             return find();
         }
         let stats = ffi::device_stats(self.id).ok();
-        let key = (question, stats.map(|stats| [stats.allocated_bytes, stats.reserved_bytes]));
-        let last = || self.last_served.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, size)) = last().filter(|(asked, _)| *asked == key) {
-            return size;
-        }
-        let size = find();
-        *last() = Some((key, size));
-        size
+        let bytes = stats.map(|stats| [stats.allocated_bytes, stats.reserved_bytes]);
+        self.last_served.answer((question, bytes), find)
     }
 
     /// The device's allocator as it stands, with so many bytes beyond those in use.
