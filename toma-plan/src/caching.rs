@@ -85,7 +85,7 @@ pub struct CachingAllocator {
     /// The addresses of allocations that are not freed: none for 0 bytes.
     held: BTreeMap<BlockId, Option<u64>>,
     handed_out: u64,
-    /// What was in use when it resumed: the bytes that were asked for, and the address.
+    /// Blocks that were in use when it resumed: the bytes that were asked for, and the address.
     older: BTreeSet<(u64, u64)>,
     stats: DeviceStats,
 }

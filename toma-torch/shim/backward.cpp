@@ -1,4 +1,4 @@
-// What a backward leaves behind: of one that failed gradients, and of one on a device references.
+// Leftovers of a backward: gradients of one that failed, and references of one on a device.
 //
 // # Why
 //

@@ -270,7 +270,9 @@ void run(Call& call) {
     if (block_of(call.arguments[0].toTensor()) == nullptr) {
       call.refuse("would change the shape of a tensor from outside of the body");
     }
-    return call.named.resizes && !call.device.is_cpu() ? resize(call) : call.below();
+    // `set_` counts as one, too, and takes other arguments.
+    const auto is_resize = call.named.resizes && schema.argumentIndexWithName("memory_format").has_value();
+    return is_resize && !call.device.is_cpu() ? resize(call) : call.below();
   }
   if (!schema.is_mutable() && std::none_of(results.begin(), results.end(), is_made)) {
     return call.below();

@@ -17,7 +17,7 @@ pub(super) struct Grows {
     pub(super) death: Option<Tick>,
     pub(super) operator: Option<OperatorId>,
     pub(super) fit: Fit,
-    /// What it took at sizes that were run.
+    /// Its bytes at sizes that were run.
     points: Vec<Point>,
 }
 

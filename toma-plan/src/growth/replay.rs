@@ -17,8 +17,8 @@ const PLAYED: u64 = 4;
 impl Growth {
     /// Plays what so many pieces of a size request and free in a place, one piece after the other, to an allocator.
     ///
-    /// What lives at once may fit where segments do not: the allocator's own figures say what they take. What pieces
-    /// between the first and the last leave is requested at once. A block that was there before the trace is freed
+    /// Living bytes may fit where segments do not: the allocator's own figures say what they take. Bytes that pieces
+    /// beyond the played ones leave are requested at once. A block that was there before the trace is freed
     /// as one of its bytes that the allocator [resumed](CachingAllocator::resumed) with.
     ///
     /// ```

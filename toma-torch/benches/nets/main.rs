@@ -34,7 +34,7 @@ const FLOATS_ONLY: &str = "mobilenet-v2";
 
 /// By how many per mille it may be too high, and too low.
 const BARS: [f64; 2] = [10.0, -5.0];
-/// The same of convolutions on CUDA, whose scratch no rule knows.
+/// Bars of convolutions on CUDA, whose scratch no rule knows.
 const BARS_OF_CONVOLUTIONS: [f64; 2] = [20.0, -10.0];
 
 #[derive(Debug, Parser)]

@@ -15,6 +15,11 @@ use crate::table::{Check, Needs};
 
 pub(crate) const CHECKS: &[Check] = &[
     Check { name: "predict: a step with attention runs dry", needs: Needs::Libtorch, run: attention },
+    Check {
+        name: "predict: memory of another tensor is refused by name",
+        needs: Needs::Libtorch,
+        run: shared,
+    },
     Check { name: "predict: segments that a step reserves", needs: Needs::Libtorch, run: segments },
     Check { name: "predict: what fits beside fragments, and no more", needs: Needs::Card, run: fits },
 ];
@@ -53,6 +58,18 @@ fn attention() -> String {
     let took = device.stats().unwrap().peak_allocated_bytes - before;
     assert!(said >= took - took / 200 && said <= took + took / 100, "{said} bytes predicted, {took} taken");
     format!("{said} bytes predicted, {took} taken")
+}
+
+/// To give a tensor the memory of another one, CUDA's code looks at it.
+fn shared() -> String {
+    let floats = (Kind::Float, GPU);
+    let step = || {
+        let (tensor, source) = (Tensor::zeros([2], floats), Tensor::ones([3, 4], floats));
+        let _ = tensor.f_set_source_tensor(&source);
+    };
+    let error = dry_run(step).unwrap_err().to_string();
+    assert!(error.contains("aten::set_") && error.contains("reads memory"), "{error}");
+    error
 }
 
 /// A perceptron whose layers differ, so that its blocks do not fit into each other's places.
