@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 /// Finds the period of a sequence that repeats itself, as one print after the other comes in.
 ///
 /// A print stands for what is done, such as the hash of an operator's name and sizes. Each takes constant time in the mean. The
-/// last 2^20 are remembered, so no longer period than half of that is found.
+/// last 131,072 are remembered (1 MiB), so no period of more than 65,536 is found.
 ///
 /// A period is believed once it explains half of all prints that no earlier one has explained, and 64 more. So a loop
 /// within a step is taken for a step only where nothing longer has come. An explained print makes up for one that was not.
@@ -41,7 +41,7 @@ pub struct Periods {
 }
 
 /// How many prints are remembered.
-const MOST: usize = 1 << 20;
+const MOST: usize = 1 << 17;
 
 /// How many prints together are looked for, so that a common one does not mislead.
 const FEW: usize = 16;
