@@ -19,6 +19,7 @@
 #include "profile.cpp"
 #include "random.cpp"
 #include "refer.cpp"
+#include "relieve.cpp"
 #include "repeat.cpp"
 #include "replay.cpp"
 #include "rng.cpp"

@@ -490,6 +490,8 @@ bool toma_offload_is_forked() noexcept;
 bool toma_offload_is_watched() noexcept;
 // Within, this thread is told nothing, and what it allocates is not the program's. Returns what was said before.
 bool toma_offload_aside(bool aside) noexcept;
+// From now on storages leave before CUDA's allocator says no, and it refuses what exceeds so many bytes on that device.
+void toma_cuda_relieve(uint32_t device, uint64_t most_bytes) noexcept;
 // Within, operators of dry runs of this thread are told, which otherwise are not.
 void toma_offload_foresee(bool foresees) noexcept;
 

@@ -43,7 +43,7 @@ pub(crate) use modes::{autocast_depth, is_grad_enabled, modes, set_modes, toma_c
 pub(crate) use observe::{Event, EventKind, Recording};
 pub(crate) use offload::{
     Aside, Ended, Foresees, Manages, Rows, enter_offloading, install_offloading, is_forked, is_watched,
-    leave_offloading, moves_from, register_offloading,
+    leave_offloading, moves_from, register_offloading, relieve_cuda,
 };
 pub(crate) use operators::install_operators;
 use profile::{node, operator_of_stack};

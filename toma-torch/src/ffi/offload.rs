@@ -19,6 +19,7 @@ unsafe extern "C" {
     safe fn toma_offload_is_forked() -> bool;
     safe fn toma_offload_aside(aside: bool) -> bool;
     safe fn toma_offload_foresee(foresees: bool);
+    safe fn toma_cuda_relieve(device: u32, most_bytes: u64);
 }
 
 /// `toma_ended` of the shim.
@@ -198,6 +199,13 @@ pub(crate) fn register_offloading() -> Result<(), Error> {
 /// Operators of threads that have entered find storages of so many bytes wherever they are.
 pub(crate) fn moves_from(least_bytes: u64) {
     toma_offload_moves(least_bytes);
+}
+
+/// From now on storages leave before CUDA's allocator says no, and it refuses what exceeds so many bytes on that device.
+pub(crate) fn relieve_cuda(device: usize, most_bytes: u64) {
+    if let Ok(device) = u32::try_from(device) {
+        toma_cuda_relieve(device, most_bytes);
+    }
 }
 
 /// This thread's operators are told from here to the end.

@@ -15,7 +15,7 @@ use super::shared::Shared;
 use super::status::{Report, Status};
 use super::table::Place;
 use super::tensor_ref::TensorRef;
-use super::{foreseen, operators, registry};
+use super::{foreseen, limit, operators, registry};
 use crate::error::{Error, ErrorKind};
 use crate::ffi;
 use crate::memory::{Device, cpu};
@@ -80,15 +80,17 @@ impl Manager {
         if device.device() == tch::Device::Cpu {
             cpu::count();
         }
+        limit::relieve(device.device());
         Self { handle: Arc::new(Handle { shared: Shared::new(device, registry::books(device)) }) }
     }
 
     /// The most bytes of the device that tensors hold, all of them together.
     ///
-    /// On the CPU the allocator refuses what exceeds it. On accelerators it holds between operators.
+    /// On the CPU and on CUDA the allocator refuses what exceeds it, where nothing can leave. A block of CUDA's may be up to
+    /// 1 MiB larger than what is asked for, and exceed it by that. On other devices it holds between operators.
     #[must_use]
     pub fn budget(self, bytes: u64) -> Self {
-        self.shared().set_limit(bytes);
+        self.shared().set_budget(bytes);
         self
     }
 
@@ -200,7 +202,7 @@ impl Manager {
             );
             return Err(Error::new(ErrorKind::OutOfMemory, message));
         }
-        shared.set_limit(bytes);
+        shared.set_budget(bytes);
         shared.replan();
         Ok(())
     }

@@ -34,6 +34,7 @@ mod governor;
 mod hidden_writes;
 mod host;
 mod known;
+mod limit;
 mod link;
 mod manager;
 pub(crate) mod operators;

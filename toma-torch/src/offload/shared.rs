@@ -10,6 +10,7 @@ use toma_plan::residency::{Eviction, Flow};
 use super::away::{self, Source, away_words, parked_words};
 use super::counts::{Counts, add, timed};
 use super::host::Host;
+use super::limit::Limit;
 use super::link::Link;
 use super::places::Places;
 use super::seen::{Event, Seen};
@@ -47,13 +48,6 @@ pub(crate) struct Shared {
     /// Nothing leaves before a loop has run out of memory.
     pub(crate) is_patient: AtomicBool,
     pub(crate) has_warned: AtomicBool,
-}
-
-/// Bytes of the device that may be in use.
-#[derive(Debug)]
-struct Limit {
-    /// The allocator's own, where it can refuse.
-    _budget: Option<cpu::Budget>,
 }
 
 impl fmt::Debug for Shared {
@@ -97,10 +91,12 @@ impl Shared {
         self.is_eager.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_limit(&self, bytes: u64) {
-        let is_cpu = self.device.device() == tch::Device::Cpu;
-        let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
-        *limit = Some(Limit { _budget: is_cpu.then(|| cpu::Budget::new(bytes)) });
+    pub(crate) fn set_budget(&self, bytes: u64) {
+        self.set_limit(Limit::hard(self.device.device(), bytes), bytes);
+    }
+
+    pub(crate) fn set_limit(&self, limit: Limit, bytes: u64) {
+        *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = Some(limit);
         self.limit_bytes.store(bytes, Ordering::Relaxed);
     }
 

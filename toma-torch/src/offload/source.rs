@@ -8,6 +8,7 @@ use std::time::Duration;
 use toma_core::device::{Hooked, on_release};
 use toma_core::memory::{MemorySource, Reading, Usage};
 
+use super::limit::Limit;
 use super::manager::{Entered, Manager};
 use super::shared::Shared;
 use super::{operators, registry};
@@ -71,7 +72,7 @@ impl Shared {
             return;
         }
         if let Some(bytes) = default_budget(&self.device, self.allocated_bytes()) {
-            self.set_limit(bytes);
+            self.set_limit(Limit::Soft, bytes);
         }
     }
 

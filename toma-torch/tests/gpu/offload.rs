@@ -4,9 +4,12 @@ use std::time::Instant;
 
 use tch::nn::{self, ModuleT as _, OptimizerConfig as _, VarStore};
 use tch::{Kind, Tensor};
+use toma::memory::MemorySource as _;
 use toma_torch::Device;
 use toma_torch::offload::{Eviction, Flow, Genoa, Lru, Manager};
 
+use crate::card::{set_taken, this};
+use crate::child::answer;
 use crate::measure::mib;
 use crate::table::{Check, Needs};
 
@@ -16,6 +19,7 @@ pub(crate) const CHECKS: &[Check] = &[
         needs: Needs::Libtorch,
         run: steps,
     },
+    Check { name: "offload: the driver has no more for a step", needs: Needs::Card, run: full_card },
     Check { name: "offload: a fetch beside a plain copy", needs: Needs::Libtorch, run: fetches },
     Check { name: "offload: everything is parked, and comes back", needs: Needs::Libtorch, run: parks },
 ];
@@ -63,12 +67,38 @@ fn steps() -> String {
         let begun = Instant::now();
         let (losses, weights, peak) = learned();
         figures.push(format!("{name} {} in {:.1?}", mib(peak), begun.elapsed()));
+        assert!(peak <= budget + (1 << 20), "{name}: {peak} bytes of a budget of {budget}");
         manager.fetch_all().unwrap();
         drop(entered);
         assert!(!is_repeatable || (&losses, &weights) == (&plain.0, &plain.1), "{name}: other bits");
     }
     let repeatable = if is_repeatable { "equal" } else { "not compared: the plain run differs from itself" };
     format!("bits {repeatable}; budget {}, plain {}: {}", mib(budget), mib(plain.2), figures.join(", "))
+}
+
+/// In a process of its own, where no segment of another check has room.
+fn full_card() -> String {
+    answer(&mut this("card full", &[]))
+}
+
+/// What cannot be had from the driver is had from what leaves, also in the middle of an operator.
+pub(crate) fn full() {
+    let device = Device::new(GPU);
+    let plain = learned();
+    device.release_cached_memory();
+    let reserved = device.stats().unwrap().reserved_bytes;
+    let total = toma::cuda::Device::new(0).unwrap().read().unwrap().total_bytes;
+    set_taken(total - reserved - plain.2 * 4 / 10);
+    let manager = Manager::new(&device).budget(u64::MAX / 2).eviction(Lru);
+    let entered = manager.enter().unwrap();
+    let (losses, weights, peak) = learned();
+    set_taken(0);
+    manager.fetch_all().unwrap();
+    drop(entered);
+    assert_eq!((&losses, &weights), (&plain.0, &plain.1));
+    let report = manager.report();
+    assert!(report.offloads > 0);
+    println!("answer: {} of {}, {} evictions", mib(peak), mib(plain.2), report.offloads);
 }
 
 /// 256 MiB, there and back.
