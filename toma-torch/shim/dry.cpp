@@ -358,7 +358,9 @@ void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {
   }
   dry.held.clear();
   // Kernels drew from elsewhere, but a body may seed.
-  dry.random.undo_seed();
+  for (const auto& random : dry.random) {
+    random.undo_seed();
+  }
   const std::lock_guard<std::mutex> held(dry.lock);
   *out = {dry.living.size(), 0, {}, {}, {}};
   for (const auto* block : dry.living) {

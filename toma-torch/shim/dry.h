@@ -44,7 +44,7 @@ struct Dry final : std::enable_shared_from_this<Dry> {
   // What data are said to be where only they know.
   double answer = 1;
   // Before it.
-  const Random random{c10::kCPU};
+  const std::vector<Random> random = Random::of_all();
   std::atomic<size_t> operators = 0;
   // Guards the rest: blocks may die on any thread.
   std::mutex lock;

@@ -3,6 +3,7 @@
 #include "random.h"
 
 #include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <mutex>
@@ -26,6 +27,13 @@ bool is_same(const at::mt19937& one, const at::mt19937& other) {
 // Nothing was drawn since it was seeded.
 bool is_fresh(const at::mt19937& engine) { return is_same(engine, at::mt19937(engine.seed())); }
 
+// A device that nobody has used has drawn nothing, and the question would begin to use it.
+uint64_t offset_of(const at::Generator& generator) {
+  const auto device = generator.device();
+  const bool is_used = !device.is_cuda() || at::detail::getCUDAHooks().hasPrimaryContext(device.index());
+  return is_used ? generator.get_offset() : 0;
+}
+
 // Fused attention of the CPU, which refuses any other probability.
 bool drops_nothing(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
   const auto at = schema.argumentIndexWithName("dropout_p");
@@ -44,8 +52,18 @@ Random::Random(at::Generator generator) : of(std::move(generator)) {
     next_double = of_cpu(of).next_double_normal_sample();
   } else {
     seed = of.current_seed();
-    offset = of.get_offset();
+    offset = offset_of(of);
   }
+}
+
+std::vector<Random> Random::of_all() {
+  std::vector<Random> all{Random(c10::kCPU)};
+  const auto& cuda = at::detail::getCUDAHooks();
+  for (int index = 0; index < cuda.getNumGPUs(); ++index) {
+    // Not from the context of libtorch, which would begin to use the device.
+    all.emplace_back(cuda.getDefaultGenerator(static_cast<c10::DeviceIndex>(index)));
+  }
+  return all;
 }
 
 void Random::put() const {
@@ -55,7 +73,9 @@ void Random::put() const {
     of_cpu(of).set_next_double_normal_sample(next_double);
   } else {
     of.set_current_seed(seed);
-    of.set_offset(offset);
+    if (offset != 0) {
+      of.set_offset(offset);
+    }
   }
 }
 
@@ -67,10 +87,17 @@ void Random::set() const {
 // Draws move on from a state; only a seed leads to a fresh one, or changes what was the seed.
 void Random::undo_seed() const {
   const std::lock_guard<std::mutex> lock(of.mutex());
-  const auto now = of_cpu(of).engine();
-  if (now.seed() != engine->seed() || (is_fresh(now) && !is_fresh(*engine))) {
+  if (is_seeded_since()) {
     put();
   }
+}
+
+bool Random::is_seeded_since() const {
+  if (!of.device().is_cpu()) {
+    return of.current_seed() != seed || offset_of(of) < offset;
+  }
+  const auto now = of_cpu(of).engine();
+  return now.seed() != engine->seed() || (is_fresh(now) && !is_fresh(*engine));
 }
 
 bool Random::operator==(const Random& other) const {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 namespace toma {
 
@@ -20,6 +21,8 @@ class Random {
   // That of now, of the process's generator for a device.
   explicit Random(c10::Device device);
   explicit Random(at::Generator generator);
+  // Those of the CPU and of each CUDA device: a seed is all of theirs.
+  static std::vector<Random> of_all();
   // Makes it that of now.
   void set() const;
   // Makes it that of now where somebody has seeded the generator since. Numbers that other threads drew stay drawn.
@@ -31,6 +34,7 @@ class Random {
 
  private:
   void put() const;
+  bool is_seeded_since() const;
 
   // Of its lock; what it says is not ours.
   mutable at::Generator of;

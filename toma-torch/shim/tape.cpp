@@ -53,7 +53,6 @@ Tape::Tape(toma_choose choose, void* context, toma_region_options options)
   slots.reserve(small);
   if (options.undoes) {
     notes->undo = std::make_unique<Undo>();
-    notes->undo->random(Random(c10::kCPU));
   }
 }
 
@@ -93,7 +92,7 @@ void Tape::draw(torch::jit::Stack& stack) {
   const auto is_own = notes->undo != nullptr && device.is_cpu();
   auto random = is_own ? std::make_shared<const Random>(notes->undo->generator) : std::make_shared<const Random>(device);
   if (notes->undo != nullptr && !is_own) {
-    notes->undo->random(*random);
+    notes->undo->draws(*random);
   }
   // Of the one that runs: what it saves may not move it.
   const auto number = ops.size() - 1;

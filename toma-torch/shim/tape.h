@@ -39,12 +39,16 @@ struct Undo {
   };
 
   void write(const at::Tensor& tensor);
-  void random(const Random& state);
+  // An operator of an accelerator is about to draw from this.
+  void draws(const Random& state);
   void all();
 
   std::vector<Written> written;
   std::vector<Gradient> gradients;
-  std::vector<Random> states;
+  // As they were at first. Those that it has drawn from are set back; of the others a seed is undone, and what other threads
+  // drew stays drawn. On the CPU it draws from a generator of its own.
+  const std::vector<Random> seeds = Random::of_all();
+  std::vector<Random> drawn;
   // What operators of the CPU draw from.
   const at::Generator generator = own_generator();
 };

@@ -29,10 +29,11 @@ void Undo::write(const at::Tensor& tensor) {
   written.push_back({whole, copy_of(whole), version_of(tensor)});
 }
 
-void Undo::random(const Random& state) {
+void Undo::draws(const Random& state) {
   const auto is_of = [&](const Random& other) { return other.generator() == state.generator(); };
-  if (std::none_of(states.begin(), states.end(), is_of)) {
-    states.push_back(state);
+  const auto before = std::find_if(seeds.begin(), seeds.end(), is_of);
+  if (std::none_of(drawn.begin(), drawn.end(), is_of)) {
+    drawn.push_back(before == seeds.end() ? state : *before);
   }
 }
 
@@ -48,9 +49,11 @@ void Undo::all() {
   for (auto& [variable, gradient] : gradients) {
     variable.mutable_grad() = gradient;
   }
-  for (const auto& state : states) {
-    // The region drew from a generator of its own on the CPU.
-    state.generator().device().is_cpu() ? state.undo_seed() : state.set();
+  for (const auto& state : seeds) {
+    state.undo_seed();
+  }
+  for (const auto& state : drawn) {
+    state.set();
   }
 }
 
