@@ -91,6 +91,7 @@ void toma_gpu_observe() noexcept {
   }
   try {
     c10::ThreadLocalDebugInfo::_push(toma::slot, std::make_shared<toma::Reports>());
+    toma::forget_with_thread();
   } catch (const std::exception&) {
     // Without memory for it nothing is told.
   }

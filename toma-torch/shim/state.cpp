@@ -16,6 +16,13 @@ constexpr auto state_slot = c10::DebugInfoKind::TEST_INFO_2, profiler = c10::Deb
 // That of the calling thread; null where nothing has entered it.
 static State* current() noexcept { return static_cast<State*>(c10::ThreadLocalDebugInfo::get(state_slot)); }
 
+void forget_with_thread() {
+  struct Forget {
+    ~Forget() { c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(nullptr); }
+  };
+  [[maybe_unused]] static thread_local const Forget forget;
+}
+
 void State::enter(Recorder& entry) {
   // The state that this thread has pushed. A guard of other code that ends takes it off the thread
   // together with what was pushed above that guard, although entries of it still live.
@@ -33,6 +40,7 @@ void State::enter(Recorder& entry) {
     }
     c10::ThreadLocalDebugInfo::_push(state_slot, state);
     c10::ThreadLocalDebugInfo::_push(profiler, state);
+    forget_with_thread();
   }
   const std::lock_guard<std::mutex> held(state->lock);
   state->observer = state->entries.empty() ? at::addThreadLocalCallback(observer_of_operators()) : state->observer;
