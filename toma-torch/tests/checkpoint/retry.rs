@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 
+use crate::ground::{self, Budget, FailingAllocation};
 use tch::nn::{self, Module as _, VarStore};
-use tch::{Device, Kind, TchError, Tensor};
+use tch::{Kind, TchError, Tensor};
 use toma::{device::Rung, observe::Answer, report};
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::checkpoint::{self, With};
-use toma_torch::cpu::{self, Budget, FailingAllocation};
 
 use crate::kit::alone;
 
@@ -30,9 +30,9 @@ impl Step {
 
 fn steps() -> [Step; 3] {
     tch::manual_seed(3);
-    let vs = VarStore::new(Device::Cpu);
+    let vs = VarStore::new(ground::device());
     let p = vs.root();
-    let randn = |sizes: &[i64]| Tensor::randn(sizes, (Kind::Float, Device::Cpu));
+    let randn = |sizes: &[i64]| Tensor::randn(sizes, ground::floats());
     let perceptron = (0..6).fold(checkpoint::seq(), |net, at| {
         let wide = nn::linear(&p / "mlp" / at / "a", 16, 64, nn::LinearConfig::default());
         let narrow = nn::linear(&p / "mlp" / at / "b", 64, 16, nn::LinearConfig::default());
@@ -64,7 +64,7 @@ fn steps() -> [Step; 3] {
 
 fn batch(step: &Step, form: &With<'_>) -> usize {
     let size = Cell::new(0);
-    let device = toma_torch::Device::new(Device::Cpu);
+    let device = toma_torch::Device::new(ground::device());
     let done = execute::with::<NoCache>().device(&device).batch(ROWS, |rows| {
         size.set(rows);
         step.run(rows, form)
@@ -96,10 +96,12 @@ fn a_batch_keeps_its_size_in_every_budget_that_some_plan_fits_once_costs_are_kno
 fn what_fails_all_the_same_gets_a_leaner_plan_and_then_a_smaller_size() {
     let _alone = alone();
     for step in steps() {
-        let form = checkpoint::with().name(step.name);
-        step.run(ROWS, &form).unwrap();
         let failures = Cell::new(0);
+        // Each time as another region: what it learns from a failure depends on how long its stages took.
         let fails = |times: usize| {
+            let name = format!("{} {times}", step.name);
+            let form = checkpoint::with().name(&name);
+            step.run(ROWS, &form).unwrap();
             failures.set(times);
             execute::with::<NoCache>().batch(ROWS, |rows| {
                 let failing = failures.get() > 0;
@@ -112,7 +114,7 @@ fn what_fails_all_the_same_gets_a_leaner_plan_and_then_a_smaller_size() {
             let report = report::last().unwrap();
             report.tried.iter().filter(|tried| tried.failed.is_some()).map(|tried| tried.answer).collect()
         };
-        let before = cpu::allocated_bytes();
+        let before = ground::allocated_bytes();
         fails(1).unwrap();
         assert_eq!(answers(), [Some(Answer::Again(Rung::Leaner))], "{}", step.name);
         let leaner = checkpoint::last().unwrap();
@@ -120,7 +122,7 @@ fn what_fails_all_the_same_gets_a_leaner_plan_and_then_a_smaller_size() {
         fails(2).unwrap();
         let half = Some(Answer::Shrink(ROWS / 2));
         assert_eq!(answers(), [Some(Answer::Again(Rung::Leaner)), half], "{}", step.name);
-        assert_eq!(cpu::allocated_bytes(), before, "{}", step.name);
+        assert_eq!(ground::allocated_bytes(), before, "{}", step.name);
     }
 }
 
@@ -148,7 +150,7 @@ fn an_excess_is_forgotten_after_some_plans() {
 fn what_a_region_has_promised_is_not_free_to_others() {
     let _alone = alone();
     let [step, ..] = steps();
-    let device = toma_torch::Device::new(Device::Cpu);
+    let device = toma_torch::Device::new(ground::device());
     let form = checkpoint::with().name("promised");
     step.run(ROWS, &form).unwrap();
     let promised = || toma::device::promised_bytes(&device);
@@ -171,7 +173,7 @@ fn a_dry_run_is_of_the_plain_step() {
     let form = checkpoint::with().name("dry");
     let dry = toma_torch::dry_run(|| step.run(8, &form).unwrap()).unwrap();
     let plain = toma_torch::dry_run(|| step.run(8, &form.enabled(false)).unwrap()).unwrap();
-    let peak = |trace: &toma::trace::Trace| trace.live(&toma::trace::Place::HOST).peak().bytes;
+    let peak = |trace: &toma::trace::Trace| trace.live(&ground::place()).peak().bytes;
     assert_eq!(peak(&dry), peak(&plain));
     assert!(form.known().is_none());
 }
