@@ -2,21 +2,21 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::ground::{self, Budget};
 use tch::nn::{self, ModuleT as _, VarStore};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use toma_core::classify::{Class, Classify as _};
 use toma_torch::checkpoint::{self, Solver, With};
-use toma_torch::cpu::{self, Budget};
 
 use crate::kit::{Net, alone, drop_stranded};
 use crate::nets;
 
 /// The peak of a step within a region, beyond what is allocated before it.
 fn peak(net: &Net, step: impl FnOnce(&Net)) -> u64 {
-    cpu::reset_peak_allocated_bytes();
-    let before = cpu::allocated_bytes();
+    ground::reset_peak_allocated_bytes();
+    let before = ground::allocated_bytes();
     step(net);
-    cpu::stats().peak_allocated_bytes - before
+    ground::stats().peak_allocated_bytes - before
 }
 
 #[test]
@@ -68,10 +68,10 @@ fn never_above_the_plan<R>(name: &str, net: impl Fn() -> R, backward: impl Fn(R)
     for solver in Solver::ALL {
         for budget in (0..=4).map(|part| least + (most - least) * part / 4) {
             let Ok(plan) = costs.plan(budget, solver) else { continue };
-            cpu::reset_peak_allocated_bytes();
-            let before = cpu::allocated_bytes();
+            ground::reset_peak_allocated_bytes();
+            let before = ground::allocated_bytes();
             backward(form.plan(&plan).region(&net));
-            let measured = cpu::stats().peak_allocated_bytes - before;
+            let measured = ground::stats().peak_allocated_bytes - before;
             assert!(measured <= plan.peak_bytes(), "{name}: {measured} bytes of {plan}");
             let is_leanest = plan.peak_bytes() == least;
             assert!(!is_leanest || measured + measured / 32 >= least, "{name}: {measured} bytes of {plan}");
@@ -80,14 +80,14 @@ fn never_above_the_plan<R>(name: &str, net: impl Fn() -> R, backward: impl Fn(R)
 }
 
 fn weight() -> Tensor {
-    let weight = Tensor::ones([64, 64], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+    let weight = Tensor::ones([64, 64], ground::floats()).set_requires_grad(true);
     (&weight * 0.0).sum(Kind::Float).backward();
     weight
 }
 
 /// Twelve layers whose product backward does not need, before what it needs.
 fn small_stages() -> (VarStore, checkpoint::SequentialT) {
-    let variables = VarStore::new(Device::Cpu);
+    let variables = VarStore::new(ground::device());
     let layer = |at: i64| nn::linear(variables.root() / at, 64, 64, nn::LinearConfig::default());
     let net = (0..12).fold(checkpoint::seq_t(), |net, at| net.add(layer(at)).add_fn(Tensor::tanh));
     for variable in variables.trainable_variables() {
@@ -100,12 +100,12 @@ fn small_stages() -> (VarStore, checkpoint::SequentialT) {
 fn many_small_stages_take_no_more_than_plain_in_their_first_run_and_as_planned() {
     let _alone = alone();
     let (variables, net) = small_stages();
-    let x = Tensor::ones([1024, 64], (Kind::Float, Device::Cpu));
+    let x = Tensor::ones([1024, 64], ground::floats());
     let step = |with: With<'_>| {
-        cpu::reset_peak_allocated_bytes();
-        let before = cpu::allocated_bytes();
+        ground::reset_peak_allocated_bytes();
+        let before = ground::allocated_bytes();
         with.region(|| net.forward_t(&x, true)).square().mean(Kind::Float).backward();
-        cpu::stats().peak_allocated_bytes - before
+        ground::stats().peak_allocated_bytes - before
     };
     let plain = [(); 2].map(|()| step(checkpoint::with().enabled(false)))[1];
     let form = checkpoint::with().name("small stages");
@@ -126,7 +126,7 @@ fn many_small_stages_take_no_more_than_plain_in_their_first_run_and_as_planned()
 #[test]
 fn rows_that_live_on_as_views_and_a_weight_of_all_stages_are_planned() {
     let _alone = alone();
-    let (w, x) = (weight(), Tensor::ones([32, 64], (Kind::Float, Device::Cpu)));
+    let (w, x) = (weight(), Tensor::ones([32, 64], ground::floats()));
     let net = || {
         let rows = (0..6).scan(x.shallow_clone(), |h, at| {
             checkpoint::cut();
@@ -147,7 +147,7 @@ fn rows_that_live_on_as_views_and_a_weight_of_all_stages_are_planned() {
 #[test]
 fn backwards_inside_leave_what_the_plan_holds() {
     let _alone = alone();
-    let (w, x) = (weight(), Tensor::ones([32, 64], (Kind::Float, Device::Cpu)).set_requires_grad(true));
+    let (w, x) = (weight(), Tensor::ones([32, 64], ground::floats()).set_requires_grad(true));
     (&x * 0.0).sum(Kind::Float).backward();
     for (name, is_deep) in [("inside", false), ("inside and deep", true)] {
         let net = || {
@@ -169,7 +169,7 @@ fn backwards_inside_leave_what_the_plan_holds() {
 #[test]
 fn indices_that_pass_stages_saved_without_their_input_are_planned() {
     let _alone = alone();
-    let float = (Kind::Float, Device::Cpu);
+    let float = ground::floats();
     let (x, w) =
         (Tensor::ones([4, 4, 32, 32], float), Tensor::ones([4, 4, 3, 3], float).set_requires_grad(true));
     (&w * 0.0).sum(Kind::Float).backward();
@@ -212,22 +212,22 @@ fn a_budget_below_the_least_is_out_of_memory_before_any_operator() {
     net.train(|forward| form.region(forward));
     let least = form.known().unwrap().least_bytes();
     let form = form.budget(least - 1);
-    let before = cpu::stats().allocations;
+    let before = ground::stats().allocations;
     let error =
-        form.f_region(|| tch::Tensor::f_zeros([1 << 20], (tch::Kind::Float, tch::Device::Cpu))).map(drop);
+        form.f_region(|| tch::Tensor::f_zeros([1 << 20], (tch::Kind::Float, ground::device()))).map(drop);
     assert!(error.is_ok(), "another structure is measured anew");
     let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| form.region(&*net.forward)));
     let text = failed.unwrap_err().downcast::<String>().unwrap();
     let asked = format!("cpu out of memory: checkpoint too small: a budget of {} bytes is", least - 1);
     assert!(text.contains(&asked), "{text}");
     assert!(text.contains(&format!("needs {least} bytes")), "{text}");
-    assert!(cpu::stats().allocations <= before + 1);
+    assert!(ground::stats().allocations <= before + 1);
 }
 
 #[test]
 fn too_few_bytes_are_told_as_asked_or_as_free_and_mean_out_of_memory() {
     let _alone = alone();
-    let float = (Kind::Float, Device::Cpu);
+    let float = ground::floats();
     let (x, w) = (Tensor::ones([64, 64], float), Tensor::ones([64, 64], float).set_requires_grad(true));
     let form = checkpoint::with().name("few");
     let net = || {

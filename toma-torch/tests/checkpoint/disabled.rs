@@ -1,9 +1,10 @@
 //! `TOMA_DISABLE=1`, in a process of its own: switches are read once.
 
+use crate::ground;
 use std::env;
 use std::process::Command;
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use toma_torch::checkpoint;
 
 use crate::kit::alone;
@@ -14,7 +15,7 @@ const NAME: &str = "disabled::regions_run_plainly";
 fn regions_run_plainly() {
     let _alone = alone();
     if env::var_os("TOMA_DISABLE").is_some() {
-        let x = Tensor::ones([4], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+        let x = Tensor::ones([4], ground::floats()).set_requires_grad(true);
         checkpoint::region(|| x.tanh()).sum(Kind::Float).backward();
         assert!(checkpoint::last().is_none() && x.grad().defined());
         return;

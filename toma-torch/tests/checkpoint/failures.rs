@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tch::{Device, Kind, Tensor};
+use crate::ground::{self, FailingAllocation};
+use tch::{Kind, Tensor};
 use toma_torch::ModeGuard;
 use toma_torch::checkpoint::{self, Solver};
-use toma_torch::cpu::{self, FailingAllocation};
 
 use crate::kit::{self, Net, alone, drop_stranded};
 use crate::nets;
@@ -16,7 +16,7 @@ fn fails_everywhere(net: &Net, step: impl Fn(&Net)) -> u32 {
     step(net);
     net.put_back();
     let plain = net.plain();
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     for skip in 0.. {
         let modes = ModeGuard::new();
         let failed = catch_unwind(AssertUnwindSafe(|| {
@@ -30,7 +30,7 @@ fn fails_everywhere(net: &Net, step: impl Fn(&Net)) -> u32 {
         net.put_back();
         // Gradients of other branches wait in the thread's queue for its next backward.
         drop_stranded();
-        assert_eq!(cpu::allocated_bytes(), before, "{}: after failure {skip}", net.name);
+        assert_eq!(ground::allocated_bytes(), before, "{}: after failure {skip}", net.name);
         if skip % 8 == 0 {
             assert_eq!(net.plain(), plain, "{}: after failure {skip}", net.name);
         }
@@ -57,7 +57,7 @@ fn a_failure_at_any_allocation_leaves_no_trace() {
 #[test]
 fn a_write_that_fails_and_is_tried_again_keeps_what_it_needs() {
     let _alone = alone();
-    let float = (Kind::Float, Device::Cpu);
+    let float = ground::floats();
     let gradient = |skip: Option<u32>, region: &dyn Fn(&dyn Fn() -> Tensor) -> Tensor| {
         let w = Tensor::full([4, 4], 0.3, float).set_requires_grad(true);
         let buffer = Tensor::full([4, 4], 0.7, float);

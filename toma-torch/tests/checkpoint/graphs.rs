@@ -1,16 +1,15 @@
 //! What is asked of a graph beside one backward.
 
-use tch::{Device, Kind, Tensor};
+use crate::ground;
+use tch::{Kind, Tensor};
 use toma_torch::accumulate_gradients;
 use toma_torch::checkpoint::{self, Solver};
 
 use crate::kit::{alone, bytes};
 
-const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
-
 fn variable(seed: i64) -> Tensor {
     tch::manual_seed(seed);
-    Tensor::randn([5, 5], FLOAT).set_requires_grad(true)
+    Tensor::randn([5, 5], ground::floats()).set_requires_grad(true)
 }
 
 /// Of four stages.
@@ -208,7 +207,7 @@ fn a_panic_half_way_through_an_operator_error_is_caught_and_work_goes_on() {
     let (x, w) = (variable(1), variable(2));
     let work = |x: &Tensor| {
         let value = x.tanh();
-        assert!(value.f_matmul(&Tensor::ones([7, 7], FLOAT)).is_err());
+        assert!(value.f_matmul(&Tensor::ones([7, 7], ground::floats())).is_err());
         checkpoint::cut();
         value.matmul(&w).sigmoid()
     };

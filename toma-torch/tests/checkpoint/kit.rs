@@ -1,7 +1,8 @@
 //! What a step leaves behind, to be compared bit for bit.
 
+use crate::ground;
 use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 pub(crate) use crate::alone::alone;
 
@@ -76,7 +77,7 @@ pub(crate) struct Left(Vec<Vec<u8>>);
 
 impl Left {
     fn of(output: &Tensor, buffers: &[Tensor]) -> Self {
-        let random = Tensor::rand([4], (Kind::Float, Device::Cpu));
+        let random = Tensor::rand([4], ground::floats());
         let gradients = buffers.iter().map(Tensor::grad).filter(Tensor::defined);
         let all =
             [output.shallow_clone(), random].into_iter().chain(buffers.iter().map(Tensor::shallow_clone));
@@ -97,6 +98,6 @@ pub(crate) fn bytes(tensor: &Tensor) -> Vec<u8> {
 
 /// Frees what a backward that failed has left in the queue of this thread.
 pub(crate) fn drop_stranded() {
-    let one = Tensor::ones([1], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+    let one = Tensor::ones([1], ground::floats()).set_requires_grad(true);
     (&one * 1.0).sum(Kind::Float).backward();
 }

@@ -1,12 +1,13 @@
 //! What is remembered of regions, and noticed when it is not true any more.
 
-use tch::{Device, Kind, Tensor};
+use crate::ground;
+use tch::{Kind, Tensor};
 use toma_torch::checkpoint::{self, Plan, Solver};
 
 use crate::kit::{alone, bytes};
 
 fn variable(rows: i64) -> Tensor {
-    Tensor::ones([rows, 64], (Kind::Float, Device::Cpu)).set_requires_grad(true)
+    Tensor::ones([rows, 64], ground::floats()).set_requires_grad(true)
 }
 
 fn chain(x: &Tensor, length: usize) -> Tensor {
@@ -155,7 +156,7 @@ fn a_plan_holds_at_another_place_than_that_of_its_costs() {
 #[test]
 fn measuring_a_closure_that_nothing_is_trained_by_says_so() {
     let _alone = alone();
-    let x = Tensor::ones([4], (Kind::Float, Device::Cpu));
+    let x = Tensor::ones([4], ground::floats());
     let error = checkpoint::with().measure(|| x.tanh()).unwrap_err();
     assert!(error.to_string().contains("does not require grad"), "{error}");
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -167,10 +168,9 @@ fn measuring_a_closure_that_nothing_is_trained_by_says_so() {
 #[test]
 fn measuring_does_not_reach_what_lies_before_the_closure() {
     let _alone = alone();
-    let weights =
-        ["a", "b"].map(|_| Tensor::randn([8, 8], (Kind::Float, Device::Cpu)).set_requires_grad(true));
+    let weights = ["a", "b"].map(|_| Tensor::randn([8, 8], ground::floats()).set_requires_grad(true));
     let [first, second] = &weights;
-    let (input, left) = (Tensor::ones([4, 8], (Kind::Float, Device::Cpu)), first * 2.0);
+    let (input, left) = (Tensor::ones([4, 8], ground::floats()), first * 2.0);
     let hidden = input.matmul(first).tanh();
     let net = |hidden: &Tensor| {
         let joined = Tensor::cat(&[hidden, &left.narrow(0, 0, 4)], 0).matmul(second).tanh();

@@ -7,6 +7,8 @@ mod disabled;
 mod exact;
 mod failures;
 mod graphs;
+#[path = "../common/ground.rs"]
+mod ground;
 mod hard;
 mod kit;
 mod known;

@@ -1,22 +1,21 @@
 //! Nets whose regions are hard to repeat.
 
+use crate::ground;
 use std::thread;
 
 use tch::nn::{self, Module as _, Path, VarStore};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use toma_torch::checkpoint;
 
 use crate::kit::Net;
 
-const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
-
 fn randn(sizes: &[i64]) -> Tensor {
-    Tensor::randn(sizes, FLOAT)
+    Tensor::randn(sizes, ground::floats())
 }
 
 fn store() -> VarStore {
     tch::manual_seed(1);
-    VarStore::new(Device::Cpu)
+    VarStore::new(ground::device())
 }
 
 fn conv(p: Path<'_>, from: i64, to: i64) -> nn::Conv2D {
@@ -106,7 +105,7 @@ pub(crate) fn transformer() -> Net {
             (norm, linear(&p / "qkv", 16, 48), linear(&p / "out", 16, 16))
         })
         .collect();
-    let tokens = Tensor::randint(20, [2, 9], (Kind::Int64, Device::Cpu));
+    let tokens = Tensor::randint(20, [2, 9], (Kind::Int64, ground::device()));
     Net::new("transformer", vs, move || {
         let embedded = table.forward(&tokens);
         let mut x = embedded.shallow_clone();
@@ -137,18 +136,18 @@ pub(crate) fn pieces() -> Net {
     let p = vs.root();
     let (first, second) = (linear(&p / "a", 8, 8), linear(&p / "b", 8, 8));
     let input = randn(&[6, 8]);
-    let index = Tensor::from_slice(&[0_i64, 2, 2, 5]);
+    let index = Tensor::from_slice(&[0_i64, 2, 2, 5]).to_device(ground::device());
     Net::new("pieces", vs, move || {
         let halves = input.apply(&first).feature_dropout(0.3, true).split(4, 1);
         checkpoint::cut();
-        let noise = Tensor::randn([6, 8], FLOAT) + Tensor::rand([1], FLOAT);
+        let noise = Tensor::randn([6, 8], ground::floats()) + Tensor::rand([1], ground::floats());
         let joined = Tensor::cat(&[&halves[1], &halves[0]], 1) * noise;
         let _ = joined.numel();
         checkpoint::cut();
         let chosen = joined.index(&[Some(index.shallow_clone())]).apply(&second);
         let mask = chosen.zeros_like().bernoulli_float_(0.5);
         checkpoint::cut();
-        let scale = Tensor::from_slice(&[1.0_f32, 2.0, 3.0, 4.0]).reshape([4, 1]);
+        let scale = Tensor::from_slice(&[1.0_f32, 2.0, 3.0, 4.0]).to_device(ground::device()).reshape([4, 1]);
         (chosen * mask * scale).sigmoid()
     })
 }
@@ -160,7 +159,7 @@ pub(crate) fn in_place() -> Net {
     let (first, second) = (linear(&p / "a", 8, 8), linear(&p / "b", 8, 8));
     let input = randn(&[6, 8]);
     Net::new("in place", vs, move || {
-        let buffer = Tensor::zeros([6, 8], FLOAT);
+        let buffer = Tensor::zeros([6, 8], ground::floats());
         buffer.narrow(0, 0, 3).copy_(&input.narrow(0, 0, 3).apply(&first).tanh());
         checkpoint::cut();
         buffer.narrow(0, 3, 3).copy_(&input.narrow(0, 3, 3).apply(&second).tanh());
@@ -214,7 +213,7 @@ pub(crate) fn graphs() -> Net {
         let leaf = (&frozen * 2.0).detach().set_requires_grad(true);
         let slope = Tensor::run_backward(&[leaf.tanh().square().sum(Kind::Float)], &[&leaf], false, false);
         checkpoint::cut();
-        let other = thread::spawn(|| Tensor::ones([6, 8], FLOAT) * 3.0).join().unwrap();
+        let other = thread::spawn(|| Tensor::ones([6, 8], ground::floats()) * 3.0).join().unwrap();
         let hidden = (hidden * &slope[0] + other).sigmoid();
         checkpoint::cut();
         let energy = hidden.apply(&second).exp().sum(Kind::Float);

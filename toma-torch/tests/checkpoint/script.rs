@@ -1,15 +1,14 @@
 //! Modules of `TorchScript` in regions. Compiled parts of their graphs save tensors between operators, not in one.
 
-use tch::{CModule, Device, Kind, Tensor};
+use crate::ground;
+use tch::{CModule, Kind, Tensor};
 use toma_torch::checkpoint::{self, cut};
 
 use crate::kit::{alone, bytes};
 
-const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
-
 fn numbers(seed: i64) -> Tensor {
     tch::manual_seed(seed);
-    Tensor::randn([4, 4], FLOAT)
+    Tensor::randn([4, 4], ground::floats())
 }
 
 fn traced() -> CModule {

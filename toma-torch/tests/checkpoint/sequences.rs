@@ -1,13 +1,14 @@
 //! `seq` and `seq_t` in place of tch's, and memonger's cases.
 
+use crate::ground;
 use tch::nn::{self, Module as _, ModuleT as _, VarStore};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use toma_torch::checkpoint;
 
 use crate::kit::alone;
 
 fn input() -> Tensor {
-    Tensor::arange(12, (Kind::Float, Device::Cpu)).reshape([3, 4]) / 12.0
+    Tensor::arange(12, ground::floats()).reshape([3, 4]) / 12.0
 }
 
 #[test]
@@ -35,7 +36,7 @@ fn sequences_give_what_those_of_tch_give() {
 #[test]
 fn a_sequence_is_a_region_of_its_own_and_its_layers_are_stages() {
     let _alone = alone();
-    let vs = VarStore::new(Device::Cpu);
+    let vs = VarStore::new(ground::device());
     let layer = |at: i64| nn::linear(vs.root() / at, 4, 4, nn::LinearConfig::default());
     let net = (0..11).fold(checkpoint::seq_t(), |net, at| net.add(layer(at)));
     net.forward_t(&input(), true).sum(Kind::Float).backward();
@@ -49,7 +50,7 @@ fn a_sequence_is_a_region_of_its_own_and_its_layers_are_stages() {
 fn memongers_cases() {
     let _alone = alone();
     // An input without gradients, nested and empty containers, `grad()`: they fail there.
-    let vs = VarStore::new(Device::Cpu);
+    let vs = VarStore::new(ground::device());
     let layer = |at: i64| nn::linear(vs.root() / at, 4, 4, nn::LinearConfig::default());
     let inner = checkpoint::seq_t().add(layer(0)).add(checkpoint::seq_t()).add(layer(1));
     let net = checkpoint::module(checkpoint::seq_t().add(inner).add(layer(2)));

@@ -1,16 +1,15 @@
 //! Running statistics, which batch norm writes without a new version: between forward and backward they may change.
 
+use crate::ground;
 use tch::nn::{self, ModuleT as _, VarStore};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use toma_torch::checkpoint::{self, cut};
 
 use crate::kit::{alone, bytes};
 
-const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
-
 fn numbers(seed: i64, size: &[i64]) -> Tensor {
     tch::manual_seed(seed);
-    Tensor::randn(size, FLOAT)
+    Tensor::randn(size, ground::floats())
 }
 
 /// Runs `step` with `region` in place of plain calls.
@@ -34,7 +33,7 @@ fn a_region_in_eval_mode_then_training_then_backward() {
     let _alone = alone();
     same("eval, then train", &|region| {
         tch::manual_seed(5);
-        let vs = VarStore::new(Device::Cpu);
+        let vs = VarStore::new(ground::device());
         let norm = nn::batch_norm1d(vs.root(), 4, nn::BatchNormConfig::default());
         let (w, x) = (numbers(1, &[4, 4]).set_requires_grad(true), numbers(2, &[8, 4]));
         let output = region(&|| {
@@ -54,7 +53,7 @@ fn two_regions_in_one_step_of_which_one_is_in_eval_mode() {
     for trains in [[false, true], [true, false]] {
         same(&format!("train: {trains:?}"), &|region| {
             tch::manual_seed(5);
-            let vs = VarStore::new(Device::Cpu);
+            let vs = VarStore::new(ground::device());
             let norm = nn::batch_norm1d(vs.root(), 4, nn::BatchNormConfig::default());
             let (w, x) = (numbers(1, &[4, 4]).set_requires_grad(true), numbers(2, &[8, 4]));
             let outputs = trains.map(|train| {
@@ -89,12 +88,12 @@ const READERS: [(&str, Read); 11] = [
         h * mean.exp()
     }),
     ("_batch_norm_no_update", |x, m, v| {
-        let (ones, zeros) = (Tensor::ones([4], FLOAT), Tensor::zeros([4], FLOAT));
+        let (ones, zeros) = (Tensor::ones([4], ground::floats()), Tensor::zeros([4], ground::floats()));
         x.internal_batch_norm_no_update(Some(&ones), Some(&zeros), Some(m), Some(v), 0.1, 1e-5).0
     }),
     ("_batch_norm_with_update_functional", |x, m, v| {
-        let ones = Tensor::ones([4], FLOAT);
-        let zeros = Tensor::zeros([4], FLOAT);
+        let ones = Tensor::ones([4], ground::floats());
+        let zeros = Tensor::zeros([4], ground::floats());
         let made = x.internal_batch_norm_with_update_functional(Some(&ones), Some(&zeros), m, v, 0.1, 1e-5);
         made.0 * made.4.exp()
     }),

@@ -1,9 +1,7 @@
 //! Six nets to train, as large as a second of work on a CPU.
 
 use tch::nn::{self, Module as _, ModuleT, Path, RNN as _};
-use tch::{Device, Kind, Tensor};
-
-const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
+use tch::{Kind, Tensor};
 
 /// What a net makes of its input, and what it learns from.
 pub(crate) struct Net {
@@ -15,7 +13,7 @@ pub(crate) struct Net {
 impl Net {
     fn new<F: Fn() -> Tensor + 'static>(name: &'static str, make: impl FnOnce(&Path<'_>) -> F) -> Self {
         tch::manual_seed(7);
-        let variables = nn::VarStore::new(Device::Cpu);
+        let variables = nn::VarStore::new(device());
         let loss = Box::new(make(&variables.root()));
         Self { name, variables, loss }
     }
@@ -27,8 +25,14 @@ impl Net {
 
 pub(crate) const NETS: [fn() -> Net; 6] = [perceptron, transformer, resnet20, convolutions, unet, lstm];
 
+/// That of `ground.rs`, which not all who include this have.
+fn device() -> tch::Device {
+    let is_card = std::env::var_os("TOMA_TEST_DEVICE").is_some_and(|device| device == "cuda");
+    if is_card { tch::Device::Cuda(0) } else { tch::Device::Cpu }
+}
+
 fn classes(count: i64, rows: &[i64]) -> Tensor {
-    Tensor::randint(count, rows, (Kind::Int64, Device::Cpu))
+    Tensor::randint(count, rows, (Kind::Int64, device()))
 }
 
 fn linear(p: &Path<'_>, name: &str, from: i64, to: i64) -> nn::Linear {
@@ -47,7 +51,7 @@ fn norm(p: Path<'_>, channels: i64) -> nn::BatchNorm {
 pub(crate) fn perceptron() -> Net {
     Net::new("perceptron", |p| {
         let layers: Vec<_> = (0..8).map(|at| linear(p, &format!("layer{at}"), 512, 512)).collect();
-        let (input, target) = (Tensor::randn([256, 512], FLOATS), classes(512, &[256]));
+        let (input, target) = (Tensor::randn([256, 512], (Kind::Float, device())), classes(512, &[256]));
         move || {
             let (last, hidden) = layers.split_last().unwrap();
             let output = hidden.iter().fold(input.shallow_clone(), |x, layer| x.apply(layer).relu());
@@ -102,7 +106,7 @@ pub(crate) fn resnet20() -> Net {
         let blocks: Vec<_> =
             sizes.into_iter().chain(more).enumerate().map(|(at, of)| block(&(p / at), of)).collect();
         let head = linear(p, "head", 64, 10);
-        let (images, target) = (Tensor::randn([32, 3, 32, 32], FLOATS), classes(10, &[32]));
+        let (images, target) = (Tensor::randn([32, 3, 32, 32], (Kind::Float, device())), classes(10, &[32]));
         move || {
             let x = images.apply(&stem).apply_t(&first, true).relu();
             let x = blocks.iter().fold(x, |x, block| x.apply_t(block, true));
@@ -132,7 +136,7 @@ pub(crate) fn convolutions() -> Net {
             .map(|(from, to)| (conv(p / "conv" / to, from, to, 1), norm(p / "norm" / to, to)))
             .collect();
         let head = linear(p, "head", 64 * 16, 10);
-        let (images, target) = (Tensor::randn([64, 3, 32, 32], FLOATS), classes(10, &[64]));
+        let (images, target) = (Tensor::randn([64, 3, 32, 32], (Kind::Float, device())), classes(10, &[64]));
         move || {
             let x = layers.iter().fold(images.shallow_clone(), |x, (conv, norm)| {
                 x.apply(conv).apply_t(norm, true).relu().max_pool2d_default(2)
@@ -154,7 +158,10 @@ pub(crate) fn unet() -> Net {
         let twice = |x: &Tensor, convs: &[nn::Conv2D; 2]| {
             convs.iter().fold(x.shallow_clone(), |x, c| x.apply(c).relu())
         };
-        let (images, target) = (Tensor::randn([8, 3, 64, 64], FLOATS), Tensor::randn([8, 1, 64, 64], FLOATS));
+        let (images, target) = (
+            Tensor::randn([8, 3, 64, 64], (Kind::Float, device())),
+            Tensor::randn([8, 1, 64, 64], (Kind::Float, device())),
+        );
         move || {
             let wide = twice(&images, &down[0]);
             let narrow = twice(&wide.max_pool2d_default(2), &down[1]);
@@ -175,7 +182,7 @@ pub(crate) fn lstm() -> Net {
         let config = nn::RNNConfig { train: true, ..Default::default() };
         let lstm = nn::lstm(p / "lstm", 128, 128, config);
         let head = linear(p, "head", 128, 10);
-        let (words, target) = (Tensor::randn([64, 40, 128], FLOATS), classes(10, &[64]));
+        let (words, target) = (Tensor::randn([64, 40, 128], (Kind::Float, device())), classes(10, &[64]));
         move || {
             let (output, _) = lstm.seq(&words);
             output.select(1, -1).apply(&head).cross_entropy_for_logits(&target)

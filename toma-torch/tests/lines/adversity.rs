@@ -5,25 +5,25 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use std::{panic, thread};
 
+use crate::ground::{self, Budget, FailingAllocation};
 use tch::nn::{self, Module as _, OptimizerConfig as _};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use toma::NoCache;
 use toma::report;
-use toma_torch::cpu::{self, Budget, FailingAllocation};
 use toma_torch::profile::{self, Column, Depth, Profiler};
 use toma_trace::Place;
 
-use crate::{FLOAT, alone, figures, record, record_at};
+use crate::{alone, figures, record, record_at};
 
 fn kib(many: i64) -> Tensor {
-    Tensor::zeros([many, 256], FLOAT)
+    Tensor::zeros([many, 256], ground::floats())
 }
 
 /// The allocator's figure is that of the trace and of the table.
 fn is_counted(recording: &profile::Recording) {
     let trace = recording.trace().unwrap();
-    assert_eq!(trace.live(&Place::HOST).after(), cpu::allocated_bytes());
-    assert_eq!(trace.live(&Place::HOST).peak().bytes, recording.peak().bytes);
+    assert_eq!(trace.live(&ground::place()).after(), ground::allocated_bytes());
+    assert_eq!(trace.live(&ground::place()).peak().bytes, recording.peak().bytes);
 }
 
 #[test]
@@ -37,13 +37,13 @@ fn what_a_thread_frees_while_it_ends_is_freed() {
         drop(kib(32));
     });
     is_counted(&recording);
-    assert_eq!(recording.peak().bytes, cpu::allocated_bytes() + (64 << 10));
+    assert_eq!(recording.peak().bytes, ground::allocated_bytes() + (64 << 10));
 }
 
 #[test]
 fn recordings_that_begin_and_end_beside_busy_threads_are_off_by_no_more_than_those_hold() {
     let _alone = alone();
-    cpu::count();
+    ground::count();
     let is_over = AtomicBool::new(false);
     let most = 4 * (8 << 10);
     let peaks = thread::scope(|scope| {
@@ -67,13 +67,16 @@ fn recordings_that_begin_and_end_beside_busy_threads_are_off_by_no_more_than_tho
                     drop(kib(1));
                 }
                 let recording = profiling.finish();
-                (recording.peak().bytes, recording.trace().map(|trace| trace.live(&Place::HOST).peak().bytes))
+                (
+                    recording.peak().bytes,
+                    recording.trace().map(|trace| trace.live(&ground::place()).peak().bytes),
+                )
             })
             .collect();
         is_over.store(true, Relaxed);
         peaks
     });
-    let most = cpu::allocated_bytes() + 2 * most + 1024;
+    let most = ground::allocated_bytes() + 2 * most + 1024;
     for (round, (peak, of_trace)) in peaks.into_iter().enumerate() {
         assert!(peak <= most, "round {round}: {peak} of at most {most}");
         assert!(of_trace.is_none_or(|peak| peak <= most), "round {round}: {of_trace:?} of at most {most}");
@@ -83,7 +86,7 @@ fn recordings_that_begin_and_end_beside_busy_threads_are_off_by_no_more_than_tho
 #[test]
 fn one_recording_after_the_other_on_different_threads_keep_their_names() {
     let _alone = alone();
-    cpu::count();
+    ground::count();
     let body = || {
         let mut ok = 0;
         for _ in 0..100 {
@@ -111,7 +114,7 @@ fn one_recording_after_the_other_on_different_threads_keep_their_names() {
 #[toma::profile]
 fn loops(rows: usize) -> i64 {
     toma::execute::with::<NoCache>().name("loops").batch(rows, |rows| {
-        let ones = Tensor::ones([i64::try_from(rows).unwrap(), 1 << 10], FLOAT);
+        let ones = Tensor::ones([i64::try_from(rows).unwrap(), 1 << 10], ground::floats());
         ones.sin().size()[0]
     })
 }
@@ -150,7 +153,7 @@ fn recursion_through_attempts_counts_once() {
             "toma::execute::with::<NoCache>().name(\"deeper\").batch(2, |_| drop(recursive(depth - 1)));",
         )
         .unwrap();
-    let deeper = recording.lines().figures("recursive", number, &Place::HOST).unwrap();
+    let deeper = recording.lines().figures("recursive", number, &ground::place()).unwrap();
     assert_eq!((deeper.allocated, deeper.freed), (3 * 4096, 3 * 4096));
 }
 
@@ -161,7 +164,7 @@ fn a_failure_that_goes_through_two_loops_is_told_for_both() {
     let _budget = Budget::beyond_allocated(3 << 12);
     let mut inner = None;
     let rows = toma::execute::with::<NoCache>().name("outer").batch(4, |outer| {
-        let kept = Tensor::ones([i64::try_from(outer).unwrap(), 1 << 10], FLOAT);
+        let kept = Tensor::ones([i64::try_from(outer).unwrap(), 1 << 10], ground::floats());
         let done = panic::catch_unwind(panic::AssertUnwindSafe(|| {
             toma::execute::with::<NoCache>().name("inner").batch(1, |_| drop(kib(8)));
         }));
@@ -181,11 +184,11 @@ fn a_failure_that_goes_through_two_loops_is_told_for_both() {
 fn states_of_an_optimizer_whose_first_step_failed_have_names() {
     let _alone = alone();
     for fails_at in 0..6 {
-        let variables = nn::VarStore::new(Device::Cpu);
+        let variables = nn::VarStore::new(ground::device());
         let net = nn::linear(variables.root(), 16, 8, nn::LinearConfig::default());
         let mut optimizer = nn::Adam::default().build(&variables, 1e-3).unwrap();
         let profiling = Profiler::new().variables(&variables).start().unwrap();
-        net.forward(&Tensor::ones([4, 16], FLOAT)).sum(Kind::Float).backward();
+        net.forward(&Tensor::ones([4, 16], ground::floats())).sum(Kind::Float).backward();
         let mut failing = Some(fails_at);
         toma::execute::with::<NoCache>().batch(2, |_| {
             let _injected = failing.take().map(FailingAllocation::after);
@@ -227,7 +230,7 @@ fn a_name_is_not_that_of_a_later_tensor_at_the_same_place() {
 fn names_outlive_a_clear() {
     let _alone = alone();
     let input = kib(16);
-    let variables = nn::VarStore::new(Device::Cpu);
+    let variables = nn::VarStore::new(ground::device());
     let net = nn::linear(variables.root(), 16, 8, nn::LinearConfig::default());
     let profiler = Profiler::new().depth(Depth::Events).events(1 << 10).variables(&variables);
     let mut profiling = profiler.label("input", &input).start().unwrap();
@@ -250,10 +253,10 @@ fn backward(loss: &Tensor) {
 #[test]
 fn a_store_that_the_program_has_locked_is_not_waited_for() {
     let _alone = alone();
-    let variables = nn::VarStore::new(Device::Cpu);
+    let variables = nn::VarStore::new(ground::device());
     let net = nn::linear(variables.root(), 16, 8, nn::LinearConfig::default());
     let profiling = Profiler::new().variables(&variables).start().unwrap();
-    let loss = net.forward(&Tensor::ones([4, 16], FLOAT)).sum(Kind::Float);
+    let loss = net.forward(&Tensor::ones([4, 16], ground::floats())).sum(Kind::Float);
     let locked = variables.variables_.lock().unwrap();
     backward(&loss);
     let mut failing = Some(0);
@@ -282,12 +285,16 @@ fn outer(depth: Depth) -> profile::Profiling {
 #[test]
 fn a_recording_that_begins_in_the_middle_of_functions_knows_those_that_are_called_later() {
     let _alone = alone();
-    cpu::count();
+    ground::count();
     for depth in [Depth::Lines, Depth::Events] {
         let recording = outer(depth).finish();
         let table = recording.lines().columns([Column::Hits]).to_string();
         assert!(table.contains("## ") && table.contains("loops") && !table.contains("outer"), "{table}");
-        assert_eq!(recording.peak().bytes, cpu::allocated_bytes() + (16 << 10), "kept, and two in the loop");
+        assert_eq!(
+            recording.peak().bytes,
+            ground::allocated_bytes() + (16 << 10),
+            "kept, and two in the loop"
+        );
         if depth == Depth::Events {
             is_counted(&recording);
         }
@@ -309,7 +316,7 @@ fn a_recording_may_end_on_another_thread_within_an_attempt_and_a_phase() {
     });
     let recording = recordings.pop().unwrap();
     is_counted(&recording);
-    assert_eq!(recording.peak().bytes, cpu::allocated_bytes() + (3 << 10));
+    assert_eq!(recording.peak().bytes, ground::allocated_bytes() + (3 << 10));
     let next = record_at(Depth::Events, || drop(kib(1)));
     is_counted(&next);
 }
@@ -323,8 +330,8 @@ fn rings_of_one_event_and_of_none_say_what_was_lost() {
         let tensors = [kib(1), kib(2)];
         let recording = profiling.finish();
         assert!(recording.lost_events() > 0 && kept == 2);
-        assert_eq!(recording.trace().unwrap().live(&Place::HOST).after(), cpu::allocated_bytes());
-        assert!(recording.peak().bytes >= cpu::allocated_bytes());
+        assert_eq!(recording.trace().unwrap().live(&ground::place()).after(), ground::allocated_bytes());
+        assert!(recording.peak().bytes >= ground::allocated_bytes());
         let folder = tempfile::tempdir().unwrap();
         recording.write_html(folder.path().join("a.html")).unwrap();
         recording.write_memory_viz(folder.path().join("a.pickle")).unwrap();
@@ -404,8 +411,8 @@ fn a_run_within_a_run_is_refused_in_so_many_words() {
 #[test]
 fn tensors_without_memory_of_their_own_have_no_name_and_do_no_harm() {
     let _alone = alone();
-    let empty = Tensor::zeros([0], FLOAT);
-    let sparse = Tensor::eye(4, FLOAT).to_sparse(None, None::<Vec<i64>>, None);
+    let empty = Tensor::zeros([0], ground::floats());
+    let sparse = Tensor::eye(4, ground::floats()).to_sparse(None, None::<Vec<i64>>, None);
     let undefined = Tensor::new();
     let profiler = Profiler::new().depth(Depth::Events).events(1 << 10);
     let profiler = profiler.label("empty", &empty).label("sparse", &sparse).label("undefined", &undefined);
@@ -436,7 +443,7 @@ fn devices_and_functions_that_are_not_there_are_named() {
 #[test]
 fn recordings_come_and_go_while_threads_are_in_the_middle_of_all_sorts() {
     let _alone = alone();
-    cpu::count();
+    ground::count();
     let is_over = AtomicBool::new(false);
     let seen = thread::scope(|scope| {
         for thread in 0..3 {
@@ -467,12 +474,12 @@ fn recordings_come_and_go_while_threads_are_in_the_middle_of_all_sorts() {
                 continue;
             }
             let recording = profiling.finish();
-            let most = cpu::allocated_bytes() + (1 << 20);
+            let most = ground::allocated_bytes() + (1 << 20);
             assert!(recording.peak().bytes < most, "round {round}: {recording}");
             let table = recording.lines().columns(Column::ALL).by_attempt().to_string();
             seen += usize::from(table.contains("let ones = kib(4);"));
             if let Some(trace) = recording.trace() {
-                assert!(trace.live(&Place::HOST).peak().bytes < most, "round {round}: {recording}");
+                assert!(trace.live(&ground::place()).peak().bytes < most, "round {round}: {recording}");
             }
         }
         is_over.store(true, Relaxed);

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::{panic, thread};
 
+use crate::ground::{self, Budget};
 use fastrand::Rng;
 use tch::{TchError, Tensor};
 use toma::NoCache;
@@ -15,11 +16,9 @@ use toma::policy::Policy;
 use toma::report;
 use toma::{Adaptive, Bisect, Halve, Throughput};
 use toma_torch::Device;
-use toma_torch::cpu::{self, Budget};
 use toma_torch::profile::{Column, Depth, Profiler, Recording};
-use toma_trace::Place;
 
-use crate::{FLOAT, alone, figures, record_at};
+use crate::{alone, figures, record_at};
 
 /// What a program draws, and what becomes of its loops.
 struct Program {
@@ -29,7 +28,7 @@ struct Program {
 }
 
 fn tensor(rows: usize) -> Result<Tensor, TchError> {
-    Tensor::f_ones([i64::try_from(rows).unwrap(), 256], FLOAT)
+    Tensor::f_ones([i64::try_from(rows).unwrap(), 256], ground::floats())
 }
 
 #[toma::profile]
@@ -85,7 +84,7 @@ fn run(seed: u64) -> Vec<String> {
     let mut random = Rng::with_seed(seed);
     let _budget = Budget::beyond_allocated(random.u64(4..64) << 10);
     let items = random.usize(1..32);
-    let mut program = Program { random, device: Device::new(tch::Device::Cpu), told: Vec::new() };
+    let mut program = Program { random, device: Device::new(ground::device()), told: Vec::new() };
     let done = panic::catch_unwind(panic::AssertUnwindSafe(|| loops(&mut program, 0, items)));
     program.told.push(format!("{}", matches!(done, Ok(Ok(())))));
     program.told
@@ -94,7 +93,7 @@ fn run(seed: u64) -> Vec<String> {
 #[test]
 fn sizes_retries_and_reports_are_the_same_with_a_profiler() {
     let _alone = alone();
-    cpu::count();
+    ground::count();
     let mut failures = 0;
     for seed in 0..150 {
         let without = run(seed);
@@ -106,8 +105,8 @@ fn sizes_retries_and_reports_are_the_same_with_a_profiler() {
         if recording.lost_events() == 0
             && let Some(trace) = recording.trace()
         {
-            assert_eq!(trace.live(&Place::HOST).after(), cpu::allocated_bytes(), "seed {seed}");
-            assert_eq!(trace.live(&Place::HOST).peak().bytes, recording.peak().bytes, "seed {seed}");
+            assert_eq!(trace.live(&ground::place()).after(), ground::allocated_bytes(), "seed {seed}");
+            assert_eq!(trace.live(&ground::place()).peak().bytes, recording.peak().bytes, "seed {seed}");
         }
         failures += with.iter().filter(|line| line.contains("Shrink")).count();
     }
@@ -116,7 +115,7 @@ fn sizes_retries_and_reports_are_the_same_with_a_profiler() {
 
 /// The bytes at the one size that it is given, because what follows depends on time.
 fn measured(policy: impl Policy) -> Option<(usize, u64)> {
-    let device = Device::new(tch::Device::Cpu);
+    let device = Device::new(ground::device());
     let with = execute::with::<NoCache>().device(&device).max(4).min(4).policy(policy);
     with.range(0..32, 4, |start, end| {
         let rows = tensor(end - start).unwrap();
@@ -128,7 +127,7 @@ fn measured(policy: impl Policy) -> Option<(usize, u64)> {
 #[test]
 fn policies_measure_the_same_with_a_profiler() {
     let _alone = alone();
-    cpu::count();
+    ground::count();
     let both = || [measured(Adaptive::default()), measured(Throughput::default())];
     assert_eq!(both(), [Some((4, (8 << 10) + 12)); 2], "both tensors, and scalars of the sum");
     for depth in [Depth::Lines, Depth::Events] {
@@ -181,8 +180,8 @@ fn moved<T: Send>(between: usize, future: impl Future<Output = T> + Send) -> T {
 
 fn is_counted(recording: &Recording) {
     let trace = recording.trace().unwrap();
-    assert_eq!(trace.live(&Place::HOST).after(), cpu::allocated_bytes());
-    assert_eq!(trace.live(&Place::HOST).peak().bytes, recording.peak().bytes);
+    assert_eq!(trace.live(&ground::place()).after(), ground::allocated_bytes());
+    assert_eq!(trace.live(&ground::place()).peak().bytes, recording.peak().bytes);
 }
 
 #[test]
@@ -270,7 +269,7 @@ fn attributes_in_either_order_have_the_same_rows_with_a_fallback_too() {
         let row = |text| {
             let number = recording.lines().number("pieces", text).unwrap();
             let hits = recording.lines().row("pieces", number).unwrap().hits;
-            let figures = recording.lines().figures("pieces", number, &Place::HOST).unwrap();
+            let figures = recording.lines().figures("pieces", number, &ground::place()).unwrap();
             (hits, figures.rise, figures.allocated, figures.freed, figures.kept, figures.ooms)
         };
         let lines = [

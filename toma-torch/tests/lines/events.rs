@@ -2,15 +2,15 @@
 
 use std::{fs, thread};
 
+use crate::ground;
 use tch::nn::{self, Module as _, OptimizerConfig as _};
-use tch::{Device, Kind, Tensor};
-use toma_torch::cpu;
+use tch::{Kind, Tensor};
 use toma_torch::profile::{self, Column, Depth, Profiler};
 use toma_trace::holdings::Category;
 use toma_trace::lines::{Figures, Lines};
 use toma_trace::{Place, ScopeKind, Tick};
 
-use crate::{FLOAT, alone, figures, record, record_at};
+use crate::{alone, figures, record, record_at};
 
 #[toma::profile]
 fn step(net: &nn::Sequential, images: &Tensor, labels: &Tensor) -> Tensor {
@@ -27,30 +27,30 @@ fn net(variables: &nn::VarStore) -> nn::Sequential {
 }
 
 fn batch() -> (Tensor, Tensor) {
-    (Tensor::randn([32, 64], FLOAT), Tensor::zeros([32], (Kind::Int64, Device::Cpu)))
+    (Tensor::randn([32, 64], ground::floats()), Tensor::zeros([32], (Kind::Int64, ground::device())))
 }
 
 #[test]
 fn every_byte_at_the_peak_of_a_training_has_a_name_a_category_and_a_line() {
     let _alone = alone();
-    cpu::count();
-    let variables = nn::VarStore::new(Device::Cpu);
+    ground::count();
+    let variables = nn::VarStore::new(ground::device());
     let (net, (images, labels)) = (net(&variables), batch());
     let mut optimizer = nn::Adam::default().build(&variables, 1e-3).unwrap();
     let profiler = Profiler::new().depth(Depth::Events).variables(&variables).label("images", &images);
     let profiling = profiler.start().unwrap();
-    cpu::reset_peak_allocated_bytes();
+    ground::reset_peak_allocated_bytes();
     for _ in 0..2 {
         drop(step(&net, &images, &labels));
         profile::optimizer("Adam", || optimizer.step());
         optimizer.zero_grad();
     }
-    let (recording, allocated) = (profiling.finish(), cpu::allocated_bytes());
+    let (recording, allocated) = (profiling.finish(), ground::allocated_bytes());
     let trace = recording.trace().unwrap();
-    let live = trace.live(&Place::HOST);
-    assert_eq!((live.after(), live.peak().bytes), (allocated, cpu::peak_allocated_bytes()));
+    let live = trace.live(&ground::place());
+    assert_eq!((live.after(), live.peak().bytes), (allocated, ground::peak_allocated_bytes()));
     let peak = recording.peak();
-    assert_eq!(peak.bytes, cpu::peak_allocated_bytes());
+    assert_eq!(peak.bytes, ground::peak_allocated_bytes());
     let held = peak.holdings.unwrap();
     assert_eq!(held.bytes(), peak.bytes);
     let name = |name: &str| {
@@ -71,13 +71,13 @@ fn every_byte_at_the_peak_of_a_training_has_a_name_a_category_and_a_line() {
 #[test]
 fn gradients_keep_their_names_after_they_are_gone() {
     let _alone = alone();
-    let variables = nn::VarStore::new(Device::Cpu);
+    let variables = nn::VarStore::new(ground::device());
     let (net, (images, labels)) = (net(&variables), batch());
     let mut optimizer = nn::Sgd::default().build(&variables, 1e-3).unwrap();
     let profiling = Profiler::new().depth(Depth::Events).variables(&variables).start().unwrap();
     drop(step(&net, &images, &labels));
     optimizer.zero_grad();
-    let big = Tensor::ones([1 << 10], FLOAT);
+    let big = Tensor::ones([1 << 10], ground::floats());
     drop((optimizer, net, variables, big));
     let recording = profiling.finish();
     let folder = tempfile::tempdir().unwrap();
@@ -97,8 +97,8 @@ fn gradients_keep_their_names_after_they_are_gone() {
 #[test]
 fn a_trace_tells_the_same_rows_as_the_running_program() {
     let _alone = alone();
-    cpu::count();
-    let variables = nn::VarStore::new(Device::Cpu);
+    ground::count();
+    let variables = nn::VarStore::new(ground::device());
     let (net, (images, labels)) = (net(&variables), batch());
     let recording = record_at(Depth::Events, || {
         for _ in 0..3 {
@@ -120,7 +120,7 @@ fn a_trace_tells_the_same_rows_as_the_running_program() {
         ["let loss = net.forward(images).cross_entropy_for_logits(labels);", "loss.backward();", "loss"]
     {
         let number = running.number("step", text).unwrap();
-        let figures = |lines: &Lines| lines.figures("step", number, &Place::HOST).unwrap();
+        let figures = |lines: &Lines| lines.figures("step", number, &ground::place()).unwrap();
         // What the engine itself allocates between two nodes is in no node of a trace.
         let Figures { backward, .. } = figures(&running);
         let mut of_trace = figures(&traced);
@@ -133,8 +133,10 @@ fn a_trace_tells_the_same_rows_as_the_running_program() {
 #[test]
 fn a_backward_belongs_to_the_lines_of_its_operators() {
     let _alone = alone();
-    let (weight, input) =
-        (Tensor::ones([64, 64], FLOAT).set_requires_grad(true), Tensor::ones([64, 64], FLOAT));
+    let (weight, input) = (
+        Tensor::ones([64, 64], ground::floats()).set_requires_grad(true),
+        Tensor::ones([64, 64], ground::floats()),
+    );
     for depth in [Depth::Lines, Depth::Events] {
         let recording = record_at(depth, || products(&weight, &input));
         let backward = |text| figures(&recording, "products", text).backward;
@@ -161,7 +163,7 @@ fn products(weight: &Tensor, input: &Tensor) {
 #[test]
 fn operators_stand_beneath_their_lines_and_bytes_are_replayed_as_cudas() {
     let _alone = alone();
-    let variables = nn::VarStore::new(Device::Cpu);
+    let variables = nn::VarStore::new(ground::device());
     let (net, (images, labels)) = (net(&variables), batch());
     let recording = record_at(Depth::Events, || drop(step(&net, &images, &labels)));
     let lines = recording.lines().function("step").operators(true).to_string();
@@ -185,7 +187,7 @@ fn operators_stand_beneath_their_lines_and_bytes_are_replayed_as_cudas() {
 
 #[toma::profile]
 fn sums(times: i64) -> Tensor {
-    let mut sum = Tensor::zeros([16], FLOAT);
+    let mut sum = Tensor::zeros([16], ground::floats());
     for _ in 0..times {
         sum += 1;
     }
@@ -195,14 +197,14 @@ fn sums(times: i64) -> Tensor {
 #[test]
 fn a_ring_that_was_full_says_so_and_its_trace_has_every_living_byte() {
     let _alone = alone();
-    let kept = Tensor::ones([1000], FLOAT);
+    let kept = Tensor::ones([1000], ground::floats());
     let profiling = Profiler::new().depth(Depth::Events).events(64).start().unwrap();
     let sum = sums(100);
-    let (recording, allocated) = (profiling.finish(), cpu::allocated_bytes());
+    let (recording, allocated) = (profiling.finish(), ground::allocated_bytes());
     assert!(recording.lost_events() > 0);
     assert!(recording.to_string().starts_with("the first "), "{recording}");
     let trace = recording.trace().unwrap();
-    assert_eq!(trace.live(&Place::HOST).after(), allocated);
+    assert_eq!(trace.live(&ground::place()).after(), allocated);
     assert!(trace.end() > Tick::START);
     drop((kept, sum));
 }
@@ -233,7 +235,7 @@ fn a_dry_run_is_in_no_event() {
     });
     let trace = recording.trace().unwrap();
     assert_eq!((trace.operators().len(), trace.scopes().len()), (0, 0));
-    assert_eq!(trace.live(&Place::HOST).peak().bytes, trace.live(&Place::HOST).before());
+    assert_eq!(trace.live(&ground::place()).peak().bytes, trace.live(&ground::place()).before());
 }
 
 #[toma::profile]
@@ -255,7 +257,7 @@ fn inner(sum: &Tensor) -> Tensor {
 #[test]
 fn a_trace_that_is_recorded_or_dry_prints_the_table_of_the_running_program() {
     let _alone = alone();
-    let input = Tensor::ones([32, 32], FLOAT);
+    let input = Tensor::ones([32, 32], ground::floats());
     let work = || drop((branches(&input, true), branches(&input, false)));
     let columns = [Column::Rise, Column::Allocated, Column::Freed, Column::Kept, Column::Hits];
     let running = record(work).lines().columns(columns).to_string();

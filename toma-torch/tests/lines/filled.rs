@@ -3,20 +3,20 @@
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use tch::{Device, Kind, Tensor};
+use crate::ground::{self, Budget};
+use tch::{Kind, Tensor};
 use toma::NoCache;
 use toma::memory::{set_cpu_memory_limit, used_bytes};
 use toma::observe::{Event, EventKind, everywhere};
 use toma::report;
 use toma_core::classify::OutOfMemory;
-use toma_torch::cpu::{self, Budget};
 use toma_torch::profile::{Column, Depth, Profiler};
 
-use crate::{FLOAT, alone, child, record};
+use crate::{alone, child, record};
 
 #[toma::profile]
 fn product(rows: i64) -> Tensor {
-    let ones = Tensor::ones([rows, 1 << 10], FLOAT);
+    let ones = Tensor::ones([rows, 1 << 10], ground::floats());
     let doubled = &ones + 1;
     doubled.sin()
 }
@@ -31,7 +31,7 @@ fn line_of(text: &str) -> usize {
 fn a_report_tells_line_operator_bytes_and_holders_of_a_failure() {
     let _alone = alone();
     for depth in [Depth::Lines, Depth::Events] {
-        let kept = Tensor::ones([100, 256], FLOAT);
+        let kept = Tensor::ones([100, 256], ground::floats());
         let profiling = Profiler::new().depth(depth).label("kept", &kept).start().unwrap();
         let _budget = Budget::beyond_allocated(20 << 12);
         let form = toma::execute::with::<NoCache>();
@@ -41,7 +41,7 @@ fn a_report_tells_line_operator_bytes_and_holders_of_a_failure() {
         let filled = report::last().unwrap().filled.expect("the memory was filled");
         let lines: Vec<_> = filled.lines().collect();
         let (sin, plus) = (line_of("doubled.sin()"), line_of("let doubled = &ones + 1;"));
-        let ones = line_of("let ones = Tensor::ones([rows, 1 << 10], FLOAT);");
+        let ones = line_of("let ones = Tensor::ones([rows, 1 << 10], ground::floats());");
         let file = "toma-torch/tests/lines/filled.rs";
         assert_eq!(lines[0], format!("sin @ {file}:{sin} asked for 32.00K"), "{filled}");
         let [first, second] = if depth == Depth::Events { ["ones @ ", "add @ "] } else { ["", ""] };
@@ -65,10 +65,10 @@ fn the_sum_of_what_filled_the_memory_is_what_the_allocator_counts() {
     });
     let allocated = Mutex::new(0);
     toma::execute::batch(2, |rows| {
-        let first = Tensor::zeros([1 << 13], FLOAT);
-        *allocated.lock().unwrap() = cpu::allocated_bytes();
+        let first = Tensor::zeros([1 << 13], ground::floats());
+        *allocated.lock().unwrap() = ground::allocated_bytes();
         if rows == 2 {
-            drop(Tensor::zeros([1 << 14], FLOAT));
+            drop(Tensor::zeros([1 << 14], ground::floats()));
         }
         drop(first);
     });
@@ -110,8 +110,8 @@ fn a_failure_that_the_body_survives_is_told_of_no_later_one() {
     let _budget = Budget::beyond_allocated(1 << 12);
     let mut has_failed = false;
     let survived = toma::execute::batch(2, |_| {
-        assert!(Tensor::f_zeros([1 << 12], FLOAT).is_err());
-        let _small = Tensor::zeros([1], FLOAT);
+        assert!(Tensor::f_zeros([1 << 12], ground::floats()).is_err());
+        let _small = Tensor::zeros([1], ground::floats());
         let is_first = !std::mem::replace(&mut has_failed, true);
         if is_first { Err(OutOfMemory::new(None)) } else { Ok(()) }
     });
@@ -146,7 +146,7 @@ fn rows_of_attempts_tell_size_outcome_and_where_it_failed() {
 }
 
 fn unmarked(rows: i64) -> Tensor {
-    Tensor::ones([rows, 1 << 10], FLOAT)
+    Tensor::ones([rows, 1 << 10], ground::floats())
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_program_without_marks_has_a_row_for_each_size() {
 /// What a form asked for when its first attempt failed, whose body has no marks.
 fn filled_by(depth: Depth, body: fn(&Tensor) -> Tensor) -> String {
     let profiling = Profiler::new().depth(depth).start().unwrap();
-    let weight = Tensor::ones([17, 1 << 10], FLOAT).set_requires_grad(true);
+    let weight = Tensor::ones([17, 1 << 10], ground::floats()).set_requires_grad(true);
     let _budget = Budget::beyond_allocated(40 << 12);
     let form = toma::execute::with::<NoCache>().name("waves");
     let rows = form.batch(16, |rows| body(&weight.narrow(0, 0, i64::try_from(rows).unwrap())).size()[0]);
@@ -213,7 +213,7 @@ fn what_the_operator_that_failed_has_made_is_temporary_if_operators_are_recorded
 
 #[toma::profile]
 fn large(rows: i64) -> Tensor {
-    let ones = Tensor::ones([rows, 1 << 20], FLOAT);
+    let ones = Tensor::ones([rows, 1 << 20], ground::floats());
     ones.sin()
 }
 
@@ -233,21 +233,22 @@ fn memory_that_the_system_lacks_is_explained_too() {
     assert!((4..64).contains(&rows), "{rows}");
     let filled = report::last().unwrap().filled.expect("the memory was filled");
     let asked = filled.lines().next().unwrap();
-    let [ones, sin] = ["let ones = Tensor::ones([rows, 1 << 20], FLOAT);", "ones.sin()"].map(line_of);
+    let [ones, sin] =
+        ["let ones = Tensor::ones([rows, 1 << 20], ground::floats());", "ones.sin()"].map(line_of);
     let is_line = [ones, sin].map(|line| asked.contains(&format!("filled.rs:{line} asked for ")));
     assert!(is_line.contains(&true) && !asked.starts_with("toma-torch"), "{filled}");
 }
 
 #[toma::profile]
 fn small(rows: i64) -> Tensor {
-    let ones = Tensor::ones([rows, 1 << 10], FLOAT);
+    let ones = Tensor::ones([rows, 1 << 10], ground::floats());
     ones.sin()
 }
 
 /// Takes all there is but for less than these bytes.
 fn fill(least: i64) -> Vec<Tensor> {
     let mut held = Vec::with_capacity(1 << 10);
-    while let Ok(piece) = Tensor::f_zeros([least], (Kind::Uint8, Device::Cpu)) {
+    while let Ok(piece) = Tensor::f_zeros([least], (Kind::Uint8, ground::device())) {
         held.push(piece);
     }
     held

@@ -6,6 +6,8 @@ mod adversity;
 mod engine;
 mod events;
 mod filled;
+#[path = "../common/ground.rs"]
+mod ground;
 mod nets;
 mod repeated;
 mod rows;
@@ -17,12 +19,8 @@ mod child;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tch::{Device, Kind};
 use toma_torch::profile::{Depth, Profiler, Recording};
-use toma_trace::Place;
 use toma_trace::lines::Figures;
-
-const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
 
 /// One recording at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -43,5 +41,5 @@ fn record_at(depth: Depth, step: impl FnOnce()) -> Recording {
 /// The figures of the line with this text.
 fn figures(recording: &Recording, function: &str, text: &str) -> Figures {
     let number = recording.lines().number(function, text).expect("a line with this text");
-    recording.lines().figures(function, number, &Place::HOST).expect("a line that ran")
+    recording.lines().figures(function, number, &ground::place()).expect("a line that ran")
 }

@@ -2,16 +2,16 @@
 
 use std::cell::RefCell;
 
+use crate::ground::{self, FailingAllocation};
 use tch::nn::{self, Module as _, ModuleT as _, Optimizer, OptimizerConfig as _, Path, RNN as _};
-use tch::{Device, Kind, Reduction, Tensor};
+use tch::{Kind, Reduction, Tensor};
 use toma::NoCache;
 use toma::report;
-use toma_torch::cpu::{self, FailingAllocation};
 use toma_torch::profile::{self, Depth, Profiler, Recording};
 use toma_trace::holdings::{Catalog, Category, Holdings, Names};
-use toma_trace::{Place, ScopeKind, Tick, Trace};
+use toma_trace::{ScopeKind, Tick, Trace};
 
-use crate::{FLOAT, alone};
+use crate::alone;
 
 const FILE: &str = "toma-torch/tests/lines/nets.rs";
 
@@ -35,9 +35,14 @@ fn net<F: Fn(&Tensor) -> Tensor + 'static>(
     tch::manual_seed(7);
     // One order of sums, and no threads that wait for each other on a busy machine.
     tch::set_num_threads(1);
-    let variables = nn::VarStore::new(Device::Cpu);
+    let variables = nn::VarStore::new(ground::device());
     let forward = Box::new(forward(&variables.root()));
-    Net { input: Tensor::randn(input, FLOAT), target: Tensor::randn(target, FLOAT), variables, forward }
+    Net {
+        input: Tensor::randn(input, ground::floats()),
+        target: Tensor::randn(target, ground::floats()),
+        variables,
+        forward,
+    }
 }
 
 fn linear(path: &Path<'_>, name: &str, from: i64, to: i64) -> nn::Linear {
@@ -175,9 +180,9 @@ thread_local! {
 }
 
 fn note() {
-    let noted = Noted { bytes: cpu::allocated_bytes(), peak: cpu::peak_allocated_bytes() };
+    let noted = Noted { bytes: ground::allocated_bytes(), peak: ground::peak_allocated_bytes() };
     NOTES.with_borrow_mut(|notes| notes.push(noted));
-    cpu::reset_peak_allocated_bytes();
+    ground::reset_peak_allocated_bytes();
 }
 
 fn adam(net: &Net) -> Optimizer {
@@ -195,7 +200,7 @@ fn note_ticks(trace: &Trace) -> Vec<Tick> {
 
 /// The same as the notes, by the events.
 fn told(trace: &Trace) -> Vec<Noted> {
-    let live = trace.live(&Place::HOST);
+    let live = trace.live(&ground::place());
     let mut from = Tick::START;
     let of = |to: Tick| {
         let between = live.steps().iter().filter(|(tick, _)| from <= *tick && *tick <= to);
@@ -209,25 +214,25 @@ fn told(trace: &Trace) -> Vec<Noted> {
 #[test]
 fn living_bytes_are_the_allocators_at_every_note_and_in_between() {
     let _alone = alone();
-    cpu::count();
+    ground::count();
     for (name, net) in NETS {
         let net = net();
         let mut optimizer = adam(&net);
         let profiler = Profiler::new().depth(Depth::Events).variables(&net.variables);
         let profiling = profiler.label("input", &net.input).label("target", &net.target).start().unwrap();
         NOTES.take();
-        cpu::reset_peak_allocated_bytes();
+        ground::reset_peak_allocated_bytes();
         for _ in 0..2 {
             step(&net, &mut optimizer);
         }
         let recording = profiling.finish();
         let (trace, notes) = (recording.trace().unwrap(), NOTES.take());
         assert_eq!(told(trace), notes, "{name}");
-        assert_eq!(trace.live(&Place::HOST).after(), cpu::allocated_bytes(), "{name}");
+        assert_eq!(trace.live(&ground::place()).after(), ground::allocated_bytes(), "{name}");
         assert_eq!(recording.peak().bytes, notes.iter().map(|noted| noted.peak).max().unwrap(), "{name}");
         let catalog = Catalog::of(trace, &Names::new());
         for (tick, noted) in note_ticks(trace).into_iter().zip(notes) {
-            let held = Holdings::at(trace, &catalog, &Place::HOST, tick);
+            let held = Holdings::at(trace, &catalog, &ground::place(), tick);
             assert_eq!(held.by_category().values().sum::<u64>(), noted.bytes, "{name}");
         }
         every_byte_of_the_peak_has_a_name(name, &net, &recording);

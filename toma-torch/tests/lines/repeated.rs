@@ -1,9 +1,10 @@
 //! What regions repeat in backward.
 
+use crate::ground;
 use tch::{Kind, Tensor};
 use toma_torch::checkpoint;
 
-use crate::{FLOAT, alone, figures, record};
+use crate::{alone, figures, record};
 
 #[toma::profile]
 fn thirds(x: &Tensor) -> Tensor {
@@ -15,7 +16,7 @@ fn thirds(x: &Tensor) -> Tensor {
 #[test]
 fn repeated_bytes_are_the_lines_that_recorded_them() {
     let _alone = alone();
-    let x = Tensor::zeros([1000], FLOAT).set_requires_grad(true);
+    let x = Tensor::zeros([1000], ground::floats()).set_requires_grad(true);
     let plain = record(|| thirds(&x).sum(Kind::Float).backward());
     let repeated = record(|| checkpoint::region(|| thirds(&x)).sum(Kind::Float).backward());
     assert_eq!(checkpoint::last().unwrap().repeats(), [1]);

@@ -2,16 +2,16 @@
 
 use std::thread;
 
+use crate::ground::{self, Budget};
 use tch::nn::{self, Module as _, OptimizerConfig as _};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use toma::NoCache;
-use toma_torch::cpu::{self, Budget};
 use toma_torch::profile::{Column, Depth, Profiler};
 
-use crate::{FLOAT, alone, figures, record, record_at};
+use crate::{alone, figures, record, record_at};
 
 fn linear() -> (Tensor, Tensor) {
-    (Tensor::zeros([100, 100], FLOAT), Tensor::zeros([100], FLOAT))
+    (Tensor::zeros([100, 100], ground::floats()), Tensor::zeros([100], ground::floats()))
 }
 
 #[toma::profile]
@@ -29,7 +29,7 @@ fn outer() {
 #[test]
 fn a_table_has_the_peak_of_each_line() {
     let _alone = alone();
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     assert_eq!(before, 0, "no other test has tensors");
     let recording = record(outer);
     let table = recording.lines().function("outer").columns([Column::Peak]).to_string();
@@ -53,16 +53,17 @@ fn step(net: &nn::Sequential, images: &Tensor, labels: &Tensor) -> Tensor {
 #[test]
 fn every_byte_of_a_step_has_a_line_and_the_living_ones_are_the_allocators() {
     let _alone = alone();
-    let variables = nn::VarStore::new(Device::Cpu);
+    let variables = nn::VarStore::new(ground::device());
     let net = nn::seq()
         .add(nn::linear(variables.root(), 64, 128, nn::LinearConfig::default()))
         .add_fn(Tensor::relu)
         .add(nn::linear(variables.root(), 128, 10, nn::LinearConfig::default()));
     let mut optimizer = nn::Adam::default().build(&variables, 1e-3).unwrap();
-    let (images, labels) = (Tensor::randn([32, 64], FLOAT), Tensor::zeros([32], (Kind::Int64, Device::Cpu)));
+    let (images, labels) =
+        (Tensor::randn([32, 64], ground::floats()), Tensor::zeros([32], (Kind::Int64, ground::device())));
     for _ in 0..2 {
-        let before = cpu::allocated_bytes();
-        cpu::reset_peak_allocated_bytes();
+        let before = ground::allocated_bytes();
+        ground::reset_peak_allocated_bytes();
         let mut loss = None;
         let recording = record(|| loss = Some(step(&net, &images, &labels)));
         let of = |text| figures(&recording, "step", text);
@@ -70,9 +71,9 @@ fn every_byte_of_a_step_has_a_line_and_the_living_ones_are_the_allocators() {
         let backward = of("loss.backward();");
         let allocated = forward.allocated + backward.allocated;
         let freed = forward.freed + backward.freed;
-        assert_eq!(cpu::allocated_bytes(), before + allocated - freed);
-        assert_eq!(forward.peak.max(backward.peak), cpu::peak_allocated_bytes());
-        assert_eq!(forward.kept + backward.kept, cpu::allocated_bytes() - before);
+        assert_eq!(ground::allocated_bytes(), before + allocated - freed);
+        assert_eq!(forward.peak.max(backward.peak), ground::peak_allocated_bytes());
+        assert_eq!(forward.kept + backward.kept, ground::allocated_bytes() - before);
         optimizer.step();
         optimizer.zero_grad();
     }
@@ -80,7 +81,7 @@ fn every_byte_of_a_step_has_a_line_and_the_living_ones_are_the_allocators() {
 
 #[toma::profile]
 fn retried(rows: i64) -> Tensor {
-    let ones = Tensor::ones([rows, 1 << 10], FLOAT);
+    let ones = Tensor::ones([rows, 1 << 10], ground::floats());
     ones + 1
 }
 
@@ -93,7 +94,10 @@ fn a_line_that_ran_out_of_memory_is_counted_and_loops_give_the_same_rows() {
         assert_eq!(rows, 8);
     });
     let of = |text| figures(&recording, "retried", text);
-    assert_eq!((of("let ones = Tensor::ones([rows, 1 << 10], FLOAT);").ooms, of("ones + 1").ooms), (2, 1));
+    assert_eq!(
+        (of("let ones = Tensor::ones([rows, 1 << 10], ground::floats());").ooms, of("ones + 1").ooms),
+        (2, 1)
+    );
 }
 
 #[toma::profile]
@@ -112,7 +116,7 @@ fn a_peak_in_backward_is_of_the_line_whose_gradient_is_computed() {
     let _alone = alone();
     for depth in [Depth::Lines, Depth::Events] {
         let peak = |forward: fn(&Tensor) -> Tensor| {
-            let weight = Tensor::ones([1 << 14], FLOAT).set_requires_grad(true);
+            let weight = Tensor::ones([1 << 14], ground::floats()).set_requires_grad(true);
             let run =
                 || toma::execute::with::<NoCache>().name("waves").batch(4, |_| forward(&weight).backward());
             record_at(depth, run).peak().line
@@ -126,7 +130,7 @@ fn a_peak_in_backward_is_of_the_line_whose_gradient_is_computed() {
 
 #[toma::profile]
 fn hands_over() {
-    let ones = Tensor::ones([1 << 10], FLOAT);
+    let ones = Tensor::ones([1 << 10], ground::floats());
     thread::spawn(move || drop(ones)).join().unwrap();
 }
 
@@ -134,7 +138,10 @@ fn hands_over() {
 fn what_another_thread_frees_is_freed() {
     let _alone = alone();
     let recording = record(hands_over);
-    assert_eq!(figures(&recording, "hands_over", "let ones = Tensor::ones([1 << 10], FLOAT);").kept, 0);
+    assert_eq!(
+        figures(&recording, "hands_over", "let ones = Tensor::ones([1 << 10], ground::floats());").kept,
+        0
+    );
 }
 
 #[test]

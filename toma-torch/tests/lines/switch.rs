@@ -1,19 +1,20 @@
 //! `TOMA_PROFILE`, in processes of their own.
 
+use crate::ground;
 use std::path::Path;
 use std::{fs, process};
 
+use crate::ground::Budget;
 use tch::Tensor;
 use toma::NoCache;
-use toma_torch::cpu::Budget;
 use toma_torch::profile::{self, Profiler};
 
+use crate::alone;
 use crate::child::{self, Ended};
-use crate::{FLOAT, alone};
 
 #[toma::profile]
 fn product(rows: i64) -> Tensor {
-    let ones = Tensor::ones([rows, 1 << 10], FLOAT);
+    let ones = Tensor::ones([rows, 1 << 10], ground::floats());
     ones.sin()
 }
 

@@ -1,5 +1,6 @@
 //! The file for `memory_viz`, read by PyTorch's own tools.
 
+use crate::ground;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -7,7 +8,7 @@ use std::{env, fs};
 use tch::{Kind, Tensor};
 use toma_torch::profile::Depth;
 
-use crate::{FLOAT, alone, record_at};
+use crate::{alone, record_at};
 
 /// Loads the module without the package, which may lack what it depends on.
 const READ: &str = r#"
@@ -34,7 +35,7 @@ fn tools() -> Option<PathBuf> {
 
 #[toma::profile]
 fn squares(rows: i64) -> Tensor {
-    let ones = Tensor::ones([rows, 256], FLOAT);
+    let ones = Tensor::ones([rows, 256], ground::floats());
     let squares = ones.square();
     squares.sum(Kind::Float)
 }

@@ -1,7 +1,7 @@
 //! Bit for bit what the resident run computes, in less memory.
 
+use crate::ground;
 use tch::TchError;
-use toma_torch::cpu;
 use toma_torch::offload::{Eviction, Flow, Genoa, Lru, NextEvent};
 
 use crate::kit::{Learned, Rule, alone, entered, train, try_train};
@@ -12,10 +12,10 @@ const STEPS: usize = 4;
 
 /// What is learned without a manager, and the most bytes it takes.
 fn resident(net: fn() -> Net, rule: Rule) -> (Learned, u64) {
-    let before = cpu::allocated_bytes();
-    cpu::reset_peak_allocated_bytes();
+    let before = ground::allocated_bytes();
+    ground::reset_peak_allocated_bytes();
     let learned = train(&net(), rule, STEPS);
-    (learned, cpu::peak_allocated_bytes() - before)
+    (learned, ground::peak_allocated_bytes() - before)
 }
 
 /// What is learned with so many bytes, and the most that were taken of them.
@@ -25,13 +25,13 @@ fn within(
     net: fn() -> Net,
     rule: Rule,
 ) -> (Result<Learned, TchError>, u64) {
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     let (manager, _entered) = entered(before.saturating_add(bytes), eviction);
-    cpu::reset_peak_allocated_bytes();
+    ground::reset_peak_allocated_bytes();
     let net = net();
     let learned = try_train(&net, rule, STEPS);
     println!("{} {rule:?} {bytes} bytes: {}", net.name, manager.report());
-    (learned, cpu::peak_allocated_bytes() - before)
+    (learned, ground::peak_allocated_bytes() - before)
 }
 
 /// Genoa's peak is the least budget: with it every eviction runs, and with a byte less none.

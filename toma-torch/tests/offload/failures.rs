@@ -1,13 +1,11 @@
 //! A failure at every allocation of a step, of operators and of fetches.
 
+use crate::ground::{self, FailingAllocation};
 use tch::{Kind, TchError, Tensor};
-use toma_torch::cpu::{self, FailingAllocation};
 use toma_torch::offload::{Eviction, Genoa, Lru, Manager};
 
 use crate::kit::{alone, bits, entered};
 use crate::rounds::rounds;
-
-const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
 
 type Loss = fn(&[Tensor]) -> Result<Tensor, TchError>;
 
@@ -47,7 +45,7 @@ const SMALL: [(&str, &[&[i64]], Loss); 6] = [
         convolved(&Tensor::f_cat(&[larger, wide], 1)?, &of[3])?.f_square()?.f_mean(Kind::Float)
     }),
     ("recurrent", &[&[2, 5, 4], &[12, 4], &[12, 3], &[12], &[12]], |of| {
-        let start = [0, 1].map(|_| Tensor::f_zeros([1, 2, 3], FLOATS));
+        let start = [0, 1].map(|_| Tensor::f_zeros([1, 2, 3], ground::floats()));
         let [hidden, cell] = start;
         let (output, ..) = of[0].f_lstm(&[hidden?, cell?], &of[1..], true, 1, 0.0, true, false, true)?;
         output.f_square()?.f_mean(Kind::Float)
@@ -59,7 +57,7 @@ fn convolved(x: &Tensor, weight: &Tensor) -> Result<Tensor, TchError> {
 }
 
 fn normed(x: &Tensor, of: &[Tensor]) -> Result<Tensor, TchError> {
-    let [mean, variance] = [Tensor::f_zeros([2], FLOATS)?, Tensor::f_ones([2], FLOATS)?];
+    let [mean, variance] = [Tensor::f_zeros([2], ground::floats())?, Tensor::f_ones([2], ground::floats())?];
     x.f_batch_norm(Some(&of[2]), Some(&of[3]), Some(&mean), Some(&variance), true, 0.1, 1e-5, false)
 }
 
@@ -80,7 +78,7 @@ fn learned(tensors: &mut [Tensor], loss: Loss) -> Vec<Vec<u32>> {
 
 /// Bytes of tensors, wherever they are.
 fn logical(manager: &Manager) -> u64 {
-    cpu::allocated_bytes() + manager.status().away_bytes
+    ground::allocated_bytes() + manager.status().away_bytes
 }
 
 /// Returns how many steps have failed.
@@ -118,12 +116,12 @@ fn fails_everywhere(
 
 /// The least budget of two steps, with tensors that `made` makes.
 fn least(made: impl Fn() -> Vec<Tensor>, loss: Loss) -> u64 {
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     let (_manager, _entered) = entered(u64::MAX / 2, Genoa);
-    cpu::reset_peak_allocated_bytes();
+    ground::reset_peak_allocated_bytes();
     let mut tensors = made();
     let _learned = [0, 1].map(|_| learned(&mut tensors, loss));
-    cpu::peak_allocated_bytes() - before
+    ground::peak_allocated_bytes() - before
 }
 
 /// Between operators after which a step fails.
@@ -138,11 +136,11 @@ fn in_all_nets(eviction: fn() -> Box<dyn Eviction>, bytes: fn(u64) -> u64) {
     for (name, shapes, loss) in SMALL {
         let made = || {
             tch::manual_seed(3);
-            let random = |shape: &&[i64]| Tensor::randn(*shape, FLOATS).set_requires_grad(true);
+            let random = |shape: &&[i64]| Tensor::randn(*shape, ground::floats()).set_requires_grad(true);
             shapes.iter().map(random).collect::<Vec<_>>()
         };
         let expected = learned(&mut made(), loss);
-        let before = cpu::allocated_bytes();
+        let before = ground::allocated_bytes();
         let needs = least(made, loss);
         let (manager, _entered) = entered(before + bytes(needs), eviction());
         let mut tensors = made();

@@ -6,24 +6,22 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::ground;
 use tch::{Kind, Tensor, nn};
-use toma_torch::cpu;
 use toma_torch::offload::{Lru, Residency};
 
 use crate::kit::{Rule, alone, bits, entered, manager, train};
 use crate::nets::{convolutions, perceptron};
 
-const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
-
 fn some() -> Vec<(&'static str, Tensor)> {
     tch::manual_seed(3);
     vec![
-        ("half", Tensor::randn([300, 7], FLOATS).to_kind(Kind::Half)),
-        ("large", Tensor::randn([512, 1024], FLOATS)),
-        ("none", Tensor::zeros([0, 3], FLOATS)),
-        ("numbers", Tensor::arange(1 << 16, (Kind::Int64, tch::Device::Cpu)).reshape([4, -1])),
+        ("half", Tensor::randn([300, 7], ground::floats()).to_kind(Kind::Half)),
+        ("large", Tensor::randn([512, 1024], ground::floats())),
+        ("none", Tensor::zeros([0, 3], ground::floats())),
+        ("numbers", Tensor::arange(1 << 16, (Kind::Int64, ground::device())).reshape([4, -1])),
         ("one", Tensor::from(2.5_f32)),
-        ("wide", Tensor::randn([2048, 256], FLOATS)),
+        ("wide", Tensor::randn([2048, 256], ground::floats())),
     ]
 }
 
@@ -45,12 +43,12 @@ fn weights_are_read_when_they_are_used_in_less_memory_than_the_file_has() {
     let path = written(folder.path());
     let expected = some().into_iter().map(|(name, right)| (name, right.size(), right.kind(), sum(&right)));
     let expected: Vec<_> = expected.collect();
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     let (manager, _entered) = entered(before + (5 << 19), Lru);
-    cpu::reset_peak_allocated_bytes();
+    ground::reset_peak_allocated_bytes();
     let weights = manager.read_safetensors(&path).unwrap();
     assert_eq!(weights.len(), expected.len());
-    assert!(cpu::peak_allocated_bytes() - before < 1 << 10, "nothing was read");
+    assert!(ground::peak_allocated_bytes() - before < 1 << 10, "nothing was read");
     for _ in 0..2 {
         for (name, size, kind, total) in &expected {
             let (_, weight) = weights.iter().find(|(found, _)| found == name).unwrap();
@@ -58,7 +56,7 @@ fn weights_are_read_when_they_are_used_in_less_memory_than_the_file_has() {
             assert_eq!(sum(weight), *total, "{name}");
         }
     }
-    assert!(cpu::peak_allocated_bytes() - before <= 5 << 19);
+    assert!(ground::peak_allocated_bytes() - before <= 5 << 19);
     let report = manager.report();
     assert_eq!(report.bytes_out, 0, "what is in the file is not copied out: {report}");
     assert!(report.fetches > 6, "{report}");
@@ -98,7 +96,7 @@ fn a_net_whose_variables_are_in_a_file_learns_the_same() {
     net.variables.save(&path).unwrap();
     let expected = train(&net, Rule::Sgd, 2);
     drop(net);
-    let (manager, _entered) = entered(cpu::allocated_bytes() + (20 << 20), Lru);
+    let (manager, _entered) = entered(ground::allocated_bytes() + (20 << 20), Lru);
     let net = perceptron();
     let variables = net.variables.variables();
     for (name, weight) in manager.read_safetensors(&path).unwrap() {
@@ -195,13 +193,13 @@ fn variables_are_saved_from_where_they_are_and_load_again() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.safetensors");
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     let (manager, _entered) = entered(before + (24 << 20), Lru);
     let net = convolutions();
     let _learned = train(&net, Rule::Sgd, 1);
     // A view of another order, and one that starts within its memory.
     let root = net.variables.root();
-    let turned = Tensor::randn([128, 256], FLOATS);
+    let turned = Tensor::randn([128, 256], ground::floats());
     for (name, view) in [("turned", turned.transpose(0, 1)), ("within", turned.narrow(0, 5, 7))] {
         let mut variable = root.zeros(name, &view.size());
         variable.set_data(&view);
@@ -222,7 +220,7 @@ fn variables_are_saved_from_where_they_are_and_load_again() {
         let (_, tensor) = read.iter().find(|(found, _)| found == name).unwrap();
         assert_eq!(&bits(tensor), bits_of, "{name}");
     }
-    let mut other = nn::VarStore::new(tch::Device::Cpu);
+    let mut other = nn::VarStore::new(ground::device());
     let _weight = other.root().zeros("turned", &[256, 128]);
     other.load(&path).unwrap();
     assert_eq!(sorted(&other)[0].1, expected.iter().find(|(name, _)| name == "turned").unwrap().1);
@@ -245,7 +243,7 @@ fn a_file_that_several_threads_save_to_is_one_of_theirs_in_whole() {
     let path = folder.path().join("weights.safetensors");
     let manager = manager(Lru);
     let store = |number: i32| {
-        let store = nn::VarStore::new(tch::Device::Cpu);
+        let store = nn::VarStore::new(ground::device());
         let _ = store.root().var("w", &[1 << (14 + number)], nn::Init::Const(f64::from(number)));
         store
     };

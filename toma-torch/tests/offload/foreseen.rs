@@ -1,14 +1,12 @@
 //! Steps that are foreseen, and do what a step may do.
 
+use crate::ground;
 use tch::nn::OptimizerConfig as _;
-use tch::{Kind, TchError, Tensor, nn};
-use toma_torch::cpu;
+use tch::{TchError, Tensor, nn};
 use toma_torch::offload::{Flow, Manager};
 
 use crate::kit::{Rule, alone, bits, budget_of, caught, entered, manager};
 use crate::nets;
-
-const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
 
 #[test]
 fn gradients_and_random_numbers_are_as_they_were() {
@@ -22,12 +20,12 @@ fn gradients_and_random_numbers_are_as_they_were() {
     };
     let (before, weights) = (gradients(), bits(&net.variables.trainable_variables()[0]));
     tch::manual_seed(6);
-    let expected = bits(&Tensor::rand([4], FLOATS));
+    let expected = bits(&Tensor::rand([4], ground::floats()));
     tch::manual_seed(6);
     for _ in 0..2 {
         manager.foresee(|| net.loss().backward()).unwrap();
     }
-    assert_eq!(bits(&Tensor::rand([4], FLOATS)), expected);
+    assert_eq!(bits(&Tensor::rand([4], ground::floats())), expected);
     assert_eq!(gradients(), before);
     assert_eq!(bits(&net.variables.trainable_variables()[0]), weights);
 }
@@ -73,7 +71,7 @@ fn a_step_that_fails_is_another_or_is_of_another_thread_leaves_no_wrong_plan() {
         };
         std::iter::repeat_with(learn).take(10).collect()
     };
-    let (manager, _entered) = entered(cpu::allocated_bytes() + bytes, Flow::default());
+    let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());
     let net = nets::perceptron();
     let mut optimizer = Rule::Plain.build(&net.variables);
     let mut learn = || {
@@ -81,10 +79,11 @@ fn a_step_that_fails_is_another_or_is_of_another_thread_leaves_no_wrong_plan() {
         optimizer.backward_step(&loss);
         bits(&loss)
     };
-    let failing = || -> Result<Tensor, TchError> { net.loss().f_matmul(&Tensor::ones([3, 3], FLOATS)) };
+    let failing =
+        || -> Result<Tensor, TchError> { net.loss().f_matmul(&Tensor::ones([3, 3], ground::floats())) };
     manager.foresee(failing).unwrap();
     let mut losses = Vec::new();
-    let other = || Tensor::ones([64, 64], (Kind::Float, tch::Device::Cpu)).square();
+    let other = || Tensor::ones([64, 64], ground::floats()).square();
     for _ in 0..5 {
         losses.push(manager.step(|| {
             manager.foresee(other).unwrap();
@@ -99,7 +98,7 @@ fn a_step_that_fails_is_another_or_is_of_another_thread_leaves_no_wrong_plan() {
     assert!(manager.plan().plan().is_some(), "{}", manager.plan());
     let outside = std::thread::scope(|scope| {
         let other = manager.clone();
-        let told = scope.spawn(move || other.foresee(|| Tensor::ones([64, 64], FLOATS)));
+        let told = scope.spawn(move || other.foresee(|| Tensor::ones([64, 64], ground::floats())));
         told.join().unwrap()
     });
     assert!(outside.unwrap_err().to_string().starts_with("offload: nothing to foresee"));
@@ -109,9 +108,10 @@ fn a_step_that_fails_is_another_or_is_of_another_thread_leaves_no_wrong_plan() {
 #[test]
 fn a_plan_moves_nothing_before_there_is_pressure() {
     let _alone = alone();
-    let weights = [0, 1, 2, 3].map(|_| Tensor::ones([64, 64], FLOATS));
-    let chain = || weights.iter().fold(Tensor::ones([64, 64], FLOATS), |x, weight| x.matmul(weight));
-    let manager = manager(Flow::default()).budget(cpu::allocated_bytes() + (1 << 14));
+    let weights = [0, 1, 2, 3].map(|_| Tensor::ones([64, 64], ground::floats()));
+    let chain =
+        || weights.iter().fold(Tensor::ones([64, 64], ground::floats()), |x, weight| x.matmul(weight));
+    let manager = manager(Flow::default()).budget(ground::allocated_bytes() + (1 << 14));
     let _under = manager.on_pressure().unwrap();
     drop(manager.on_pressure().unwrap());
     manager.foresee(chain).unwrap();

@@ -2,11 +2,12 @@
 
 #![expect(unsafe_code, reason = "std has no fork")]
 
+use crate::ground;
 use std::time::{Duration, Instant};
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 use toma_torch::offload::Flow;
-use toma_torch::{Error, ErrorKind, cpu};
+use toma_torch::{Error, ErrorKind};
 
 use crate::child::poisoned;
 use crate::kit::{alone, entered};
@@ -40,13 +41,9 @@ fn status_of(child: impl FnOnce() -> bool) -> i32 {
 fn a_child_gets_an_error_and_does_not_wait_for_threads_that_it_lacks() {
     poisoned("fork::a_child_gets_an_error_and_does_not_wait_for_threads_that_it_lacks", || {
         let _alone = alone();
-        let (manager, _entered) = entered(cpu::allocated_bytes() + (3 << 20), Flow::default());
-        let weights = [0, 1, 2, 3].map(|_| Tensor::ones([512, 512], (Kind::Float, tch::Device::Cpu)));
-        let step = || {
-            weights
-                .iter()
-                .try_fold(Tensor::ones([512, 512], (Kind::Float, tch::Device::Cpu)), |x, w| x.f_mm(w))
-        };
+        let (manager, _entered) = entered(ground::allocated_bytes() + (3 << 20), Flow::default());
+        let weights = [0, 1, 2, 3].map(|_| Tensor::ones([512, 512], ground::floats()));
+        let step = || weights.iter().try_fold(Tensor::ones([512, 512], ground::floats()), |x, w| x.f_mm(w));
         for _ in 0..6 {
             drop(manager.step(step).unwrap());
         }

@@ -2,25 +2,24 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::ground;
 use tch::{Kind, TchError, Tensor};
-use toma_torch::cpu;
 use toma_torch::offload::{Governor, Lru, Manager, Residency, TensorRef};
 
 use crate::kit::{alone, bits, entered, manager};
 
-const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
 const ROWS: i64 = 300;
 const BYTES: u64 = 300 * 40 * 4;
 
 fn table() -> Tensor {
-    (Tensor::arange(ROWS * 40, FLOATS) * 0.37).sin().view([ROWS, 40])
+    (Tensor::arange(ROWS * 40, ground::floats()) * 0.37).sin().view([ROWS, 40])
 }
 
 type Takes = fn(&Tensor) -> Result<Tensor, TchError>;
 type Gather = (&'static str, Takes);
 
 fn numbers(of: &[i64]) -> Tensor {
-    Tensor::from_slice(of)
+    Tensor::from_slice(of).to_device(ground::device())
 }
 
 const GATHERS: &[Gather] = &[
@@ -34,7 +33,7 @@ const GATHERS: &[Gather] = &[
     ("index", |table| table.f_index(&[Some(numbers(&[-1, 4, -300]).view([3, 1]))])),
     ("rows in every other column", |table| table.slice(1, 1, 30, 2).f_index_select(0, &numbers(&[3, 250]))),
     ("rows of a part, by numbers that are apart", |table| {
-        let numbers = Tensor::arange(20, (Kind::Int64, tch::Device::Cpu)).slice(0, 3, 20, 5);
+        let numbers = Tensor::arange(20, (Kind::Int64, ground::device())).slice(0, 3, 20, 5);
         table.narrow(0, 100, 50).f_embedding_of(&numbers)
     }),
     ("columns", |table| table.transpose(0, 1).f_index_select(0, &numbers(&[39, 0]))),
@@ -51,7 +50,7 @@ const GATHERS: &[Gather] = &[
         table.view([30, 10, 40]).f_index(&[Some(numbers(&[-30, -1]))])
     }),
     ("one row", |table| table.f_index_select(0, &Tensor::from(17_i64))),
-    ("no row", |table| table.f_index_select(0, &Tensor::zeros([0], (Kind::Int64, tch::Device::Cpu)))),
+    ("no row", |table| table.f_index_select(0, &Tensor::zeros([0], (Kind::Int64, ground::device())))),
 ];
 
 trait Embeds {
@@ -123,12 +122,13 @@ fn other_operators_find_the_table_on_the_device() {
     }
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
     let own = manager.adopt(&table());
-    let all = Tensor::arange(ROWS, (Kind::Int64, tch::Device::Cpu));
+    let all = Tensor::arange(ROWS, (Kind::Int64, ground::device()));
     let all = moves(&manager, &own, &|table| table.index_select(0, &all));
     assert_eq!(bits(&all), bits(&own));
     let _columns = moves(&manager, &own, &|table| table.index_select(1, &numbers(&[7])));
     let _by_two = moves(&manager, &own, &|table| table.index(&[Some(numbers(&[7])), Some(numbers(&[1]))]));
-    let _by_mask = moves(&manager, &own, &|table| table.index(&[Some(Tensor::arange(ROWS, FLOATS).lt(2))]));
+    let _by_mask =
+        moves(&manager, &own, &|table| table.index(&[Some(Tensor::arange(ROWS, ground::floats()).lt(2))]));
     let learns = own.set_requires_grad(true);
     let row = moves(&manager, &own, &|_| learns.index_select(0, &numbers(&[7])));
     row.sum(Kind::Float).backward();
@@ -143,7 +143,7 @@ fn other_operators_find_the_table_on_the_device() {
 #[test]
 fn rows_are_the_same_within_regions_dry_runs_and_under_pressure() {
     let _alone = alone();
-    let weight = Tensor::ones([40, 8], FLOATS).set_requires_grad(true);
+    let weight = Tensor::ones([40, 8], ground::floats()).set_requires_grad(true);
     let hidden = |table: &Tensor| table.index_select(0, &numbers(&[7, 200])).matmul(&weight).tanh();
     let learns = |output: Tensor| {
         output.sum(Kind::Float).backward();
@@ -197,7 +197,7 @@ fn tables_that_share_memory_are_one() {
 fn a_table_of_its_own_numbers_comes_back() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
-    let table = manager.adopt(&Tensor::arange(1000, (Kind::Int64, tch::Device::Cpu)));
+    let table = manager.adopt(&Tensor::arange(1000, (Kind::Int64, ground::device())));
     table.offload().unwrap();
     let rows = table.index_select(0, &table.narrow(0, 7, 2));
     assert_eq!((bits(&rows), table.residency()), (bits(&numbers(&[7, 8])), Residency::Resident));
@@ -234,7 +234,7 @@ fn a_table_larger_than_the_budget_is_read_and_follows_what_is_written() {
         manager.adopt(&table).offload().unwrap();
     }
     for (governor, runs) in [(Governor::Off, false), (Governor::Gathers, true)] {
-        let manager = manager(Lru).governor(governor).budget(cpu::allocated_bytes() + BYTES / 2);
+        let manager = manager(Lru).governor(governor).budget(ground::allocated_bytes() + BYTES / 2);
         let _entered = manager.enter().unwrap();
         let row = table.f_index_select(0, &numbers(&[7]));
         assert_eq!(row.is_ok(), runs, "{governor:?}");
@@ -310,8 +310,8 @@ fn another_thread_may_bring_the_table_back_and_forth() {
 #[test]
 fn a_step_that_takes_rows_is_planned() {
     let _alone = alone();
-    let (table, weights) = (table(), [0, 1].map(|_| Tensor::ones([40, 300], FLOATS)));
-    let (manager, _entered) = entered(cpu::allocated_bytes() - BYTES / 2, Lru);
+    let (table, weights) = (table(), [0, 1].map(|_| Tensor::ones([40, 300], ground::floats())));
+    let (manager, _entered) = entered(ground::allocated_bytes() - BYTES / 2, Lru);
     let handle = manager.adopt(&table);
     let step = |_| {
         let rows = handle.index_select(0, &numbers(&[7, 200]));

@@ -2,32 +2,31 @@
 
 #![expect(clippy::float_cmp, reason = "the same bits are meant")]
 
+use crate::ground;
 use tch::nn::{self, OptimizerConfig as _};
 use tch::{Kind, Tensor};
 use toma_torch::offload::{Eviction, Lru, Manager, Residency, Situation};
-use toma_torch::{Error, ErrorKind, cpu};
+use toma_torch::{Error, ErrorKind};
 
 use crate::kit::{alone, bits, cpu_device, entered, manager};
-
-const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
 
 #[test]
 fn a_tensor_leaves_with_its_views_and_is_back_for_an_operator_of_any_of_them() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
-    let tensor = Tensor::arange(1000, FLOATS).set_requires_grad(true);
+    let tensor = Tensor::arange(1000, ground::floats()).set_requires_grad(true);
     let view = tensor.detach().narrow(0, 10, 5);
     let handle = manager.adopt(&tensor);
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     handle.offload().unwrap();
-    assert_eq!((handle.residency(), cpu::allocated_bytes()), (Residency::Offloaded, before - 4000));
+    assert_eq!((handle.residency(), ground::allocated_bytes()), (Residency::Offloaded, before - 4000));
     assert_eq!((manager.status().away, manager.status().away_bytes), (1, 4000));
     // Shapes, views and graphs need no memory.
     let narrower = handle.narrow(0, 0, 3);
     assert_eq!(handle.residency(), Residency::Offloaded);
     assert_eq!(view.sum(Kind::Float).double_value(&[]), 60.0);
     assert_eq!(handle.residency(), Residency::Resident);
-    assert_eq!(bits(&narrower), bits(&Tensor::arange(3, FLOATS)));
+    assert_eq!(bits(&narrower), bits(&Tensor::arange(3, ground::floats())));
     assert_eq!((handle.bytes(), handle.requires_grad()), (4000, true));
     assert!(format!("{handle}").contains("999"), "printed as the tensor is");
 }
@@ -36,7 +35,7 @@ fn a_tensor_leaves_with_its_views_and_is_back_for_an_operator_of_any_of_them() {
 fn uses_and_age_count_operators() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
-    let [one, other] = [0, 1].map(|_| Tensor::ones([100], FLOATS));
+    let [one, other] = [0, 1].map(|_| Tensor::ones([100], ground::floats()));
     let handle = manager.adopt(&one);
     let _squares = [one.square(), one.square(), other.square()];
     assert_eq!((handle.uses(), handle.age()), (2, 1));
@@ -46,7 +45,7 @@ fn uses_and_age_count_operators() {
 fn what_is_not_written_is_not_copied_out_twice() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
-    let mut tensor = Tensor::ones([1000], FLOATS);
+    let mut tensor = Tensor::ones([1000], ground::floats());
     let handle = manager.adopt(&tensor);
     let out = |times: u64| assert_eq!(manager.report().bytes_out, times * 4000);
     handle.offload().unwrap();
@@ -69,7 +68,7 @@ fn the_last_handle_frees_what_is_away_on_any_thread() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
     for is_back in [false, true] {
-        let tensor = Tensor::ones([100_000], FLOATS);
+        let tensor = Tensor::ones([100_000], ground::floats());
         manager.adopt(&tensor).offload().unwrap();
         if is_back {
             manager.adopt(&tensor).fetch().unwrap();
@@ -84,13 +83,16 @@ fn the_last_handle_frees_what_is_away_on_any_thread() {
 fn outside_of_the_manager_access_is_an_error_that_names_the_tensor() {
     let _alone = alone();
     let manager = manager(Lru);
-    let variables = tch::nn::VarStore::new(tch::Device::Cpu);
+    let variables = tch::nn::VarStore::new(ground::device());
     let weight = variables.root().ones("weight", &[100]);
     let handles = manager.adopt_all(&variables);
     handles[0].offload().unwrap();
     let error = Error::from(weight.f_square().unwrap_err());
     assert_eq!(error.kind(), ErrorKind::Offloaded, "{error}");
-    assert!(error.to_string().contains("weight (400 bytes) is away from cpu"), "{error}");
+    assert!(
+        error.to_string().contains(&format!("weight (400 bytes) is away from {}", ground::name())),
+        "{error}"
+    );
     assert!(weight.f_copy_data(&mut [0_f32; 100], 100).is_err());
     // From where it is.
     let mut bytes = [1; 400];
@@ -109,14 +111,14 @@ fn outside_of_the_manager_access_is_an_error_that_names_the_tensor() {
 fn pinned_and_kept_tensors_stay() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
-    let [pinned, kept, other] = [0, 1, 2].map(|_| Tensor::ones([1000], FLOATS));
+    let [pinned, kept, other] = [0, 1, 2].map(|_| Tensor::ones([1000], ground::floats()));
     let pin = manager.adopt(&pinned).pin().unwrap();
     manager.keep(&[&kept]);
     for tensor in [&pinned, &kept] {
         let error = manager.adopt(tensor).offload().unwrap_err().to_string();
         assert!(error.contains("in use, pinned or kept"), "{error}");
     }
-    manager.set_budget(cpu::allocated_bytes() - 4000).unwrap();
+    manager.set_budget(ground::allocated_bytes() - 4000).unwrap();
     assert_eq!(manager.adopt(&other).residency(), Residency::Offloaded);
     let error = manager.set_budget(1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
@@ -132,7 +134,7 @@ fn foreign_memory_stays() {
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
     let file = std::env::temp_dir().join(format!("toma-offload-{}.bin", std::process::id()));
     std::fs::write(&file, 1_f32.to_ne_bytes().repeat(100)).unwrap();
-    let foreign = Tensor::from_file(file.to_str().unwrap(), false, 100, FLOATS);
+    let foreign = Tensor::from_file(file.to_str().unwrap(), false, 100, ground::floats());
     let handle = manager.adopt(&foreign);
     assert_eq!((handle.residency(), handle.bytes()), (Residency::Foreign, 0));
     assert!(handle.offload().unwrap_err().to_string().contains("is not this manager's"));
@@ -144,10 +146,10 @@ fn foreign_memory_stays() {
 fn raw_reads_and_writes_of_tch_find_the_memory() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, toma_torch::offload::Genoa);
-    let tensor = Tensor::from_slice(&[1_f32, 2.0, 3.0]);
+    let tensor = Tensor::from_slice(&[1_f32, 2.0, 3.0]).to_device(ground::device());
     assert_eq!(Vec::<f32>::try_from(&tensor).unwrap(), [1.0, 2.0, 3.0]);
     let file = std::env::temp_dir().join(format!("toma-offload-{}.safetensors", std::process::id()));
-    let mut variables = tch::nn::VarStore::new(tch::Device::Cpu);
+    let mut variables = tch::nn::VarStore::new(ground::device());
     let weight = variables.root().ones("weight", &[100]);
     variables.save(&file).unwrap();
     let _zeroed = tch::no_grad(|| weight.shallow_clone().zero_());
@@ -195,8 +197,8 @@ impl Eviction for Poor {
 fn a_poor_eviction_costs_no_result() {
     let _alone = alone();
     for poor in [Poor::Nothing, Poor::Strangers, Poor::Panics] {
-        let (manager, _entered) = entered(cpu::allocated_bytes() + 9000, poor);
-        let tensors: Vec<_> = (0..5).map(|at| Tensor::full([1000], at, FLOATS)).collect();
+        let (manager, _entered) = entered(ground::allocated_bytes() + 9000, poor);
+        let tensors: Vec<_> = (0..5).map(|at| Tensor::full([1000], at, ground::floats())).collect();
         let sums = tensors.iter().map(|tensor| tensor.sum(Kind::Float).double_value(&[]));
         assert_eq!(sums.sum::<f64>(), 10_000.0);
         assert_eq!(manager.report().poor_evictions > 0, matches!(poor, Poor::Panics));
@@ -209,7 +211,7 @@ fn what_is_written_outside_of_the_manager_is_what_comes_back() {
     let _alone = alone();
     for is_parked in [false, true] {
         let manager = manager(Lru);
-        let mut tensor = Tensor::ones([1000], FLOATS);
+        let mut tensor = Tensor::ones([1000], ground::floats());
         let handle = manager.adopt(&tensor);
         {
             let _entered = manager.enter().unwrap();
@@ -235,7 +237,7 @@ fn what_is_written_outside_of_the_manager_is_what_comes_back() {
 fn handles_follow_their_tensor_to_other_memory() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
-    let mut variables = tch::nn::VarStore::new(tch::Device::Cpu);
+    let mut variables = tch::nn::VarStore::new(ground::device());
     let weight = variables.root().ones("weight", &[100]);
     let handle = manager.adopt_all(&variables).remove(0);
     variables.half();
@@ -249,8 +251,8 @@ fn handles_follow_their_tensor_to_other_memory() {
 #[test]
 fn the_next_manager_takes_over() {
     let _alone = alone();
-    let tensor = Tensor::ones([1000], FLOATS);
-    let before = cpu::allocated_bytes();
+    let tensor = Tensor::ones([1000], ground::floats());
+    let before = ground::allocated_bytes();
     let left = {
         let (manager, _entered) = entered(before + 100, Lru);
         let handle = manager.adopt(&tensor);
@@ -267,7 +269,7 @@ fn the_next_manager_takes_over() {
 #[test]
 fn what_only_other_threads_use_stays() {
     let _alone = alone();
-    let theirs = Tensor::ones([1000], FLOATS);
+    let theirs = Tensor::ones([1000], ground::floats());
     let (manager, _entered) = entered(u64::MAX / 2, toma_torch::offload::Genoa);
     let theirs = std::thread::spawn(move || {
         let sums = (0..20).all(|_| theirs.sum(Kind::Float).double_value(&[]) == 1000.0);
@@ -276,7 +278,7 @@ fn what_only_other_threads_use_stays() {
     .join()
     .unwrap();
     assert!(theirs.1);
-    let own = Tensor::ones([10], FLOATS).square();
+    let own = Tensor::ones([10], ground::floats()).square();
     drop(own);
     // Genoa lets all else leave.
     assert_eq!((manager.status().resident, manager.adopt(&theirs.0).bytes()), (0, 4000));
@@ -287,7 +289,7 @@ fn what_only_other_threads_use_stays() {
 fn gradients_that_are_away_are_dropped_there() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
-    let variables = nn::VarStore::new(tch::Device::Cpu);
+    let variables = nn::VarStore::new(ground::device());
     let weight = variables.root().ones("weight", &[1000]);
     let mut optimizer = nn::sgd(0.0, 0.0, 0.0, false).build(&variables, 1e-2).unwrap();
     weight.square().sum(Kind::Float).backward();
@@ -303,7 +305,7 @@ fn gradients_that_are_away_are_dropped_there() {
 fn a_handle_of_a_manager_that_is_not_told_of_writes_keeps_them() {
     let _alone = alone();
     for is_gone in [true, false] {
-        let mut weights = Tensor::full([1 << 14], 3, FLOATS);
+        let mut weights = Tensor::full([1 << 14], 3, ground::floats());
         let first = manager(Lru);
         let handle = first.adopt(&weights);
         let first = Some(first).filter(|_| !is_gone);

@@ -6,26 +6,26 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::ground::{self, Budget, FailingAllocation};
 use tch::nn::OptimizerConfig as _;
 use tch::{Kind, TchError, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
-use toma_torch::cpu::{self, Budget, FailingAllocation};
 use toma_torch::offload::{AroundOperators, Event, Genoa, Lru, OperatorCall, Residency};
 use toma_torch::{Error, checkpoint, dry_run};
 
 use crate::kit::{alone, bits, caught, entered, manager};
 use crate::nets;
 
-const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
-
 #[test]
 fn a_failure_at_every_allocation_loses_nothing() {
     let _alone = alone();
-    let weights: Vec<_> = (0..4).map(|at| Tensor::full([64, 64], at, FLOATS) * 0.01).collect();
-    let chain = || weights.iter().try_fold(Tensor::f_ones([64, 64], FLOATS)?, |x, weight| x.f_matmul(weight));
+    let weights: Vec<_> = (0..4).map(|at| Tensor::full([64, 64], at, ground::floats()) * 0.01).collect();
+    let chain = || {
+        weights.iter().try_fold(Tensor::f_ones([64, 64], ground::floats())?, |x, weight| x.f_matmul(weight))
+    };
     let expected = bits(&chain().unwrap());
-    let (manager, _entered) = entered(cpu::allocated_bytes() + (1 << 14), Genoa);
+    let (manager, _entered) = entered(ground::allocated_bytes() + (1 << 14), Genoa);
     let handles: Vec<_> = weights.iter().map(|weight| manager.adopt(weight)).collect();
     let mut failures = 0;
     for skip in 0.. {
@@ -51,15 +51,17 @@ fn a_failure_at_every_allocation_loses_nothing() {
 #[test]
 fn threads_compute_what_they_compute_alone() {
     let _alone = alone();
-    let shared: Vec<_> = (0..8).map(|at| Tensor::full([128, 128], f64::from(at) * 0.01, FLOATS)).collect();
+    let shared: Vec<_> =
+        (0..8).map(|at| Tensor::full([128, 128], f64::from(at) * 0.01, ground::floats())).collect();
     let shared = &Mutex::new(shared);
     let own = || shared.lock().unwrap().iter().map(Tensor::shallow_clone).collect::<Vec<_>>();
     let sum = |tensors: &[Tensor]| {
-        let product = tensors.iter().fold(Tensor::ones([128, 128], FLOATS), |x, y| x.matmul(y).tanh());
+        let product =
+            tensors.iter().fold(Tensor::ones([128, 128], ground::floats()), |x, y| x.matmul(y).tanh());
         product.sum(Kind::Double).double_value(&[])
     };
     let expected = sum(&own());
-    let manager = manager(Lru).budget(cpu::allocated_bytes() + (10 << 16));
+    let manager = manager(Lru).budget(ground::allocated_bytes() + (10 << 16));
     let stays: Vec<_> = own().iter().map(|tensor| manager.adopt(tensor)).collect();
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -78,7 +80,7 @@ fn threads_compute_what_they_compute_alone() {
                 scope.spawn(move || {
                     let mut right = 0;
                     while !ends.load(Ordering::Relaxed) {
-                        let tensor = Tensor::full([64, 64], 2, FLOATS);
+                        let tensor = Tensor::full([64, 64], 2, ground::floats());
                         right += u64::from((&tensor * 3).sum(Kind::Double).double_value(&[]) == 24_576.0);
                     }
                     right
@@ -135,7 +137,7 @@ fn callbacks_see_refuse_and_may_panic() {
         .around_operators(Arc::clone(&seen))
         .observer(move |event: &Event| heard.lock().unwrap().push(event.clone()));
     let _entered = manager.enter().unwrap();
-    let tensor = Tensor::ones([100], FLOATS);
+    let tensor = Tensor::ones([100], ground::floats());
     seen.refuses.store(true, Ordering::Relaxed);
     assert!(tensor.f_square().unwrap_err().to_string().contains("not now"));
     seen.refuses.store(false, Ordering::Relaxed);
@@ -159,7 +161,7 @@ fn callbacks_see_refuse_and_may_panic() {
 fn a_dry_run_fetches_nothing() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
-    let weight = Tensor::ones([64, 64], FLOATS).set_requires_grad(true);
+    let weight = Tensor::ones([64, 64], ground::floats()).set_requires_grad(true);
     let handle = manager.adopt(&weight);
     handle.offload().unwrap();
     let fetches = manager.report().fetches;
@@ -183,10 +185,10 @@ fn regions_within_a_budget_compute_the_same() {
             })
             .collect::<Vec<_>>()
     };
-    let (before, expected) = (cpu::allocated_bytes(), learned(&nets::transformer()));
-    cpu::reset_peak_allocated_bytes();
+    let (before, expected) = (ground::allocated_bytes(), learned(&nets::transformer()));
+    ground::reset_peak_allocated_bytes();
     drop(learned(&nets::transformer()));
-    let peak = cpu::peak_allocated_bytes() - before;
+    let peak = ground::peak_allocated_bytes() - before;
     let (manager, _entered) = entered(before + peak / 2, Lru);
     assert_eq!(learned(&nets::transformer()), expected);
     assert!(manager.report().fetches > 0, "{}", manager.report());
@@ -196,7 +198,7 @@ fn regions_within_a_budget_compute_the_same() {
 #[test]
 fn under_pressure_the_same_size_is_tried_again() {
     let _alone = alone();
-    let weights = Tensor::ones([1 << 18], FLOATS);
+    let weights = Tensor::ones([1 << 18], ground::floats());
     let manager = manager(Lru);
     let under = manager.on_pressure().unwrap();
     let handle = manager.adopt(&weights);
@@ -206,7 +208,7 @@ fn under_pressure_the_same_size_is_tried_again() {
         .device(&manager)
         .batch(4, |size| -> Result<(), TchError> {
             sizes.push((size, handle.residency()));
-            let _block = Tensor::f_zeros([i64::try_from(size).unwrap(), 1 << 17], FLOATS)?;
+            let _block = Tensor::f_zeros([i64::try_from(size).unwrap(), 1 << 17], ground::floats())?;
             Ok(())
         })
         .unwrap();
@@ -223,8 +225,8 @@ fn a_failed_step_leaves_what_is_held_as_it_was() {
     let mut optimizer = tch::nn::Adam::default().build(&net.variables, 1e-3).unwrap();
     optimizer.backward_step(&net.loss());
     optimizer.zero_grad();
-    let (manager, _entered) = entered(cpu::allocated_bytes() + (1 << 20), Lru);
-    let logical = || cpu::allocated_bytes() + manager.status().away_bytes;
+    let (manager, _entered) = entered(ground::allocated_bytes() + (1 << 20), Lru);
+    let logical = || ground::allocated_bytes() + manager.status().away_bytes;
     let before = logical();
     let failed = caught(|| {
         let failing = FailingAllocation::after(10);

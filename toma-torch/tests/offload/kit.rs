@@ -1,17 +1,18 @@
 //! Steps of training, with and without a budget.
 
+use crate::ground;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tch::nn::{self, OptimizerConfig as _};
 use tch::{Kind, TchError, Tensor};
+use toma_torch::Device;
 use toma_torch::offload::{Entered, Eviction, Manager};
-use toma_torch::{Device, cpu};
 
 pub(crate) use crate::alone::alone;
 use crate::nets::Net;
 
 pub(crate) fn cpu_device() -> Device {
-    Device::new(tch::Device::Cpu)
+    Device::new(ground::device())
 }
 
 /// One that moves even the smallest storages, as on an accelerator: what is fetched are the bytes that were copied.
@@ -47,12 +48,12 @@ impl Rule {
 
 /// So much of what two steps take at most.
 pub(crate) fn budget_of(net: fn() -> Net, percent: u64) -> u64 {
-    let before = cpu::allocated_bytes();
-    cpu::reset_peak_allocated_bytes();
+    let before = ground::allocated_bytes();
+    ground::reset_peak_allocated_bytes();
     let net = net();
     Rule::Sgd.build(&net.variables).backward_step(&net.loss());
     Rule::Sgd.build(&net.variables).backward_step(&net.loss());
-    (cpu::peak_allocated_bytes() - before) * percent / 100
+    (ground::peak_allocated_bytes() - before) * percent / 100
 }
 
 /// What must be equal bit for bit: the losses, and in the end all variables.

@@ -2,17 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::ground;
 use tch::nn::{self, Module as _, VarStore};
-use tch::{Device, Kind, Tensor};
-use toma_torch::cpu;
+use tch::{Kind, Tensor};
 use toma_torch::offload::{Flow, Lru, Residency};
 use toma_torch::profile::{Inventory, inventory};
-use toma_trace::Place;
 
 use crate::kit::{alone, entered};
-
-const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
-const HOST: Place = Place::HOST;
 
 /// Bytes on the device and outside of a row.
 fn row(inventory: &Inventory, name: &str) -> [u64; 2] {
@@ -25,9 +21,9 @@ fn row(inventory: &Inventory, name: &str) -> [u64; 2] {
 fn what_has_left_is_outside_and_in_no_sum() {
     let _alone = alone();
     let (manager, entered) = entered(u64::MAX / 2, Lru);
-    let weight = Tensor::ones([512, 1024], FLOATS);
+    let weight = Tensor::ones([512, 1024], ground::floats());
     let view = weight.narrow(0, 256, 256);
-    let here = Tensor::ones([256, 1024], FLOATS);
+    let here = Tensor::ones([256, 1024], ground::floats());
     let handle = manager.adopt(&weight);
     handle.offload().unwrap();
     let take = || inventory().tensor("weight", &weight).tensor("view", &view).tensor("here", &here).take();
@@ -35,8 +31,8 @@ fn what_has_left_is_outside_and_in_no_sum() {
     assert_eq!(row(&taken, "weight"), [0, 2 << 20]);
     assert_eq!(row(&taken, "here"), [1 << 20, 0]);
     assert_eq!(taken.items()[0].aliases[0].name, "view");
-    assert_eq!(taken.used_bytes(&HOST), cpu::allocated_bytes(), "{taken:#}");
-    assert_eq!(taken.outside_bytes(&HOST), manager.status().away_bytes);
+    assert_eq!(taken.used_bytes(&ground::place()), ground::allocated_bytes(), "{taken:#}");
+    assert_eq!(taken.outside_bytes(&ground::place()), manager.status().away_bytes);
     assert_eq!((handle.residency(), manager.report().fetches), (Residency::Offloaded, 0), "it was looked at");
     let text = taken.to_string();
     assert!(
@@ -60,33 +56,38 @@ fn what_has_left_is_outside_and_in_no_sum() {
 fn parts_of_a_sparse_tensor_are_outside() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
-    let indices = Tensor::arange(1000, (Kind::Int64, Device::Cpu)).reshape([1, 1000]);
-    let sparse =
-        Tensor::sparse_coo_tensor_indices_size(&indices, &Tensor::ones([1000], FLOATS), [1000], FLOATS, true);
+    let indices = Tensor::arange(1000, (Kind::Int64, ground::device())).reshape([1, 1000]);
+    let sparse = Tensor::sparse_coo_tensor_indices_size(
+        &indices,
+        &Tensor::ones([1000], ground::floats()),
+        [1000],
+        ground::floats(),
+        true,
+    );
     manager.adopt(&sparse).offload().unwrap();
     let taken = inventory().tensor("sparse", &sparse).take().unwrap();
     assert_eq!(row(&taken, "sparse.values"), [0, 4000]);
     assert_eq!(row(&taken, "sparse.indices"), [0, 8000]);
     assert_eq!(manager.report().fetches, 0);
-    assert_eq!(taken.used_bytes(&HOST), cpu::allocated_bytes(), "{taken:#}");
+    assert_eq!(taken.used_bytes(&ground::place()), ground::allocated_bytes(), "{taken:#}");
 }
 
 /// Rows are of one moment, whatever another thread moves.
 #[test]
 fn beside_a_thread_that_trains_in_less_memory_every_storage_is_in_one_place() {
     let _alone = alone();
-    let variables = VarStore::new(Device::Cpu);
+    let variables = VarStore::new(ground::device());
     let layers: Vec<_> =
         (0..4).map(|at| nn::linear(variables.root() / at, 256, 256, nn::LinearConfig::default())).collect();
     let (manager, _entered) = entered(u64::MAX / 2, Flow::default());
     drop(manager.adopt_all(&variables));
-    manager.set_budget(cpu::allocated_bytes() - (1 << 19)).unwrap();
+    manager.set_budget(ground::allocated_bytes() - (1 << 19)).unwrap();
     let ends = AtomicBool::new(false);
     let taken: Vec<_> = std::thread::scope(|scope| {
         let (inside, ends) = (manager.clone(), &ends);
         scope.spawn(move || {
             let _entered = inside.enter().unwrap();
-            let x = Tensor::ones([8, 256], FLOATS);
+            let x = Tensor::ones([8, 256], ground::floats());
             while !ends.load(Ordering::Relaxed) {
                 drop(layers.iter().fold(x.shallow_clone(), |x, layer| layer.forward(&x)));
             }

@@ -9,6 +9,8 @@ mod files;
 mod foreseen;
 mod fork;
 mod governor;
+#[path = "../common/ground.rs"]
+mod ground;
 mod handles;
 mod hard;
 mod kit;

@@ -1,6 +1,7 @@
 //! A manager that is entered or left while the modes of its thread are saved.
 
-use tch::{Kind, Tensor};
+use crate::ground;
+use tch::Tensor;
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::ModeGuard;
@@ -10,7 +11,7 @@ use crate::kit::{alone, manager};
 
 /// Whether an operator of this thread brings back what it uses.
 fn fetches(manager: &Manager) -> bool {
-    let tensor = Tensor::ones([1000], (Kind::Float, tch::Device::Cpu));
+    let tensor = Tensor::ones([1000], ground::floats());
     let handle = manager.adopt(&tensor);
     handle.offload().unwrap();
     let used = tensor.f_square().is_ok();

@@ -1,7 +1,7 @@
 //! Steps of programs that do not say where they begin.
 
+use crate::ground;
 use toma_plan::residency::Storage;
-use toma_torch::cpu;
 use toma_torch::offload::{Flow, Report};
 
 use crate::kit::{Rule, alone, bits, budget_of, entered};
@@ -24,7 +24,7 @@ struct Moved {
 /// Training in half of the memory.
 fn moved(net: fn() -> Net, rule: Rule, told: bool) -> Moved {
     let bytes = budget_of(net, 50);
-    let (manager, _entered) = entered(cpu::allocated_bytes() + bytes, Flow::default());
+    let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());
     let net = net();
     let mut optimizer = rule.build(&net.variables);
     tch::manual_seed(3);

@@ -1,5 +1,6 @@
 //! Everything leaves the device, and comes back.
 
+use crate::ground;
 use std::error::Error as _;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,18 +8,17 @@ use std::thread;
 use std::time::Duration;
 
 use tch::{Kind, Tensor};
+use toma_torch::ErrorKind;
 use toma_torch::offload::{self, Flow, Lru, Manager, Parked, Residency};
-use toma_torch::{ErrorKind, cpu};
 
 use crate::kit::{Rule, alone, bits, cpu_device, entered, manager, train, train_with};
 use crate::nets::{convolutions, perceptron};
 
 const MIB: i64 = 1 << 18;
-const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
 
 /// A tensor of so many MiB.
 fn mibs(count: i64) -> Tensor {
-    Tensor::arange(count * MIB, FLOATS)
+    Tensor::arange(count * MIB, ground::floats())
 }
 
 /// Its bits.
@@ -28,9 +28,9 @@ fn sum(tensor: &Tensor) -> u64 {
 
 /// Nothing is parked by a failure.
 fn fails(manager: &Manager) -> toma_torch::Error {
-    let before = (manager.status(), cpu::allocated_bytes());
+    let before = (manager.status(), ground::allocated_bytes());
     let error = manager.park().expect_err("it cannot leave");
-    assert_eq!((manager.status(), cpu::allocated_bytes()), before, "{error}");
+    assert_eq!((manager.status(), ground::allocated_bytes()), before, "{error}");
     error
 }
 
@@ -39,18 +39,18 @@ fn a_step_that_is_parked_in_its_middle_learns_what_it_would_have() {
     let _alone = alone();
     for net in [perceptron, convolutions] {
         let expected = train(&net(), Rule::Adam, 4);
-        let before = cpu::allocated_bytes();
+        let before = ground::allocated_bytes();
         let (manager, _entered) = entered(u64::MAX, Lru);
         let net = net();
         let mut stayed = Vec::new();
         let learned = train_with(&net, Rule::Adam, 4, |_| {
-            let held = cpu::allocated_bytes() - before;
+            let held = ground::allocated_bytes() - before;
             let parked = manager.park().unwrap();
             assert!(parked.bytes() > 4 << 20, "{parked:?}");
-            assert_eq!(held - parked.bytes(), cpu::allocated_bytes() - before);
-            stayed.push(cpu::allocated_bytes() - before);
+            assert_eq!(held - parked.bytes(), ground::allocated_bytes() - before);
+            stayed.push(ground::allocated_bytes() - before);
             parked.resume().unwrap();
-            assert_eq!(cpu::allocated_bytes() - before, held);
+            assert_eq!(ground::allocated_bytes() - before, held);
         });
         assert_eq!(learned.unwrap(), expected, "{}", net.name);
         assert!(stayed.iter().all(|bytes| *bytes < 64 << 10), "{stayed:?}");
@@ -61,7 +61,7 @@ fn a_step_that_is_parked_in_its_middle_learns_what_it_would_have() {
 fn what_was_away_in_a_planned_step_stays_away() {
     let _alone = alone();
     let expected = train(&perceptron(), Rule::Sgd, 8);
-    let (manager, _entered) = entered(cpu::allocated_bytes() + (20 << 20), Flow::default());
+    let (manager, _entered) = entered(ground::allocated_bytes() + (20 << 20), Flow::default());
     let idle = mibs(1);
     let handle = manager.adopt(&idle);
     let mut was_away = 0;
@@ -82,12 +82,12 @@ fn an_allocation_that_fails_leaves_everything_parked() {
     let tensors = [mibs(1), mibs(2), mibs(1)];
     let expected: Vec<_> = tensors.iter().map(bits).collect();
     let mut parked = manager.park().unwrap();
-    let held = (cpu::allocated_bytes(), manager.status());
+    let held = (ground::allocated_bytes(), manager.status());
     for skip in 0..3 {
-        let failure = cpu::FailingAllocation::after(skip);
+        let failure = ground::FailingAllocation::after(skip);
         parked = parked.resume().expect_err("an allocation fails").into_parked();
         assert!(failure.has_failed(), "{skip}");
-        assert_eq!((cpu::allocated_bytes(), manager.status()), held, "{skip}");
+        assert_eq!((ground::allocated_bytes(), manager.status()), held, "{skip}");
     }
     parked.resume().unwrap();
     assert_eq!(tensors.iter().map(bits).collect::<Vec<_>>(), expected);
@@ -181,17 +181,17 @@ fn what_is_pinned_or_has_no_room_outside_leaves_all_as_it_was() {
 #[test]
 fn what_lacks_memory_stays_parked_and_is_resumed_later() {
     let _alone = alone();
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     let (manager, _entered) = entered(before + (8 << 20), Lru);
     let tensors = [mibs(2), mibs(3)];
     let expected: Vec<_> = tensors.iter().map(bits).collect();
     let parked = manager.park().unwrap();
-    manager.set_budget(cpu::allocated_bytes() + (4 << 20)).unwrap();
-    let held = cpu::allocated_bytes();
+    manager.set_budget(ground::allocated_bytes() + (4 << 20)).unwrap();
+    let held = ground::allocated_bytes();
     let unresumed = parked.resume().unwrap_err();
     let source = unresumed.source().unwrap().to_string();
     assert!(source.contains("cpu out of memory") && source.contains("budget"), "{source}");
-    assert_eq!(cpu::allocated_bytes(), held, "nothing came");
+    assert_eq!(ground::allocated_bytes(), held, "nothing came");
     let parked: Parked = unresumed.into_parked();
     let error = tensors[0].f_sum(Kind::Double).unwrap_err().to_string();
     assert!(error.contains("where it was parked: resume it first"), "{error}");
@@ -203,11 +203,11 @@ fn what_lacks_memory_stays_parked_and_is_resumed_later() {
 #[test]
 fn others_leave_for_what_is_resumed() {
     let _alone = alone();
-    let (manager, _entered) = entered(cpu::allocated_bytes() + (6 << 20), Lru);
+    let (manager, _entered) = entered(ground::allocated_bytes() + (6 << 20), Lru);
     let tensor = mibs(4);
     let expected = bits(&tensor);
     let parked = manager.park().unwrap();
-    let made_since = Tensor::full([4 * MIB], 7, FLOATS);
+    let made_since = Tensor::full([4 * MIB], 7, ground::floats());
     let made = manager.adopt(&made_since);
     parked.resume().unwrap();
     assert_eq!(made.residency(), Residency::Offloaded);
@@ -243,7 +243,10 @@ fn a_parked_tensor_is_one_error_wherever_it_is_used() {
     let error = toma_torch::Error::from(tensor.f_sum(Kind::Float).unwrap_err());
     assert_eq!(error.kind(), ErrorKind::Offloaded);
     let error = error.to_string();
-    assert!(error.contains("is away from cpu, where it was parked: resume it first"), "{error}");
+    assert!(
+        error.contains(&format!("is away from {}, where it was parked: resume it first", ground::name())),
+        "{error}"
+    );
     parked.resume().unwrap();
     assert_eq!((named.residency(), was_away.residency()), (Residency::Resident, Residency::Offloaded));
     let error = away.f_sum(Kind::Float).unwrap_err().to_string();
@@ -278,7 +281,7 @@ fn small_storages_stay_and_are_told() {
     let _alone = alone();
     let manager = Manager::new(&cpu_device());
     let _entered = manager.enter().unwrap();
-    let (small, large) = (Tensor::ones([1 << 10], FLOATS), mibs(1));
+    let (small, large) = (Tensor::ones([1 << 10], ground::floats()), mibs(1));
     let _watched = manager.adopt(&small);
     let _used = sum(&large);
     let parked = manager.park().unwrap();
@@ -309,7 +312,7 @@ fn a_device_is_parked_without_a_handle_where_there_is_a_manager() {
 fn what_another_manager_has_fetched_meanwhile_is_neither_resumed_nor_lost() {
     let _alone = alone();
     for resumes in [true, false] {
-        let weights = Tensor::full([1 << 14], 3, FLOATS);
+        let weights = Tensor::full([1 << 14], 3, ground::floats());
         let (manager, entered) = entered(u64::MAX / 2, Lru);
         drop(manager.adopt(&weights));
         let parked = manager.park().unwrap();

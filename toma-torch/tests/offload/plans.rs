@@ -3,18 +3,16 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 
+use crate::ground::{self, FailingAllocation};
+use tch::Tensor;
 use tch::nn;
 use tch::nn::OptimizerConfig as _;
-use tch::{Kind, Tensor};
 use toma_plan::residency::{MoveKind, Terms, simulate};
-use toma_torch::cpu::{self, FailingAllocation};
 use toma_torch::offload::{Event, Eviction, Flow, Genoa, Lru, Manager, NextEvent, Report};
 
 use crate::kit::{Rule, alone, bits, budget_of, caught, entered, manager};
 use crate::nets::{self, NETS, Net};
 use crate::rounds::rounds;
-
-const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
 
 /// What each of so many steps moves, and their losses.
 fn moved(manager: &Manager, net: &Net, steps: usize, told: bool) -> (Vec<[u64; 3]>, Vec<Vec<u32>>) {
@@ -46,7 +44,7 @@ fn the_simulator_and_the_run_agree_to_the_byte() {
         let bytes = budget_of(NETS[at], 62);
         let evictions: [fn() -> Box<dyn Eviction>; 2] = [|| Box::new(Lru), || Box::new(NextEvent)];
         for eviction in evictions {
-            let (manager, _entered) = entered(cpu::allocated_bytes() + bytes, eviction());
+            let (manager, _entered) = entered(ground::allocated_bytes() + bytes, eviction());
             let net = NETS[at]();
             let (figures, _) = moved(&manager, &net, ROUNDS, true);
             let planned = manager.plan();
@@ -83,7 +81,7 @@ fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would(
         std::iter::repeat_with(learn).take(STEPS).collect()
     };
     for told in [true, false] {
-        let (manager, _entered) = entered(cpu::allocated_bytes() + bytes, Flow::default());
+        let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());
         let net = nets::transformer();
         let (figures, losses) = moved(&manager, &net, STEPS, told);
         assert_eq!(losses, expected, "told: {told}");
@@ -102,7 +100,7 @@ fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would(
 /// What each of a few steps moves in 50 % of the memory, where the first one is foreseen or not.
 fn moved_of(net: fn() -> Net, told: bool, foresees: bool) -> (Vec<u64>, Vec<Vec<u32>>) {
     let bytes = budget_of(net, 50);
-    let (manager, _entered) = entered(cpu::allocated_bytes() + bytes, Flow::default());
+    let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());
     let net = net();
     // Without a state of its own, which a dry run could not make.
     let optimizer = RefCell::new(nn::sgd(0.0, 0.0, 0.0, false).build(&net.variables, 1e-3).unwrap());
@@ -148,13 +146,13 @@ fn a_step_that_is_foreseen_is_planned_before_it_has_run() {
 #[test]
 fn what_comes_otherwise_than_it_was_foreseen_goes_on_by_demand() {
     let _alone = alone();
-    let weights: Vec<_> = (0..6).map(|at| Tensor::full([64, 64], at, FLOATS) * 0.01).collect();
+    let weights: Vec<_> = (0..6).map(|at| Tensor::full([64, 64], at, ground::floats()) * 0.01).collect();
     let chain = |order: &[usize]| {
-        order.iter().fold(Tensor::ones([64, 64], FLOATS), |x, at| x.matmul(&weights[*at]).tanh())
+        order.iter().fold(Tensor::ones([64, 64], ground::floats()), |x, at| x.matmul(&weights[*at]).tanh())
     };
     let orders: [&[usize]; 3] = [&[0, 1, 2, 3, 4, 5], &[5, 4, 3], &[0, 1, 2, 5, 5, 1, 0]];
     let expected = orders.map(|order| bits(&chain(order)));
-    let manager = manager(Flow::default()).budget(cpu::allocated_bytes() - (2 << 14));
+    let manager = manager(Flow::default()).budget(ground::allocated_bytes() - (2 << 14));
     let error = manager.foresee(|| chain(orders[0])).unwrap_err().to_string();
     assert!(error.starts_with("offload: nothing to foresee"), "{error}");
     let _entered = manager.enter().unwrap();
@@ -195,9 +193,14 @@ fn what_genoa_moves_is_what_its_simulation_says_move_by_move() {
     let sizes = [16, 24, 40, 56, 72, 88];
     let layers: Vec<_> = sizes
         .windows(2)
-        .map(|two| [Tensor::ones([two[0], two[1]], FLOATS) * 0.01, Tensor::zeros([two[1]], FLOATS)])
+        .map(|two| {
+            [
+                Tensor::ones([two[0], two[1]], ground::floats()) * 0.01,
+                Tensor::zeros([two[1]], ground::floats()),
+            ]
+        })
         .collect();
-    let input = Tensor::ones([8, 16], FLOATS);
+    let input = Tensor::ones([8, 16], ground::floats());
     let _entered = manager.enter().unwrap();
     let rounds = 8;
     for round in 0..rounds {

@@ -1,24 +1,23 @@
 //! Recordings beside a manager that moves storages.
 
+use crate::ground;
 use tch::nn::{self, Module as _, VarStore};
-use tch::{Device, Kind, Tensor};
-use toma_torch::cpu;
+use tch::{Kind, Tensor};
 use toma_torch::offload::Lru;
 use toma_torch::profile::{Depth, Profiler, Recording, inventory};
 use toma_trace::holdings::{Catalog, Holdings, Names};
 use toma_trace::lines::Figures;
-use toma_trace::{Place, ScopeKind, Tick, Trace};
+use toma_trace::{ScopeKind, Tick, Trace};
 
 use crate::kit::{Rule, alone, entered};
 
-const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
 const MIB: u64 = 1 << 20;
 
 /// The figures of the line with this text.
 fn figures(recording: &Recording, function: &str, text: &str) -> Figures {
     let lines = recording.lines();
     let number = lines.number(function, text).expect("a line with this text");
-    lines.figures(function, number, &Place::HOST).expect("a line that ran")
+    lines.figures(function, number, &ground::place()).expect("a line that ran")
 }
 
 /// By how many bytes more are on the device.
@@ -36,13 +35,13 @@ fn layers(variables: &VarStore) -> Vec<nn::Linear> {
 fn train(variables: &VarStore, layers: &[nn::Linear], notes: &mut Vec<u64>) {
     let mut optimizer = Rule::Adam.build(variables);
     for _ in 0..3 {
-        let mut x = Tensor::ones([64, 256], FLOATS);
+        let mut x = Tensor::ones([64, 256], ground::floats());
         for layer in layers {
             x = layer.forward(&x).tanh();
-            notes.push(cpu::allocated_bytes());
+            notes.push(ground::allocated_bytes());
         }
         optimizer.backward_step(&x.square().mean(Kind::Float));
-        notes.push(cpu::allocated_bytes());
+        notes.push(ground::allocated_bytes());
     }
 }
 
@@ -64,16 +63,16 @@ fn note_ticks(trace: &Trace) -> Vec<Tick> {
 fn living_bytes_are_the_allocators_while_storages_move() {
     let _alone = alone();
     for depth in [Depth::Lines, Depth::Events] {
-        let variables = VarStore::new(Device::Cpu);
+        let variables = VarStore::new(ground::device());
         let layers = layers(&variables);
         let (manager, _entered) = entered(u64::MAX / 2, Lru);
         drop(manager.adopt_all(&variables));
-        manager.set_budget(cpu::allocated_bytes() + MIB).unwrap();
+        manager.set_budget(ground::allocated_bytes() + MIB).unwrap();
         let profiling = Profiler::new().depth(depth).variables(&variables).start().unwrap();
-        let (before, mut notes) = (cpu::allocated_bytes(), Vec::new());
-        cpu::reset_peak_allocated_bytes();
+        let (before, mut notes) = (ground::allocated_bytes(), Vec::new());
+        ground::reset_peak_allocated_bytes();
         all(&variables, &layers, &mut notes);
-        let (after, peak) = (cpu::allocated_bytes(), cpu::peak_allocated_bytes());
+        let (after, peak) = (ground::allocated_bytes(), ground::peak_allocated_bytes());
         let recording = profiling.finish();
         assert!(manager.report().fetches > 10, "{}", manager.report());
         let line = figures(&recording, "all", "train(variables, layers, notes);");
@@ -81,12 +80,12 @@ fn living_bytes_are_the_allocators_while_storages_move() {
         assert_eq!((line.fetched, line.peak), (manager.report().bytes_in, peak), "{depth:?}");
         assert_eq!(recording.peak().bytes, peak, "{depth:?}");
         let Some(trace) = recording.trace() else { continue };
-        let living = trace.live(&Place::HOST);
+        let living = trace.live(&ground::place());
         let told: Vec<_> = note_ticks(trace).into_iter().map(|tick| living.at(tick)).collect();
         assert_eq!((told, living.after()), (notes.clone(), after));
         let catalog = Catalog::of(trace, &Names::new());
         for (tick, noted) in note_ticks(trace).into_iter().zip(notes) {
-            let held = Holdings::at(trace, &catalog, &Place::HOST, tick);
+            let held = Holdings::at(trace, &catalog, &ground::place(), tick);
             assert_eq!(held.by_category().values().sum::<u64>(), noted);
         }
     }
@@ -94,7 +93,7 @@ fn living_bytes_are_the_allocators_while_storages_move() {
 
 #[toma::profile]
 fn make() -> Tensor {
-    Tensor::ones([512, 512], FLOATS)
+    Tensor::ones([512, 512], ground::floats())
 }
 
 #[toma::profile]
@@ -110,8 +109,9 @@ fn a_line_that_fetches_says_so_and_the_line_that_made_it_keeps_it() {
         let profiling = Profiler::new().depth(depth).start().unwrap();
         let weight = make();
         manager.adopt(&weight).offload().unwrap();
-        let kept =
-            |recording: &Recording| figures(recording, "make", "Tensor::ones([512, 512], FLOATS)").kept;
+        let kept = |recording: &Recording| {
+            figures(recording, "make", "Tensor::ones([512, 512], ground::floats())").kept
+        };
         let sum = add_up(&weight);
         let recording = profiling.finish();
         let line = figures(&recording, "add_up", "weight.sum(Kind::Float)");
@@ -137,12 +137,12 @@ fn a_line_that_fetches_says_so_and_the_line_that_made_it_keeps_it() {
 #[test]
 fn names_follow_storages_that_move() {
     let _alone = alone();
-    let variables = VarStore::new(Device::Cpu);
+    let variables = VarStore::new(ground::device());
     let layers = layers(&variables);
-    let input = Tensor::ones([512, 512], FLOATS);
+    let input = Tensor::ones([512, 512], ground::floats());
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
     let named = || {
-        let taken = inventory().take().unwrap();
+        let taken = inventory().device(ground::device()).take().unwrap();
         let names = taken.items().iter().map(|item| item.name.clone());
         let mut names: Vec<_> = names.filter(|name| name.starts_with("Adam.") || name == "input").collect();
         names.sort();
@@ -159,7 +159,7 @@ fn names_follow_storages_that_move() {
     assert!(before.len() > 16 && before.contains(&"input".to_owned()), "{before:?}");
     let mut all_move = || {
         let fetches = manager.report().fetches;
-        manager.set_budget(cpu::allocated_bytes() - 5 * MIB / 2).unwrap();
+        manager.set_budget(ground::allocated_bytes() - 5 * MIB / 2).unwrap();
         forward().square().mean(Kind::Float).backward();
         optimizer.step();
         manager.set_budget(u64::MAX / 2).unwrap();

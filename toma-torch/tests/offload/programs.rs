@@ -7,6 +7,7 @@
     reason = "small integers are exact, and elements came from an f32"
 )]
 
+use crate::ground;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -15,13 +16,10 @@ use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{CModule, Kind, TchError, Tensor};
 use toma_torch::checkpoint;
 use toma_torch::offload::{Candidate, Eviction, Lru, Manager, Situation};
-use toma_torch::{Error, ErrorKind, ModeGuard, cpu};
+use toma_torch::{Error, ErrorKind, ModeGuard};
 
 use crate::child::poisoned;
 use crate::kit::{alone, bits, cpu_device, entered, manager};
-
-const CPU: tch::Device = tch::Device::Cpu;
-const FLOATS: (Kind, tch::Device) = (Kind::Float, CPU);
 
 /// After each operator everything leaves that may.
 #[derive(Debug)]
@@ -60,7 +58,7 @@ fn is_the_same(program: impl Fn(Option<&Manager>) -> Vec<Vec<u32>>) {
 }
 
 fn ramp(size: i64) -> Tensor {
-    Tensor::arange(size, FLOATS) * 1e-2
+    Tensor::arange(size, ground::floats()) * 1e-2
 }
 
 fn net(variables: &nn::VarStore) -> nn::Sequential {
@@ -86,14 +84,14 @@ fn epochs_with_managers_of_their_own() {
     let _alone = alone();
     let run = |manages: bool| {
         tch::manual_seed(3);
-        let variables = nn::VarStore::new(CPU);
+        let variables = nn::VarStore::new(ground::device());
         let net = net(&variables);
         let mut optimizer = nn::Adam::default().build(&variables, 1e-2).unwrap();
         let rows = ramp(8 * 16).view([8, 16]);
         for epoch in 0..6 {
             let here = manages.then(|| match epoch % 3 {
                 0 => manager(Gone),
-                1 => manager(Lru).budget(cpu::allocated_bytes() + (1 << 20)),
+                1 => manager(Lru).budget(ground::allocated_bytes() + (1 << 20)),
                 _ => Manager::new(&cpu_device()),
             });
             let entered = here.as_ref().map(|manager| manager.enter().unwrap());
@@ -117,7 +115,7 @@ fn views_and_aliases() {
         let mut base = ramp(1000);
         let mut view = base.view([10, 100]).narrow(0, 2, 3);
         let detached = base.detach();
-        let _ = view.g_add_(&Tensor::ones([3, 100], FLOATS));
+        let _ = view.g_add_(&Tensor::ones([3, 100], ground::floats()));
         let mut data = detached.data();
         let _ = data.fill_(2.0);
         let _ = base.narrow(0, 0, 10).zero_();
@@ -150,7 +148,7 @@ fn resize_and_out() {
     is_the_same(|_| {
         let mut small = ramp(100);
         let one = ramp(1000);
-        let out = Tensor::empty([0], FLOATS);
+        let out = Tensor::empty([0], ground::floats());
         let sum = one.add_out(&out, &one);
         let _ = small.resize_([400]).g_add_(&ramp(400));
         let _ = small.fill_(1.0);
@@ -168,7 +166,7 @@ fn optimizers_and_gradients() {
     for kind in 0..4 {
         is_the_same(|_| {
             tch::manual_seed(4);
-            let mut variables = nn::VarStore::new(CPU);
+            let mut variables = nn::VarStore::new(ground::device());
             let net = net(&variables);
             let mut optimizer = match kind {
                 0 => nn::Adam::default().build(&variables, 1e-2),
@@ -209,7 +207,8 @@ fn stores_are_copied_cast_and_loaded_in_part() {
         let file = file.with_extension(format);
         is_the_same(|_| {
             tch::manual_seed(5);
-            let (mut one, mut other) = (nn::VarStore::new(CPU), nn::VarStore::new(CPU));
+            let (mut one, mut other) =
+                (nn::VarStore::new(ground::device()), nn::VarStore::new(ground::device()));
             let (_net, net) = (net(&one), net(&other));
             other.copy(&one).unwrap();
             one.double();
@@ -247,7 +246,7 @@ fn scripts() {
         let mut loaded = CModule::load(&file).unwrap();
         loaded.set_eval();
         std::fs::remove_file(&file).unwrap();
-        module.to(CPU, Kind::Float, false);
+        module.to(ground::device(), Kind::Float, false);
         let mut all: Vec<_> = (0..4).map(|_| bits(&module.forward_ts(&[&input]).unwrap())).collect();
         all.extend((0..4).map(|_| bits(&loaded.forward_ts(&[&input]).unwrap())));
         all
@@ -320,7 +319,7 @@ fn a_loader_on_a_thread_of_its_own() {
         let (sends, batches) = mpsc::sync_channel::<Tensor>(2);
         let loader = thread::spawn(move || {
             for at in 0..300 {
-                sends.send(Tensor::full([4000], f64::from(at), FLOATS)).unwrap();
+                sends.send(Tensor::full([4000], f64::from(at), ground::floats())).unwrap();
             }
         });
         let (returns, ended) = mpsc::channel::<Tensor>();
@@ -332,7 +331,7 @@ fn a_loader_on_a_thread_of_its_own() {
             }
             sum
         });
-        let (manager, _entered) = entered(cpu::allocated_bytes() + (512 << 10), Gone);
+        let (manager, _entered) = entered(ground::allocated_bytes() + (512 << 10), Gone);
         for (at, mut batch) in batches.iter().enumerate() {
             let total = batch.g_add_scalar_(1.0).sum(Kind::Double).double_value(&[]);
             assert_eq!(total, 4000.0 * (at as f64 + 1.0));
@@ -352,7 +351,7 @@ fn threads_that_train_one_net() {
     poisoned("programs::threads_that_train_one_net", || {
         let _alone = alone();
         tch::manual_seed(8);
-        let variables = nn::VarStore::new(CPU);
+        let variables = nn::VarStore::new(ground::device());
         let net = net(&variables);
         let step =
             Arc::new(Mutex::new((nn::sgd(0.9, 0.0, 0.0, false).build(&variables, 1e-3).unwrap(), net)));
@@ -385,7 +384,7 @@ fn regions_and_no_grad() {
     let _alone = alone();
     is_the_same(|_| {
         tch::manual_seed(9);
-        let variables = nn::VarStore::new(CPU);
+        let variables = nn::VarStore::new(ground::device());
         let net = net(&variables);
         let mut optimizer = nn::Adam::default().build(&variables, 1e-2).unwrap();
         let rows = ramp(8 * 16).view([8, 16]);
@@ -402,13 +401,13 @@ fn regions_and_no_grad() {
 #[test]
 fn a_fetch_that_finds_no_room() {
     let _alone = alone();
-    let large: Vec<_> = (0..4).map(|at| Tensor::full([1 << 18], at, FLOATS)).collect();
-    let (manager, _entered) = entered(cpu::allocated_bytes() + (3 << 20), Lru);
+    let large: Vec<_> = (0..4).map(|at| Tensor::full([1 << 18], at, ground::floats())).collect();
+    let (manager, _entered) = entered(ground::allocated_bytes() + (3 << 20), Lru);
     let handles: Vec<_> = large.iter().map(|tensor| manager.adopt(tensor)).collect();
     for handle in &handles {
         handle.offload().unwrap();
     }
-    manager.set_budget(cpu::allocated_bytes() + (3 << 20)).unwrap();
+    manager.set_budget(ground::allocated_bytes() + (3 << 20)).unwrap();
     for round in 0..3 {
         assert!(Tensor::f_stack(&large, 0).is_err(), "{round}");
         assert!(catch_unwind(AssertUnwindSafe(|| Tensor::stack(&large, 0))).is_err());
@@ -487,7 +486,7 @@ fn printing_and_files_of_single_tensors() {
 #[test]
 fn used_outside() {
     let _alone = alone();
-    let variables = nn::VarStore::new(CPU);
+    let variables = nn::VarStore::new(ground::device());
     let net = net(&variables);
     let mut optimizer = nn::Adam::default().build(&variables, 1e-2).unwrap();
     let rows = ramp(32).view([2, 16]);
@@ -501,7 +500,7 @@ fn used_outside() {
     assert!(is_away(variables.save_to_stream(Vec::new())));
     assert!(catch_unwind(AssertUnwindSafe(|| net.forward(&rows))).is_err());
     assert!(catch_unwind(AssertUnwindSafe(|| optimizer.backward_step(&rows.sum(Kind::Float)))).is_err());
-    let mut other = nn::VarStore::new(CPU);
+    let mut other = nn::VarStore::new(ground::device());
     let _net = self::net(&other);
     assert!(other.copy(&variables).is_err());
     let elsewhere = thread::spawn({
@@ -640,7 +639,7 @@ fn rare_kinds_of_memory() {
         let oneapi = dense.to_mkldnn().relu().to_dense(None, false);
         let complex = dense.fft_fft(None, -1, "backward").abs();
         let conjugated = dense.fft_fft(None, -1, "backward").conj().resolve_conj().real();
-        let table = dense.index_select(0, &Tensor::from_slice(&[1_i64, 5]));
+        let table = dense.index_select(0, &Tensor::from_slice(&[1_i64, 5]).to_device(ground::device()));
         let packed = dense.to_kind(Kind::BFloat16).to_kind(Kind::Float);
         let unfolded = dense.unfold(0, 3, 2);
         let expanded = dense.narrow(0, 0, 1).expand([20, 20], false).contiguous();

@@ -1,23 +1,21 @@
 //! Operators that nets rarely use, and random programs, with everything away after each operator or at random.
 
+use crate::ground;
 use tch::{Kind, Reduction, Tensor};
-use toma_torch::cpu;
 use toma_torch::offload::{Eviction, Genoa, Situation};
 
 use crate::kit::{Draws, alone, bits, entered};
 use crate::rounds::rounds;
 
-const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
-
 type Program = (&'static str, fn() -> Vec<Tensor>);
 
 fn ramp(sizes: &[i64]) -> Tensor {
     let count = sizes.iter().product::<i64>();
-    Tensor::arange(count, FLOATS).reshape(sizes) * 0.01 - 0.3
+    Tensor::arange(count, ground::floats()).reshape(sizes) * 0.01 - 0.3
 }
 
 fn index(of: &[i64]) -> Tensor {
-    Tensor::from_slice(of)
+    Tensor::from_slice(of).to_device(ground::device())
 }
 
 const PROGRAMS: &[Program] = &[
@@ -38,17 +36,17 @@ const PROGRAMS: &[Program] = &[
     }),
     ("einsum", || vec![Tensor::einsum("ij,kj->ik", &[ramp(&[3, 4]), ramp(&[5, 4])], None::<&[i64]>)]),
     ("out=", || {
-        let out = Tensor::zeros([3, 5], FLOATS);
+        let out = Tensor::zeros([3, 5], ground::floats());
         let _ = ramp(&[3, 4]).matmul_out(&out, &ramp(&[4, 5]));
         vec![out]
     }),
     ("out= that resizes", || {
-        let out = Tensor::zeros([0], FLOATS);
+        let out = Tensor::zeros([0], ground::floats());
         let _ = ramp(&[3, 4]).cumsum_out(&out, 1, Kind::Float);
         vec![out]
     }),
     ("set_", || {
-        let mut x = Tensor::zeros([2], FLOATS);
+        let mut x = Tensor::zeros([2], ground::floats());
         let y = ramp(&[6]);
         let _ = x.set_source_tensor(&y);
         let _ = x.g_mul_scalar_(2.0);
@@ -70,7 +68,7 @@ const PROGRAMS: &[Program] = &[
             &index(&[0, 1, 2, 1]).reshape([2, 2]),
             &ramp(&[2]),
             [3, 3],
-            FLOATS,
+            ground::floats(),
             false,
         );
         let y = x.coalesce();
@@ -121,7 +119,7 @@ const PROGRAMS: &[Program] = &[
         vec![y, x.grad()]
     }),
     ("linear algebra", || {
-        let x = ramp(&[3, 3]) + Tensor::eye(3, FLOATS) * 3.0;
+        let x = ramp(&[3, 3]) + Tensor::eye(3, ground::floats()) * 3.0;
         let (q, r) = Tensor::linalg_qr(&x, "reduced");
         vec![Tensor::linalg_inv(&x), q.matmul(&r), Tensor::linalg_det(&x)]
     }),
@@ -134,7 +132,7 @@ const PROGRAMS: &[Program] = &[
     }),
     ("gru", || {
         let cell: Vec<_> = [[12, 3], [12, 4]].iter().map(|sizes| ramp(sizes)).collect();
-        let mut state = Tensor::zeros([2, 4], FLOATS);
+        let mut state = Tensor::zeros([2, 4], ground::floats());
         for _ in 0..3 {
             state = ramp(&[2, 3]).gru_cell(&state, &cell[0], &cell[1], None::<Tensor>, None::<Tensor>);
         }
@@ -143,9 +141,9 @@ const PROGRAMS: &[Program] = &[
     ("random", || {
         tch::manual_seed(3);
         vec![
-            Tensor::randn([5], FLOATS),
+            Tensor::randn([5], ground::floats()),
             ramp(&[9]).dropout(0.5, true),
-            Tensor::randperm(6, (Kind::Int64, FLOATS.1)),
+            Tensor::randperm(6, (Kind::Int64, ground::floats().1)),
         ]
     }),
     ("quantized", || {
@@ -175,7 +173,7 @@ const PROGRAMS: &[Program] = &[
         let x = ramp(&[6]);
         let most = x.max().double_value(&[]);
         let all: Vec<f32> = Vec::try_from(&x).unwrap();
-        vec![x * most, Tensor::from_slice(&all)]
+        vec![x * most, Tensor::from_slice(&all).to_device(ground::device())]
     }),
 ];
 
@@ -266,12 +264,12 @@ fn random_programs_compute_the_same_with_random_storages_away() {
     for round in 0..rounds(250, 10_000) {
         seed();
         let expected = random_program(round);
-        let before = cpu::allocated_bytes();
+        let before = ground::allocated_bytes();
         let (manager, _entered) = entered(u64::MAX / 2, Random(Draws::new(round)));
         seed();
         assert_eq!(random_program(round), expected, "program {round}");
         // A backward that fails strands gradients until the next one, as without a manager.
-        let logical = cpu::allocated_bytes() + manager.status().away_bytes;
+        let logical = ground::allocated_bytes() + manager.status().away_bytes;
         assert_eq!(logical, before, "program {round}: {}", manager.status());
         manager.fetch_all().unwrap();
     }

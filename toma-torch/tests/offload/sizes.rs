@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
+use crate::ground::{self, Budget};
 use tch::{Kind, TchError, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::policy::Policy;
 use toma_core::testing::StoppedClock;
 use toma_core::{Adaptive, Throughput};
-use toma_torch::cpu::{self, Budget};
 use toma_torch::offload::{Lru, Manager};
 
 use crate::kit::{alone, cpu_device, entered};
 
-const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
 const ITEMS: usize = 8192;
 
 /// Two layers, of which one alone fits beside some rows.
@@ -21,12 +20,12 @@ struct Layers([Tensor; 2]);
 
 impl Layers {
     fn new() -> Self {
-        Self([[256, 1024], [1024, 256]].map(|shape| Tensor::ones(shape, FLOATS) * 0.01))
+        Self([[256, 1024], [1024, 256]].map(|shape| Tensor::ones(shape, ground::floats()) * 0.01))
     }
 
     /// What rows of ones become, summed up.
     fn sum(&self, count: usize) -> Result<f64, TchError> {
-        let rows = Tensor::f_ones([i64::try_from(count).unwrap(), 256], FLOATS)?;
+        let rows = Tensor::f_ones([i64::try_from(count).unwrap(), 256], ground::floats())?;
         let hidden = rows.f_mm(&self.0[0])?;
         drop(rows);
         hidden.f_mm(&self.0[1])?.f_sum(Kind::Double)?.f_double_value(&[])
@@ -70,7 +69,7 @@ fn largest(layers: &Layers) -> usize {
 #[test]
 fn policies_that_measure_find_the_largest_size_that_the_least_budget_allows() {
     let _alone = alone();
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     let bytes = before + (3 << 20);
     let resident = {
         let layers = Layers::new();
@@ -96,18 +95,18 @@ fn policies_that_measure_find_the_largest_size_that_the_least_budget_allows() {
 #[test]
 fn without_a_budget_of_its_own_a_manager_of_the_cpu_has_the_one_in_force() {
     let _alone = alone();
-    let parts = || (0..4).map(|at| Tensor::full([1 << 18], at, FLOATS)).collect::<Vec<_>>();
+    let parts = || (0..4).map(|at| Tensor::full([1 << 18], at, ground::floats())).collect::<Vec<_>>();
     let sum =
         |parts: &[Tensor]| parts.iter().map(|part| part.sum(Kind::Float).double_value(&[])).sum::<f64>();
     for is_limited in [false, true] {
         let manager = Manager::new(&cpu_device()).eviction(Lru);
-        let bytes = cpu::allocated_bytes() + (3 << 20);
+        let bytes = ground::allocated_bytes() + (3 << 20);
         let _budget = is_limited.then(|| Budget::new(bytes));
         let _entered = manager.enter().unwrap();
-        cpu::reset_peak_allocated_bytes();
+        ground::reset_peak_allocated_bytes();
         let parts = parts();
         assert_eq!(sum(&parts).to_bits(), f64::from(6 << 18).to_bits());
         assert_eq!(manager.report().offloads > 0, is_limited, "{}", manager.report());
-        assert_eq!(cpu::peak_allocated_bytes() <= bytes, is_limited);
+        assert_eq!(ground::peak_allocated_bytes() <= bytes, is_limited);
     }
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use tch::nn::{self, OptimizerConfig as _};
 use toma_plan::residency::{Genoa, Step, Terms, simulate};
-use toma_trace::{Place, Size};
+use toma_trace::Size;
 
 use crate::alone::alone;
+use crate::ground;
 use crate::nets::{self, NETS, Net};
 
 /// A step that has been repeated before, on one thread.
@@ -17,7 +18,7 @@ fn recorded(net: &Net, min_bytes: u64) -> Step {
     for _ in 0..5 {
         train();
     }
-    Step::of(&toma_torch::record_timed(train), &Place::HOST, min_bytes)
+    Step::of(&toma_torch::record_timed(train), &ground::place(), min_bytes)
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tch::{Kind, TchError, Tensor};
-use toma_torch::cpu;
+use crate::ground;
+use tch::{TchError, Tensor};
 use toma_torch::offload::{Entered, Genoa, Lru, Manager, TensorRef};
 
 use crate::child::poisoned;
@@ -38,7 +38,7 @@ impl Slot {
 
 /// Of one operator: a second could find that another thread has parked the result of the first.
 fn ramp(first: i64, size: i64) -> Tensor {
-    Tensor::arange_start(first, first + size, (Kind::Float, tch::Device::Cpu))
+    Tensor::arange_start(first, first + size, ground::floats())
 }
 
 fn elements(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
@@ -176,7 +176,7 @@ impl World {
             let next = if round % 2 == 0 {
                 manager(Genoa)
             } else {
-                manager(Lru).budget(cpu::allocated_bytes() + (8 << 20))
+                manager(Lru).budget(ground::allocated_bytes() + (8 << 20))
             };
             *self.manager.lock().unwrap() = next;
             self.managers.fetch_add(1, Ordering::Relaxed);

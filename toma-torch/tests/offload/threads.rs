@@ -1,24 +1,24 @@
 //! Threads that compute, read by address and save while others enter managers, evict and fetch: safe code never finds
 //! memory that was freed.
 
+use crate::ground;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use tch::nn::VarStore;
 use tch::{Kind, TchError, Tensor};
 use toma_torch::offload::{Genoa, Lru, Manager, TensorRef};
-use toma_torch::{Error, ErrorKind, cpu};
+use toma_torch::{Error, ErrorKind};
 
 use crate::child::poisoned;
 use crate::kit::{alone, cpu_device, manager};
 use crate::rounds::rounds;
 
-const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
 /// Large enough that the system takes its pages back when it is freed.
 const SIZE: i64 = 256;
 
 fn weights() -> Tensor {
-    Tensor::arange(SIZE * SIZE, FLOATS).view([SIZE, SIZE]) * 1e-3
+    Tensor::arange(SIZE * SIZE, ground::floats()).view([SIZE, SIZE]) * 1e-3
 }
 
 fn elements(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
@@ -143,7 +143,7 @@ fn memory_that_another_thread_reads_by_its_address_is_there_while_it_is_evicted(
 fn variables_that_another_thread_saves_are_whole_while_they_are_evicted() {
     poisoned("threads::variables_that_another_thread_saves_are_whole_while_they_are_evicted", || {
         let _alone = alone();
-        let variables = VarStore::new(tch::Device::Cpu);
+        let variables = VarStore::new(ground::device());
         let expected: Vec<_> = (0..4)
             .map(|at| elements(&variables.root().var_copy(&format!("weights{at}"), &weights())).unwrap())
             .collect();
@@ -174,7 +174,7 @@ fn managers_follow_each_other_while_handles_of_the_earlier_ones_live() {
         let mut handles: Vec<TensorRef> = Vec::new();
         for round in 0..rounds(100, 1000) {
             let manager = if round % 2 == 0 { manager(Genoa) } else { manager(Lru) };
-            let manager = manager.budget(cpu::allocated_bytes() + (8 << 20));
+            let manager = manager.budget(ground::allocated_bytes() + (8 << 20));
             let _entered = manager.enter().unwrap();
             handles.push(manager.adopt(&weights));
             let theirs = handles.split_off(handles.len() / 2);
@@ -198,10 +198,10 @@ fn managers_follow_each_other_while_handles_of_the_earlier_ones_live() {
 fn what_an_operator_writes_that_began_before_there_was_a_manager_is_kept() {
     poisoned("threads::what_an_operator_writes_that_began_before_there_was_a_manager_is_kept", || {
         tch::set_num_threads(1);
-        cpu::count();
-        let factor = Tensor::rand([1024, 1024], FLOATS);
+        ground::count();
+        let factor = Tensor::rand([1024, 1024], ground::floats());
         let expected = elements(&factor.matmul(&factor)).unwrap();
-        let product = Tensor::zeros([1024, 1024], FLOATS);
+        let product = Tensor::zeros([1024, 1024], ground::floats());
         let [theirs, begins] = [product.shallow_clone(), factor];
         let (tells, begun) = std::sync::mpsc::channel();
         let writer = thread::spawn(move || {
@@ -220,7 +220,7 @@ fn what_an_operator_writes_that_began_before_there_was_a_manager_is_kept() {
         let read: Vec<_> = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect();
         assert_eq!(read, expected);
         let _entered = manager.enter().unwrap();
-        let rows = Tensor::arange(3, (Kind::Int64, tch::Device::Cpu));
+        let rows = Tensor::arange(3, (Kind::Int64, ground::device()));
         assert_eq!(elements(&product.index_select(0, &rows)).unwrap(), expected[..3 << 10]);
         assert_eq!(manager.report().gathers, 1, "{}", manager.report());
         handle.fetch().unwrap();

@@ -3,20 +3,22 @@
 
 use std::thread;
 
+use crate::ground::{self, FailingAllocation};
 use tch::nn::{self, VarStore};
 use tch::{Kind, TchError, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::ranks::{ThreadRank, threads};
 use toma_torch::checkpoint;
-use toma_torch::cpu::{self, FailingAllocation};
 use toma_torch::offload::{Lru, Manager, Residency};
 use toma_torch::profile::Profiler;
 use toma_torch::{Backward as _, Device, DryRun, Loss};
 
 use crate::alone::alone;
 
-const DOUBLES: (Kind, tch::Device) = (Kind::Double, tch::Device::Cpu);
+fn doubles() -> (Kind, tch::Device) {
+    (Kind::Double, ground::device())
+}
 
 /// What one rank learns from.
 struct Part {
@@ -29,11 +31,11 @@ impl Part {
     /// Ranks have different numbers of rows.
     fn new(rank: usize) -> Self {
         tch::manual_seed(7);
-        let mut variables = VarStore::new(tch::Device::Cpu);
+        let mut variables = VarStore::new(ground::device());
         let root = variables.root();
         let layers = (0..4).map(|at| nn::linear(&root / at, 32, 32, nn::LinearConfig::default())).collect();
         variables.set_kind(Kind::Double);
-        let rows = Tensor::arange([24, 17][rank] * 32, DOUBLES).reshape([-1, 32]).sin();
+        let rows = Tensor::arange([24, 17][rank] * 32, doubles()).reshape([-1, 32]).sin();
         Self { variables, layers, rows }
     }
 
@@ -104,10 +106,10 @@ fn a_failure_at_any_allocation_of_everything_is_made_good() {
     let expected = [parts[0].plainly(), parts[1].plainly()];
     let ranks = threads(2);
     let profiling = Profiler::new().start().unwrap();
-    let manager = Manager::new(&Device::new(tch::Device::Cpu)).min_bytes(1).eviction(Lru);
+    let manager = Manager::new(&Device::new(ground::device())).min_bytes(1).eviction(Lru);
     // What nothing uses has to leave for the step.
-    let idle = Tensor::zeros([1 << 15], DOUBLES);
-    let manager = manager.budget(cpu::allocated_bytes() + (8 << 10));
+    let idle = Tensor::zeros([1 << 15], doubles());
+    let manager = manager.budget(ground::allocated_bytes() + (8 << 10));
     let handle = manager.adopt(&idle);
     let mut held = None;
     for rank in 0..2 {
@@ -123,7 +125,7 @@ fn a_failure_at_any_allocation_of_everything_is_made_good() {
                 let off = largest_difference(&part.gradients(), expected);
                 assert!(off < 1e-12, "rank {rank}, {allocation}: {off}");
             }
-            let now = (cpu::allocated_bytes(), manager.status().away);
+            let now = (ground::allocated_bytes(), manager.status().away);
             assert_eq!(*held.get_or_insert(now), now, "rank {rank}, {allocation}");
             assert!(ranks[0].store().keys() < 16, "rank {rank}, {allocation}");
             allocation += 1;

@@ -1,23 +1,22 @@
 //! Variables that are away: optimizers tell them apart, and tch saves and loads them.
 
+use crate::ground;
 use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{Kind, Tensor};
+use toma_torch::backward_step;
 use toma_torch::offload::Lru;
-use toma_torch::{backward_step, cpu};
 
 use crate::kit::{alone, bits, entered};
-
-const CPU: tch::Device = tch::Device::Cpu;
 
 /// Weights and losses of four steps of a model whose table comes first and is the largest.
 fn trained(before_step: impl Fn(&Tensor)) -> (Vec<u64>, Vec<u32>) {
     tch::manual_seed(5);
-    let variables = nn::VarStore::new(CPU);
+    let variables = nn::VarStore::new(ground::device());
     let root = variables.root();
     let table = nn::embedding(&root / "table", 8192, 256, nn::EmbeddingConfig::default());
     let head = nn::linear(&root / "head", 256, 512, nn::LinearConfig::default());
     let mut optimizer = nn::sgd(0.9, 0.0, 0.0, false).build(&variables, 1e-2).unwrap();
-    let words = Tensor::arange(64, (Kind::Int64, CPU));
+    let words = Tensor::arange(64, (Kind::Int64, ground::device()));
     let losses = (0..4).map(|_| {
         before_step(&table.ws);
         let loss = backward_step(&mut optimizer, &words, |words| {
@@ -32,7 +31,7 @@ fn trained(before_step: impl Fn(&Tensor)) -> (Vec<u64>, Vec<u32>) {
 fn a_step_of_variables_that_are_away_is_taken() {
     let _alone = alone();
     let expected = trained(|_| {});
-    let (manager, _entered) = entered(cpu::allocated_bytes() + (24 << 20), Lru);
+    let (manager, _entered) = entered(ground::allocated_bytes() + (24 << 20), Lru);
     assert_eq!(trained(|table| manager.adopt(table).offload().unwrap()), expected);
     assert!(manager.report().offloads > 0, "{}", manager.report());
 }
@@ -40,7 +39,7 @@ fn a_step_of_variables_that_are_away_is_taken() {
 /// A store with weights of its own; every second one is large.
 fn store(seed: i64) -> nn::VarStore {
     tch::manual_seed(seed);
-    let variables = nn::VarStore::new(CPU);
+    let variables = nn::VarStore::new(ground::device());
     for at in 0..6 {
         let _weight = variables.root().randn_standard(&format!("weight{at}"), &[100 << (at % 2 * 6), 10]);
     }
@@ -102,7 +101,7 @@ fn variables_that_exceed_the_budget_are_saved_and_loaded() {
     let _alone = alone();
     let file = std::env::temp_dir().join(format!("toma-large-{}.ot", std::process::id()));
     let expected = contents(&store(1));
-    let (_manager, _entered) = entered(cpu::allocated_bytes() + (600 << 10), Lru);
+    let (_manager, _entered) = entered(ground::allocated_bytes() + (600 << 10), Lru);
     let (saved, mut loaded) = (store(1), store(2));
     saved.save(&file).unwrap();
     saved.save(file.with_extension("safetensors")).unwrap();
