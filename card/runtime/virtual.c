@@ -88,3 +88,14 @@ DRIVER cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *
   if (settings.poison >= 0) memset((void *)address, settings.poison, bytes);
   return paper_done();
 }
+
+// No memory is shared: not with other processes, and not by cards at one address.
+DRIVER paper_unsupported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
+SAME(cuMemExportToShareableHandle, paper_unsupported)
+SAME(cuMemImportFromShareableHandle, paper_unsupported)
+SAME(cuMemGetAllocationPropertiesFromHandle, paper_unsupported)
+SAME(cuMemRetainAllocationHandle, paper_unsupported)
+SAME(cuMulticastAddDevice, paper_unsupported)
+SAME(cuMulticastBindMem, paper_unsupported)
+SAME(cuMulticastCreate, paper_unsupported)
+SAME(cuMulticastUnbind, paper_unsupported)

@@ -29,11 +29,16 @@ struct Attention {
   Draw draw;
 
   double factor() const { return scale.isNone() ? 1 / std::sqrt(static_cast<double>(query.size(-1))) : scale.toDouble(); }
-  at::Tensor weights() const {
+  at::Tensor scores() const {
     auto scores = at::matmul(query.to(at::kFloat), key.to(at::kFloat).transpose(-2, -1)) * factor();
     const auto seen = at::ones({query.size(-2), key.size(-2)}, at::kBool).tril();
     if (is_causal) scores = scores.masked_fill(seen.logical_not(), -INFINITY);
-    return (bias ? scores + *bias : scores).softmax(-1);
+    return bias ? scores + *bias : scores;
+  }
+  at::Tensor weights() const { return scores().softmax(-1); }
+  // In whole blocks of so many rows.
+  at::Tensor log_sums(int64_t block) const {
+    return at::constant_pad_nd(scores().logsumexp(-1), {0, (block - query.size(-2) % block) % block});
   }
   // What a weight is multiplied with: 0 where it is dropped.
   at::Tensor kept(const at::Tensor& weights) const {
@@ -80,6 +85,37 @@ inline Stack lstm_cell_backward(const Stack& s) {
   return {gates, d * c[1], s[5].toBool() ? gates.sum(0) : at::Tensor()};
 }
 
+// The workspace is the three gates, the state before, and the part of the new gate that the reset gate multiplies.
+inline Stack gru_cell(const Stack& s) {
+  const auto with_bias = [&](int gates, int bias) {
+    const auto b = optional(s[bias]);
+    return (b ? s[gates].toTensor() + *b : s[gates].toTensor()).chunk(3, -1);
+  };
+  const auto in = with_bias(0, 3), hidden = with_bias(1, 4);
+  const auto before = s[2].toTensor(), reset = (in[0] + hidden[0]).sigmoid(), update = (in[1] + hidden[1]).sigmoid();
+  const auto made = (in[2] + reset * hidden[2]).tanh();
+  return {made + update * (before - made), at::cat({reset, update, made, before, hidden[2]}, -1)};
+}
+
+inline Stack gru_cell_backward(const Stack& s) {
+  const auto grad = s[0].toTensor();
+  const auto c = s[1].toTensor().chunk(5, -1);
+  const auto of_made = grad * (1 - c[1]) * (1 - c[2] * c[2]), of_update = grad * (c[3] - c[2]) * c[1] * (1 - c[1]);
+  const auto of_reset = of_made * c[4] * c[0] * (1 - c[0]);
+  const auto of_in = at::cat({of_reset, of_update, of_made}, -1), of_hidden = at::cat({of_reset, of_update, of_made * c[0]}, -1);
+  const auto has_bias = s[2].toBool();
+  return {of_in, of_hidden, grad * c[1], has_bias ? of_in.sum(0) : at::Tensor(), has_bias ? of_hidden.sum(0) : at::Tensor()};
+}
+
+// Where it does not train, CUDA's also returns what it has normalized with.
+inline Stack batch_norm(const Stack& s) {
+  const auto [output, mean, deviation] = at::native_batch_norm(
+      s[0].toTensor(), optional(s[1]), optional(s[2]), optional(s[3]), optional(s[4]), s[5].toBool(), s[6].toDouble(),
+      s[7].toDouble());
+  if (s[5].toBool()) return {output, mean, deviation};
+  return {output, s[3].toTensor().clone(), (s[4].toTensor() + s[7].toDouble()).rsqrt()};
+}
+
 inline Stack dropout(const Stack& s, const Draw& draw) {
   const auto input = s[0].toTensor();
   const double kept = s[2].isNone() || s[2].toBool() ? 1 - s[1].toDouble() : 1;
@@ -88,9 +124,9 @@ inline Stack dropout(const Stack& s, const Draw& draw) {
 }
 
 inline Stack efficient_attention(const Stack& s, const Draw& draw) {
-  const auto bias = optional(s[3]);
-  return {Attention{s[0].toTensor(), s[1].toTensor(), s[2].toTensor(), bias, s[5].toDouble(), s[6].toBool(), s[7], draw}
-              .forward()};
+  const Attention all{s[0].toTensor(), s[1].toTensor(), s[2].toTensor(), optional(s[3]), s[5].toDouble(), s[6].toBool(), s[7], draw};
+  if (!s[4].toBool()) return {all.forward()};
+  return {all.forward(), all.log_sums(32)};
 }
 inline Stack efficient_attention_backward(const Stack& s, const Draw&) {
   const Draw draw{number_in(s[7], 0), number_in(s[8], 0)};
@@ -101,7 +137,7 @@ inline Stack efficient_attention_backward(const Stack& s, const Draw&) {
 inline Stack flash_attention(const Stack& s, const Draw& draw) {
   const Attention all{s[0].toTensor(), s[1].toTensor(), s[2].toTensor(), {}, s[3].toDouble(), s[4].toBool(), s[6], draw};
   const auto numbers = at::tensor({static_cast<int64_t>(draw.seed), static_cast<int64_t>(draw.offset)}, at::kLong);
-  return {all.forward(), {}, {}, {}, {}, {}, numbers.view(at::kUInt64)};
+  return {all.forward(), all.log_sums(1), {}, {}, {}, {}, numbers.view(at::kUInt64)};
 }
 inline Stack flash_attention_backward(const Stack& s, const Draw&) {
   const Draw draw{number_in(s[12], 0), number_in(s[12], 1)};
@@ -116,6 +152,10 @@ inline Fused fused(const std::string& name) {
       {"aten::native_dropout", dropout},
       {"aten::_thnn_fused_lstm_cell", [](const Stack& s, const Draw&) { return lstm_cell(s); }},
       {"aten::_thnn_fused_lstm_cell_backward_impl", [](const Stack& s, const Draw&) { return lstm_cell_backward(s); }},
+      {"aten::_thnn_fused_gru_cell", [](const Stack& s, const Draw&) { return gru_cell(s); }},
+      {"aten::_thnn_fused_gru_cell_backward", [](const Stack& s, const Draw&) { return gru_cell_backward(s); }},
+      {"aten::native_batch_norm", [](const Stack& s, const Draw&) { return batch_norm(s); }},
+      {"aten::_native_batch_norm_legit", [](const Stack& s, const Draw&) { return batch_norm(s); }},
       {"aten::_scaled_dot_product_efficient_attention", efficient_attention},
       {"aten::_scaled_dot_product_efficient_attention_backward", efficient_attention_backward},
       {"aten::_scaled_dot_product_flash_attention", flash_attention},

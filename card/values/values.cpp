@@ -8,6 +8,7 @@
 #include <torch/library.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -65,6 +66,8 @@ bool is_bad_index(const std::string& text) {
 
 thread_local int depth = 0;
 
+std::atomic<bool> are_off{false};
+
 class Served : public c10::OperatorKernel {
   c10::SafeKernelFunction original;
   std::string name;
@@ -80,7 +83,7 @@ class Served : public c10::OperatorKernel {
     // The results of an operator within another one are overwritten with the outer one's.
     const auto& schema = op.schema();
     const Stack arguments(stack->end() - static_cast<int64_t>(schema.arguments().size()), stack->end());
-    if ((depth && !is_shaped_by_values) || is_fake(arguments)) return original.callBoxed(op, keys, stack);
+    if (are_off || (depth && !is_shaped_by_values) || is_fake(arguments)) return original.callBoxed(op, keys, stack);
     struct Inside { Inside() { depth++; } ~Inside() { depth--; } } inside;
     const auto card = card_of(arguments);
     const auto draw = draws ? draw_of(arguments, card) : Draw();
@@ -270,3 +273,5 @@ const bool started = [] {
 }();
 
 }  // namespace
+
+extern "C" __attribute__((visibility("default"))) void paper_set_values(int on) { are_off = !on; }

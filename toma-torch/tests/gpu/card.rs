@@ -46,16 +46,22 @@ pub(crate) fn is_there() -> bool {
     unsafe { Library::this().get::<extern "C" fn() -> u64>(b"paper_mallocs") }.is_ok()
 }
 
-/// Of the allocations from the driver, the next and `times - 1` more fail.
-fn fail_next(times: i64) {
+/// Of the allocations from the driver, the one at this place among those to come and `times - 1` more fail; none at 0.
+pub(crate) fn fail_from(place: i64, times: i64) {
     // SAFETY: the signature is that of `card/runtime/settings.c`.
-    unsafe { Library::this().get::<extern "C" fn(i64, i64)>(b"paper_fail_malloc").unwrap()(1, times) }
+    unsafe { Library::this().get::<extern "C" fn(i64, i64)>(b"paper_fail_malloc").unwrap()(place, times) }
 }
 
 /// So many bytes of the first card are others'.
 pub(crate) fn set_taken(bytes: u64) {
     // SAFETY: the signature is that of `card/runtime/settings.c`.
     unsafe { Library::this().get::<extern "C" fn(i32, u64)>(b"paper_set_taken").unwrap()(0, bytes) }
+}
+
+/// Whether kernels have values from now on, where the card has any.
+pub(crate) fn set_values(on: bool) {
+    // SAFETY: the signature is that of `card/values/values.cpp`.
+    unsafe { Library::this().get::<extern "C" fn(i32)>(b"paper_set_values").unwrap()(i32::from(on)) }
 }
 
 fn hold_events(holds: bool) {
@@ -78,6 +84,7 @@ pub(crate) fn work(task: &str) {
     match task {
         "step" => step(),
         "first" => first(),
+        "full" => crate::offload::full(),
         "gpt" => trains(transformer::GPT),
         "injected" => fail(),
         "minilm" => trains(transformer::MINILM),
@@ -187,10 +194,10 @@ fn injected() -> String {
 
 /// The driver is asked for each, because nothing is cached.
 fn fail() {
-    fail_next(1);
+    fail_from(1, 1);
     drop(bytes(50 << 20).expect("the allocator asks the driver twice"));
     Device::new(GPU).release_cached_memory();
-    fail_next(2);
+    fail_from(1, 2);
     bytes(50 << 20).expect_err("both fail");
     let stats = Device::new(GPU).stats().unwrap();
     println!("answer: {} retries, {} out of memory", stats.alloc_retries, stats.ooms);
@@ -259,7 +266,7 @@ fn another() -> String {
 }
 
 /// This program once more, for a task or for checks.
-fn this(task: &str, variables: &[(&str, &str)]) -> Command {
+pub(crate) fn this(task: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program has a path"));
     command.envs(variables.iter().copied());
     if !task.is_empty() {

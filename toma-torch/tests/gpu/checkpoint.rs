@@ -2,8 +2,8 @@
 
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Kind, Tensor};
-use toma_torch::Device;
 use toma_torch::checkpoint::{self, Solver};
+use toma_torch::{Device, RngState};
 
 use crate::table::{Check, Needs};
 
@@ -15,8 +15,8 @@ pub(crate) const CHECKS: &[Check] = &[
 const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
 
-/// The gradients of a step, on the host, and its peak beyond what was there before.
-fn step(vs: &VarStore, forward: impl Fn() -> Tensor) -> (Vec<Tensor>, u64) {
+/// The gradients of a step, on the host; the state of the generator after it; its peak beyond what was there before.
+fn step(vs: &VarStore, forward: impl Fn() -> Tensor) -> ((Vec<Tensor>, RngState), u64) {
     let device = Device::new(GPU);
     device.reset_peaks().unwrap();
     let before = device.stats().unwrap().allocated_bytes;
@@ -32,7 +32,7 @@ fn step(vs: &VarStore, forward: impl Fn() -> Tensor) -> (Vec<Tensor>, u64) {
         let _ = gradient.zero_();
         copy
     });
-    (copies.collect(), peak)
+    ((copies.collect(), RngState::of(GPU).unwrap()), peak)
 }
 
 /// Bits are compared where the plain step has the same ones twice.

@@ -16,8 +16,8 @@ use toma::execute;
 use toma::memory::MemorySource as _;
 use toma_torch::Device;
 
-use crate::card;
 use crate::table::{Check, Needs};
+use crate::{card, retry};
 
 pub(crate) const CHECKS: &[Check] = &[
     Check { name: "libtorch: a poisoned context is not retried", needs: Needs::Libtorch, run: poisoned },
@@ -42,6 +42,7 @@ pub(crate) fn work(task: &str) {
         Some(("cublas", left)) => with_little(left, || square().f_matmul(&square())),
         Some(("cudnn", left)) => with_little(left, convolution),
         Some(("card", task)) => card::work(task),
+        Some(("retry", task)) => retry::work(task),
         _ => poison(),
     }
 }

@@ -20,6 +20,7 @@ mod measure;
 mod offload;
 mod predict;
 mod profile;
+mod retry;
 mod table;
 #[path = "../../../examples/predict/transformer.rs"]
 mod transformer;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         checkpoint::CHECKS,
         offload::CHECKS,
         driver::CHECKS,
+        retry::CHECKS,
         card::CHECKS,
         child::CHECKS,
     ]

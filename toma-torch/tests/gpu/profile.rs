@@ -1,5 +1,8 @@
 //! What is alive on a device, and what an expression takes there, against libtorch's own counters.
 
+use std::cell::RefCell;
+use std::thread;
+
 use tch::nn::{self, Module as _, VarStore};
 use tch::{Kind, Tensor};
 use toma::assert_peak;
@@ -26,6 +29,7 @@ pub(crate) const CHECKS: &[Check] = &[
         needs: Needs::Libtorch,
         run: lines,
     },
+    Check { name: "profile: what a thread owns is freed as it ends", needs: Needs::Libtorch, run: late },
     Check {
         name: "profile: what filled the device is told, in backward too",
         needs: Needs::Libtorch,
@@ -148,4 +152,19 @@ fn filled() -> String {
     let filled = toma::report::last().unwrap().filled.expect("the device was filled");
     assert!(filled.contains("cuda:0 holds") && filled.contains("profile.rs:"), "{filled}");
     filled.lines().next().unwrap_or_default().to_owned()
+}
+
+/// After libtorch's own thread-locals, among which the allocator looks for whom to tell.
+fn late() -> String {
+    thread_local!(static LATE: RefCell<Option<Tensor>> = const { RefCell::new(None) });
+    let before = Device::new(GPU).stats().unwrap().allocated_bytes;
+    let thread = thread::spawn(|| {
+        LATE.with(|late| drop(late.take()));
+        let profiling = Profiler::new().start().unwrap();
+        LATE.set(Some(Tensor::ones([1 << 20], FLOATS)));
+        drop(profiling);
+    });
+    thread.join().unwrap();
+    assert_eq!(Device::new(GPU).stats().unwrap().allocated_bytes, before);
+    String::new()
 }

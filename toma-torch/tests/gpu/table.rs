@@ -17,6 +17,18 @@ thread_local! {
 /// Names a library that stands in for the driver.
 const DOUBLE: &str = "CUDA_DOUBLE";
 
+/// On a paper card the others are about memory, and run without values unless `TOMA_VALUES` is `all`: that takes a third of
+/// the time.
+const OF_VALUES: &[&str] = &[
+    "libtorch: out of memory in backward, as an error",
+    "libtorch: out of memory in backward, as a panic",
+    "libtorch: a retry draws the same random numbers",
+    "checkpoint: a stack of GPT blocks has them",
+    "card: an operator that the CPU lacks is named",
+    "offload: steps in 60 % of their peak have the plain bits",
+    "offload: everything is parked, and comes back",
+];
+
 /// One row: a check panics when it fails, and otherwise answers with a figure.
 #[derive(Clone, Copy)]
 pub(crate) struct Check {
@@ -65,12 +77,16 @@ pub(crate) fn run(checks: &[Check], words: &[String]) -> ExitCode {
     let is_asked_for =
         |check: &&Check| words.is_empty() || words.iter().any(|word| check.name.contains(&**word));
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let has_all = std::env::var("TOMA_VALUES").is_ok_and(|values| values == "all");
     row("check", "result", "figure");
     for check in checks.iter().filter(is_asked_for) {
         if let Some(why) = check.needs.missing() {
             skipped += 1;
             row(check.name, why, "");
             continue;
+        }
+        if card::is_there() {
+            card::set_values(has_all || OF_VALUES.contains(&check.name));
         }
         if let Ok(figure) = panic::catch_unwind(check.run) {
             passed += 1;

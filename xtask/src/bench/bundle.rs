@@ -10,7 +10,7 @@ use serde_json::Value;
 use xshell::Cmd;
 
 use crate::project::Project;
-use crate::setup::torch::{self, Build};
+use crate::setup::torch::{self, Build, card};
 
 /// The source of the library that stands in for the CUDA driver, which the tests elsewhere compile
 /// themselves.
@@ -46,6 +46,9 @@ impl GpuBundle {
             project.shell.copy_file(built(environment.give(cargo), name)?, &program)?;
             project.command("strip").arg(program).quiet().run()?;
         }
+        project.heading("the checks on a paper card");
+        let (_, table) = card::built(&project, &environment)?.checks(project.command(folder.join("gpu")))?;
+        project.shell.write_file(folder.join("card.txt"), table)?;
         let double = project.shell.create_dir(folder.join("double"))?.join("libcuda.so");
         let rustc = project.command(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
         let rustc = rustc.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda"]);

@@ -106,10 +106,13 @@ with_cuda() {
     fi
 }
 
-# The rows of the checks that need a GPU come first, under the heading of the table.
+# The rows of the checks that need a GPU come first, under the heading of the table, each with what a paper card said.
 with_cuda "$here/gpu" >"$log" 2>&1
 status=$?
-grep ' | ' "$log"
+awk -F ' [|] ' '
+    NR == FNR { card[$1] = substr($0, length($1) + 1); next }
+    / [|] / { print; if ($1 in card && !/^check /) printf "%-62s%s\n", "  on a paper card", card[$1] }
+' "$here/card.txt" "$log"
 summary=$(tail -n 1 "$log")
 if [ $status -ne 0 ]; then
     failed=$((failed + 1))

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
@@ -22,6 +22,9 @@ use crate::project::Project;
 use crate::setup::Packages;
 
 const HEADERS: &str = include_str!("../requirements/cuda-headers.txt");
+
+/// Its fiftieth is what the checks of `tests/gpu` let libtorch have: 1.3 GiB. What no kernel wrote is not zero.
+const SETTINGS: [(&str, &str); 2] = [("PAPER_CARD_BYTES", "64G"), ("PAPER_CARD_POISON", "0x41")];
 
 #[derive(Args, Debug)]
 pub(crate) struct Card {
@@ -59,6 +62,12 @@ impl Built {
     /// A program that sees the card.
     pub(crate) fn give<'a>(&self, program: Cmd<'a>) -> Cmd<'a> {
         self.environment.give(program).env("LD_PRELOAD", self.library())
+    }
+
+    /// Runs the checks of `tests/gpu`, and returns whether they passed and their table.
+    pub(crate) fn checks(&self, program: Cmd<'_>) -> Result<(bool, String)> {
+        let program = Command::from(self.give(program).envs(SETTINGS)).stderr(Stdio::inherit()).output()?;
+        Ok((program.status.success(), String::from_utf8_lossy(&program.stdout).into_owned()))
     }
 
     /// The variable by which cargo starts programs with the card.

@@ -1,0 +1,115 @@
+//! Retries when the driver fails at any moment, under each setting of libtorch's allocator, and beside a card that is full.
+
+use std::cell::RefCell;
+
+use tch::nn::{self, Module as _, VarStore};
+use tch::{Kind, TchError, Tensor};
+use toma::memory::MemorySource as _;
+use toma::{NoCache, execute, report};
+use toma_torch::{Backward as _, Device, Loss};
+
+use crate::LIMIT;
+use crate::card::{fail_from, this};
+use crate::child::answer;
+use crate::table::{Check, Needs};
+
+pub(crate) const CHECKS: &[Check] = &[
+    on_card("retry: a failure at any allocation from the driver", || answer(&mut this("retry failing", &[]))),
+    on_card("retry: under settings of the allocator", settings),
+    on_card("retry: beside a card that is full", beside),
+];
+
+const fn on_card(name: &'static str, run: fn() -> String) -> Check {
+    Check { name, needs: Needs::Card, run }
+}
+
+/// Of tensors of 1 MiB, so many at first.
+const ITEMS: usize = 192;
+
+pub(crate) fn work(task: &str) {
+    match task {
+        "failing" => failing(),
+        "beside" => println!("answer: {} and {}", sizes(0), sizes(1)),
+        _ => println!("answer: {}", sizes(0)),
+    }
+}
+
+/// Each tensor has a segment of its own, and none is cached.
+fn failing() {
+    let (mut variables, device) = (VarStore::new(tch::Device::Cuda(0)), Device::new(tch::Device::Cuda(0)));
+    let linear = |name, width| nn::linear(variables.root() / name, 1024, width, nn::LinearConfig::default());
+    let net = nn::seq().add(linear("wide", 1024)).add_fn(Tensor::relu).add(linear("narrow", 512));
+    variables.double();
+    let rows = Tensor::randn([2048, 1024], (Kind::Double, tch::Device::Cuda(0)));
+    let learn = || {
+        variables.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
+        let form = execute::with::<NoCache>().device(&device);
+        let loss = form
+            .backward(Loss::Mean, &variables, &rows, |rows| net.forward(rows).square().mean(Kind::Double));
+        let gradients =
+            variables.trainable_variables().iter().map(|weight| weight.grad().copy()).collect::<Vec<_>>();
+        (loss.double_value(&[]), gradients, report::last().unwrap().out_of_memory)
+    };
+    let (loss, gradients, _) = learn();
+    let mut count = 0;
+    loop {
+        device.release_cached_memory();
+        fail_from(count + 1, 2);
+        let again = learn();
+        fail_from(0, 0);
+        if again.2 == 0 {
+            break;
+        }
+        let is_near = |(one, other): (&Tensor, &Tensor)| one.allclose(other, 1e-9, 1e-12, false);
+        assert!(
+            (again.0 - loss).abs() < 1e-12 && gradients.iter().zip(&again.1).all(is_near),
+            "failure {count}"
+        );
+        count += 1;
+    }
+    assert!(count > 3);
+    println!("answer: {count} failures, each made good");
+}
+
+/// The sizes of a loop whose sum is right.
+fn sizes(card: usize) -> String {
+    let device = tch::Device::Cuda(card);
+    let (sizes, sum) = (RefCell::new(Vec::new()), RefCell::new(0));
+    let done = execute::with::<NoCache>().device(&Device::new(device)).range(
+        0..ITEMS,
+        ITEMS,
+        |start, end| -> Result<(), TchError> {
+            sizes.borrow_mut().push(end - start);
+            let count = i64::try_from(end - start).unwrap();
+            let items = Tensor::f_ones([count, 1 << 18], (Kind::Float, device))?;
+            *sum.borrow_mut() += items.f_sum(Kind::Float)?.int64_value(&[]);
+            Ok(())
+        },
+    );
+    done.unwrap();
+    assert_eq!(usize::try_from(sum.take()), Ok(ITEMS << 18));
+    format!("{:?}", sizes.take())
+}
+
+fn settings() -> String {
+    let under = |conf: &str| {
+        let sizes = answer(&mut this("retry sizes", &[("PAPER_CARD_BYTES", "128M"), (LIMIT.0, conf)]));
+        assert!(sizes.starts_with("[192, 96, 96]") || conf.contains("fraction"), "{conf}: {sizes}");
+        format!("{conf} {sizes}")
+    };
+    let all = [
+        "expandable_segments:True",
+        "max_split_size_mb:32",
+        "roundup_power2_divisions:4",
+        "per_process_memory_fraction:0.5",
+    ];
+    all.map(under).join("; ")
+}
+
+fn beside() -> String {
+    let settings =
+        [("PAPER_CARD_BYTES", "256M"), ("PAPER_CARDS", "2"), ("PAPER_CARD_TAKEN", "128M,0"), (LIMIT.0, "")];
+    let sizes = answer(&mut this("retry beside", &settings));
+    assert_eq!(sizes, "[192, 96, 96] and [192]");
+    sizes
+}
