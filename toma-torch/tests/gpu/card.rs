@@ -85,6 +85,7 @@ pub(crate) fn work(task: &str) {
         "step" => step(),
         "first" => first(),
         "full" => crate::offload::full(),
+        "two" => crate::offload::two(),
         "gpt" => trains(transformer::GPT),
         "injected" => fail(),
         "minilm" => trains(transformer::MINILM),

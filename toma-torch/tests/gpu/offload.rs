@@ -20,6 +20,7 @@ pub(crate) const CHECKS: &[Check] = &[
         run: steps,
     },
     Check { name: "offload: the driver has no more for a step", needs: Needs::Card, run: full_card },
+    Check { name: "offload: two cards, each in its own budget", needs: Needs::Card, run: two_cards },
     Check { name: "offload: a fetch beside a plain copy", needs: Needs::Libtorch, run: fetches },
     Check { name: "offload: everything is parked, and comes back", needs: Needs::Libtorch, run: parks },
 ];
@@ -30,14 +31,18 @@ const STEPS: usize = 4;
 
 /// The losses of some steps of ResNet-18, and its weights; and their peak beyond what was there before.
 fn learned() -> (Vec<f64>, Vec<Tensor>, u64) {
-    let device = Device::new(GPU);
+    learned_on(GPU)
+}
+
+fn learned_on(gpu: tch::Device) -> (Vec<f64>, Vec<Tensor>, u64) {
+    let device = Device::new(gpu);
     tch::manual_seed(5);
     tch::Cuda::manual_seed_all(5);
-    let vs = VarStore::new(GPU);
+    let vs = VarStore::new(gpu);
     let net = tch::vision::resnet::resnet18(&vs.root(), 10);
     let mut optimizer = nn::Adam::default().build(&vs, 1e-3).unwrap();
-    let images = Tensor::randn([8, 3, 64, 64], FLOATS);
-    let classes = Tensor::randint(10, [8], (Kind::Int64, GPU));
+    let images = Tensor::randn([8, 3, 64, 64], (Kind::Float, gpu));
+    let classes = Tensor::randint(10, [8], (Kind::Int64, gpu));
     device.reset_peaks().unwrap();
     let losses = (0..STEPS).map(|_| {
         let loss = net.forward_t(&images, true).cross_entropy_for_logits(&classes);
@@ -99,6 +104,28 @@ pub(crate) fn full() {
     let report = manager.report();
     assert!(report.offloads > 0);
     println!("answer: {} of {}, {} evictions", mib(peak), mib(plain.2), report.offloads);
+}
+
+fn two_cards() -> String {
+    answer(&mut this("card two", &[("PAPER_CARDS", "2")]))
+}
+
+/// Both managers are entered by one thread, and each card has the steps of the other between its own.
+pub(crate) fn two() {
+    let cards = [0, 1].map(tch::Device::Cuda);
+    let plain = cards.map(learned_on);
+    let budgets = [0, 1].map(|at| plain[at].2 * (6 + at as u64) / 10);
+    let managers = [0, 1].map(|at| Manager::new(&Device::new(cards[at])).budget(budgets[at]).eviction(Lru));
+    let entered = managers.each_ref().map(|manager| manager.enter().unwrap());
+    let peaks = [0, 1, 0, 1].map(|at| {
+        let (losses, weights, peak) = learned_on(cards[at]);
+        assert!(peak <= budgets[at] + (1 << 20), "card {at}: {peak} bytes of a budget of {}", budgets[at]);
+        managers[at].fetch_all().unwrap();
+        assert_eq!((&losses, &weights), (&plain[at].0, &plain[at].1), "card {at}");
+        mib(peak)
+    });
+    drop(entered);
+    println!("answer: {peaks:?} of {:?}", plain.map(|plain| mib(plain.2)));
 }
 
 /// 256 MiB, there and back.
