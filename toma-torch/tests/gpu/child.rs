@@ -17,7 +17,7 @@ use toma::memory::MemorySource as _;
 use toma_torch::Device;
 
 use crate::table::{Check, Needs};
-use crate::{card, retry};
+use crate::{card, profile, retry};
 
 pub(crate) const CHECKS: &[Check] = &[
     Check { name: "libtorch: a poisoned context is not retried", needs: Needs::Libtorch, run: poisoned },
@@ -43,6 +43,7 @@ pub(crate) fn work(task: &str) {
         Some(("cudnn", left)) => with_little(left, convolution),
         Some(("card", task)) => card::work(task),
         Some(("retry", task)) => retry::work(task),
+        Some(("profile", _)) => profile::free_late(),
         _ => poison(),
     }
 }
