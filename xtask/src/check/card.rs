@@ -1,7 +1,6 @@
 //! What is checked on a paper card: libtorch's CUDA half, without a GPU.
 
 use anyhow::{Context as _, Result, ensure};
-
 use xshell::Cmd;
 
 use super::{Checks, counted};
@@ -31,70 +30,72 @@ const AT_NIGHT: &str = "random_plans:: retry::a_batch_keeps_its_size programs::e
 
 /// The whole of `tests/gpu`, of which at most a tenth may need a GPU, and the suites.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
-    let (project, libtorch) = (checks.project, checks.provision.libtorch()?);
-    let card = card::built(project, libtorch)?;
-    let cargo = project.cargo("test").args(["--no-run", "-p", "toma-torch", "--test", "gpu"]);
-    let program = project.command(bundle::built(libtorch.give(cargo), "gpu")?);
-    let (passes, table) = card.checks(program)?;
+    let on = OnCard::new(checks)?;
+    let (passes, table) = on.card.checks(on.program("--test", "gpu")?)?;
     print!("{table}");
     ensure!(passes, "{}", rows(&table, "FAILED").join("\n"));
     let (ran, cannot) = (rows(&table, "ok").len(), rows(&table, "skipped: "));
-    ensure!(
-        10 * cannot.len() <= ran + cannot.len(),
-        "{} of {} cannot run:\n{}",
-        cannot.len(),
-        ran + cannot.len(),
-        cannot.join("\n")
-    );
+    let (count, all) = (cannot.len(), ran + cannot.len());
+    ensure!(10 * count <= all, "{count} of {all} cannot run:\n{}", cannot.join("\n"));
     let last = table.lines().last().context("the checks said nothing")?;
-    checks.run_in_pairs(suites(project, libtorch, &card, AT_NIGHT)?)?;
-    Ok(format!("tested on a paper card: {last}; a GPU is needed by {}", counted(cannot.len(), "check")))
+    checks.run_in_pairs(on.suites(AT_NIGHT)?)?;
+    Ok(format!("tested on a paper card: {last}; a GPU is needed by {}", counted(count, "check")))
 }
 
-/// One process each.
-fn suites<'a>(
-    project: &'a Project,
-    libtorch: &Environment,
-    card: &Built,
-    left_out: &str,
-) -> Result<Vec<Cmd<'a>>> {
-    let suites = SUITES.iter().map(|(name, filters, cpu)| {
-        let skipped = [*cpu, left_out].join(" ");
-        let skipped = skipped.split_whitespace().flat_map(|name| ["--skip", name]);
-        let suite = suite(project, libtorch, card, name)?;
-        Ok(suite.args(filters.split_whitespace()).args(skipped).env("PAPER_CARD_POISON", "0x41"))
-    });
-    suites.collect()
-}
-
-fn suite<'a>(project: &'a Project, libtorch: &Environment, card: &Built, name: &str) -> Result<Cmd<'a>> {
-    let cargo = project.cargo("test").args(["--no-run", "-p", "toma-torch", "--test", name]);
-    let program = card.give(project.command(bundle::built(libtorch.give(cargo), name)?)).args(["--quiet"]);
-    Ok(program.env("TOMA_TEST_DEVICE", "cuda").env("PAPER_CARD_BYTES", "16G"))
-}
-
-/// Predictions of large nets against what the allocator counts, at both capabilities, and 2,000 random steps beside fragments.
-/// Nothing is computed.
+/// Predictions of large nets against what the allocator counts, at both capabilities, and 2,000 random steps beside fragments,
+/// of which nothing is computed; the whole of `step` with all values; and a failure of each allocation of the driver's.
 pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
-    let (project, libtorch) = (checks.project, checks.provision.libtorch()?);
-    let card = card::built(project, libtorch)?;
-    let program = |kind: &str, name: &str| {
-        let cargo = project.cargo("test").args(["--no-run", "-p", "toma-torch", kind, name]);
-        let program = project.command(bundle::built(libtorch.give(cargo), name)?);
-        anyhow::Ok(card.give(program).env("PAPER_CARD_BYTES", "64G").env("PAPER_VALUES", "0"))
+    let on = OnCard::new(checks)?;
+    let large = |kind, name, words: &[&str]| {
+        let program = on.card.give(on.program(kind, name)?).args(words);
+        anyhow::Ok(program.env("PAPER_CARD_BYTES", "64G").env("PAPER_VALUES", "0"))
     };
-    let nets = |capability: &str| {
-        let nets = program("--bench", "nets")?.args(["--cuda", "--within", "60GiB"]);
-        anyhow::Ok(nets.env("PAPER_CARD_CC", capability))
-    };
-    let steps = program("--test", "gpu")?.arg("fragments").env("TOMA_STEPS", "2000");
-    let values = program("--test", "gpu")?.env("PAPER_CARD_POISON", "0x41").env("PAPER_VALUES", "1");
-    // Each allocation is the driver's, and fails once.
-    let failing = suite(project, libtorch, &card, "checkpoint")?.arg("failures::");
-    let mut all = suites(project, libtorch, &card, "")?;
-    all.extend([nets("80")?, nets("90")?, steps, values.env("TOMA_VALUES", "all")]);
-    all.push(failing.env("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"));
+    let nets = || large("--bench", "nets", &["--cuda", "--within", "60GiB"]);
+    let steps = large("--test", "gpu", &["fragments"])?.env("TOMA_STEPS", "2000");
+    let values = large("--test", "gpu", &[])?.env("PAPER_CARD_POISON", "0x41").env("PAPER_VALUES", "1");
+    let failing = on.suite("checkpoint")?.arg("failures::").env("PYTORCH_NO_CUDA_MEMORY_CACHING", "1");
+    let mut all = on.suites("")?;
+    all.extend([
+        nets()?,
+        nets()?.env("PAPER_CARD_CC", "90"),
+        steps,
+        values.env("TOMA_VALUES", "all"),
+        failing,
+    ]);
     checks.pass(all)
+}
+
+struct OnCard<'a> {
+    project: &'a Project,
+    libtorch: &'a Environment,
+    card: Built,
+}
+
+impl<'a> OnCard<'a> {
+    fn new(checks: &'a Checks<'_>) -> Result<Self> {
+        let (project, libtorch) = (checks.project, checks.provision.libtorch()?);
+        Ok(Self { project, libtorch, card: card::built(project, libtorch)? })
+    }
+
+    fn program(&self, kind: &str, name: &str) -> Result<Cmd<'a>> {
+        let cargo = self.project.cargo("test").args(["--no-run", "-p", "toma-torch", kind, name]);
+        Ok(self.project.command(bundle::built(self.libtorch.give(cargo), name)?))
+    }
+
+    /// One process each.
+    fn suites(&self, left_out: &str) -> Result<Vec<Cmd<'a>>> {
+        let suites = SUITES.iter().map(|(name, filters, cpu)| {
+            let skipped = [*cpu, left_out].join(" ");
+            let skipped = skipped.split_whitespace().flat_map(|name| ["--skip", name]);
+            Ok(self.suite(name)?.args(filters.split_whitespace()).args(skipped))
+        });
+        suites.collect()
+    }
+
+    fn suite(&self, name: &str) -> Result<Cmd<'a>> {
+        let program = self.card.give(self.program("--test", name)?).env("PAPER_CARD_POISON", "0x41");
+        Ok(program.arg("--quiet").env("TOMA_TEST_DEVICE", "cuda").env("PAPER_CARD_BYTES", "16G"))
+    }
 }
 
 /// Rows of the table with a result, without their figures.
