@@ -2,6 +2,7 @@
 
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Kind, Tensor};
+use toma::memory::MemorySource as _;
 use toma_torch::checkpoint::{self, Solver};
 use toma_torch::{Device, RngState};
 
@@ -15,15 +16,21 @@ pub(crate) const CHECKS: &[Check] = &[
 const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
 
-/// The gradients of a step, on the host; the state of the generator after it; its peak beyond what was there before.
-fn step(vs: &VarStore, forward: impl Fn() -> Tensor) -> ((Vec<Tensor>, RngState), u64) {
+/// The gradients of a step, on the host; the state of the generator after it; its peaks of allocated and reserved bytes
+/// beyond what was there before.
+fn step(vs: &VarStore, forward: impl Fn() -> Tensor) -> ((Vec<Tensor>, RngState), [u64; 2]) {
     let device = Device::new(GPU);
+    device.release_cached_memory();
     device.reset_peaks().unwrap();
-    let before = device.stats().unwrap().allocated_bytes;
+    let before = device.stats().unwrap();
     tch::manual_seed(5);
     tch::Cuda::manual_seed_all(5);
     forward().square().mean(Kind::Float).backward();
-    let peak = device.stats().unwrap().peak_allocated_bytes - before;
+    let stats = device.stats().unwrap();
+    let peaks = [
+        stats.peak_allocated_bytes - before.allocated_bytes,
+        stats.peak_reserved_bytes - before.reserved_bytes,
+    ];
     let mut variables: Vec<_> = vs.variables().into_iter().collect();
     variables.sort_by(|(a, _), (b, _)| a.cmp(b));
     let gradients = variables.iter().map(|(_, variable)| variable.grad()).filter(Tensor::defined);
@@ -32,7 +39,7 @@ fn step(vs: &VarStore, forward: impl Fn() -> Tensor) -> ((Vec<Tensor>, RngState)
         let _ = gradient.zero_();
         copy
     });
-    ((copies.collect(), RngState::of(GPU).unwrap()), peak)
+    ((copies.collect(), RngState::of(GPU).unwrap()), peaks)
 }
 
 /// Bits are compared where the plain step has the same ones twice.
@@ -47,7 +54,11 @@ fn compared(vs: &VarStore, forward: impl Fn() -> Tensor) -> String {
     let (planned, planned_peak) = step(vs, || form.plan(&leanest).region(&forward));
     assert!(!is_repeatable || (first == plain && planned == plain), "other bits than the plain step");
     let repeatable = if is_repeatable { "equal" } else { "not compared: the plain step differs from itself" };
-    format!("bits {repeatable}; peaks: plain {plain_peak}, first {first_peak}, least {planned_peak} bytes")
+    let planned_bytes = leanest.peak_bytes();
+    format!(
+        "bits {repeatable}; bytes allocated and reserved at most: plain {plain_peak:?}, first {first_peak:?}, least \
+         {planned_peak:?}, planned {planned_bytes}"
+    )
 }
 
 fn resnet() -> String {
