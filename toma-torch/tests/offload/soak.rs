@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const SLACK_BYTES: u64 = 64 << 10;
 
 #[test]
-#[ignore = "takes ten minutes: cargo xtask nightly rounds"]
+#[ignore = "takes ten minutes: cargo xtask nightly soak"]
 fn resident_memory_does_not_grow_after_the_first_minute() {
     let _alone = alone();
     let variables = VarStore::new(Device::Cpu);

@@ -208,7 +208,7 @@ fn threads_that_share_tensors_find_every_bit_of_them() {
                 eprintln!("{says}");
             }
         }));
-        let world = World::new(rounds(4, 600));
+        let world = World::new(rounds(4, 240));
         thread::scope(|scope| {
             for at in 0..THREADS {
                 let world = &world;

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
@@ -70,32 +71,43 @@ impl<'a> Checks<'a> {
         all_clear(&failures).map(|()| count)
     }
 
-    /// Runs test programs two at a time, because most of them keep one core busy. Each prints when it has ended.
+    /// Runs test programs two at a time.
     pub(super) fn run_in_pairs<'c>(&self, programs: impl IntoIterator<Item = Cmd<'c>>) -> Result<usize> {
-        let programs: Vec<_> =
-            programs.into_iter().map(|program| (program.to_string(), program.into())).collect();
-        let (count, fail_fast) = (programs.len(), self.how.fail_fast);
-        let (queue, failures) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
-        let work = || {
-            while let Some((line, program)) = next(&queue) {
-                let Err(problem) = run_quietly(&line, program) else { continue };
-                failures.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{problem:#}"));
-                if fail_fast {
-                    break;
-                }
-            }
-        };
-        thread::scope(|scope| {
-            scope.spawn(work);
-            work();
-        });
-        all_clear(&failures.into_inner().unwrap_or_else(PoisonError::into_inner)).map(|()| count)
+        let named = programs.into_iter().map(|program| (program.to_string(), program.into()));
+        let ended = in_pairs(named.collect(), self.how.fail_fast);
+        let failures: Vec<_> =
+            ended.iter().filter_map(|(_, _, result)| Some(format!("{:#}", result.as_ref().err()?))).collect();
+        all_clear(&failures).map(|()| ended.len())
     }
 
     /// Runs every command, with nothing to note.
     pub(super) fn pass<'c>(&self, commands: impl IntoIterator<Item = Cmd<'c>>) -> Result<String> {
         self.run_all(commands).map(|_| String::new())
     }
+}
+
+/// Runs programs two at a time, because most of them keep one core busy. Each prints when it has ended.
+pub(super) fn in_pairs(
+    programs: Vec<(String, Command)>,
+    fail_fast: bool,
+) -> Vec<(String, Duration, Result<()>)> {
+    let (queue, ended) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some((line, program)) = next(&queue) {
+            let begun = Instant::now();
+            let result = run_quietly(&line, program);
+            let is_last = fail_fast && result.is_err();
+            ended.lock().unwrap_or_else(PoisonError::into_inner).push((line, begun.elapsed(), result));
+            if is_last {
+                break;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
+    ended.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes one in a statement of its own, so that the lock is released before the program runs.

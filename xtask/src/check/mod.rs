@@ -13,6 +13,7 @@ mod steps;
 mod suites;
 mod torch;
 
+use std::env::current_exe;
 use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use xshell::TempDir;
 
 use crate::project::Project;
 use crate::setup::torch::Build;
-use checks::{Checks, How, Length, all_clear, counted};
+use checks::{Checks, How, Length, all_clear, counted, in_pairs};
 use steps::{STEPS, Step, When};
 
 #[derive(Args, Debug)]
@@ -47,7 +48,7 @@ pub(crate) struct Nightly {
 /// A step that has run, with its note or its problems.
 #[derive(Debug)]
 struct Ended {
-    name: &'static str,
+    name: String,
     time: Duration,
     result: Result<String>,
 }
@@ -71,7 +72,12 @@ impl Nightly {
     pub(crate) fn run(self, build: Option<Build>) -> Result<ExitCode> {
         let project = Project::find()?;
         let checks = Checks { length: self.length, ..Checks::new(&project, build, self.how) };
-        checks.run(&checks.how.choose(|when| when == When::Nightly)?)
+        let steps = checks.how.choose(|when| when == When::Nightly)?;
+        if steps.len() == 1 || checks.how.list {
+            checks.run(&steps)
+        } else {
+            checks.run_two_at_a_time(&steps)
+        }
     }
 }
 
@@ -110,8 +116,25 @@ impl Checks<'_> {
                 break;
             }
         }
-        print!("\n{}", table(&ended));
-        Ok(ExitCode::from(u8::from(ended.iter().any(Ended::failed))))
+        Ok(told(&ended))
+    }
+
+    /// Each in a process of its own.
+    fn run_two_at_a_time(&self, steps: &[&Step]) -> Result<ExitCode> {
+        self.provision.libtorch()?;
+        let this = current_exe()?;
+        let seed = self.length.seed.iter().flat_map(|seed| ["--seed", seed]);
+        let program = |step: &&Step| {
+            let command = self.project.command(&this).args(["nightly", step.name]).args(seed.clone());
+            (step.name.to_owned(), command.args(["--attempts", &self.length.attempts]).into())
+        };
+        let ended = in_pairs(steps.iter().map(program).collect(), self.how.fail_fast);
+        let ended = ended.into_iter().map(|(name, time, result)| Ended {
+            name,
+            time,
+            result: result.map(|()| String::new()),
+        });
+        Ok(told(&ended.collect::<Vec<_>>()))
     }
 
     /// Runs a step, whose programs get a temporary folder of their own.
@@ -121,7 +144,7 @@ impl Checks<'_> {
         let temporary = project.shell.create_temp_dir()?;
         let _variable = project.shell.push_env("TMPDIR", temporary.path());
         let result = (step.run)(self).and_then(|note| nothing_is_left(&temporary).map(|()| note));
-        Ok(Ended { name: step.name, time: begun.elapsed(), result })
+        Ok(Ended { name: step.name.to_owned(), time: begun.elapsed(), result })
     }
 }
 
@@ -129,6 +152,12 @@ impl Ended {
     fn failed(&self) -> bool {
         self.result.is_err()
     }
+}
+
+/// Prints how all have ended.
+fn told(ended: &[Ended]) -> ExitCode {
+    print!("\n{}", table(ended));
+    ExitCode::from(u8::from(ended.iter().any(Ended::failed)))
 }
 
 /// A line for each step, with the seconds that passed, then the problems of those that failed.
@@ -159,7 +188,8 @@ mod tests {
 
     #[test]
     fn the_table_shows_each_step_and_then_the_problems() {
-        let ended = |name, result| Ended { name, time: Duration::from_millis(1240), result };
+        let ended =
+            |name: &str, result| Ended { name: name.to_owned(), time: Duration::from_millis(1240), result };
         let problems = all_clear(&["a.rs:3: first".into(), "b.rs: second".into()]);
         let steps = [
             ended("fmt", Ok(String::new())),

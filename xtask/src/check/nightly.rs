@@ -46,8 +46,14 @@ pub(super) fn ranks(checks: &Checks<'_>) -> Result<String> {
     checks.pass([environment.give(cargo.env("TOMA_KILLS", KILLS))])
 }
 
-/// Tests that call `rounds` of `tests/common/rounds.rs`, in full, and ten minutes of training. Two run at a time, because
-/// each keeps one core busy.
+/// Ten minutes of training.
+pub(super) fn soak(checks: &Checks<'_>) -> Result<String> {
+    let environment = checks.provision.libtorch()?;
+    let cargo = torch::cargo_test(checks.project).args(["--test", "offload"]);
+    checks.pass([environment.give(cargo).args(["--", "--nocapture", "--ignored", "soak::"])])
+}
+
+/// Tests that call `rounds` of `tests/common/rounds.rs`, in full.
 pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let of_torch: [(_, &[_]); 4] = [
@@ -63,7 +69,6 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
         let cargo = torch::cargo_test(checks.project).args(["--test", name]);
         environment.give(cargo).args(["--", "--nocapture"]).args(args)
     };
-    let soak = test("offload", &["--ignored", "soak::"]);
     let of_torch = of_torch.map(|(name, filters)| test(name, filters));
     let others = [
         ["checkpoint", "optimum::"],
@@ -77,8 +82,8 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
         let cargo = checks.project.cargo_all("test", Features::All).args(suites::OPTIMIZED);
         cargo.args(["--test", name, "--", "--nocapture", filter])
     });
-    let all = [soak].into_iter().chain(of_torch).chain(others);
-    checks.run_in_pairs(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night"))).map(|_| String::new())
+    let all = of_torch.into_iter().chain(others);
+    checks.pass(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night")))
 }
 
 pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {

@@ -16,7 +16,7 @@ pub(super) const OPTIMIZED: [&str; 2] = ["--profile", "checked"];
 /// Cases by day of each property that sets no number.
 const CASES: &str = "64";
 /// The same in the nightly step `optimized`.
-const NIGHT_CASES: &str = "10000";
+const NIGHT_CASES: &str = "4000";
 
 /// Runs all tests; with `--fast` without those that the root package lists as `slow-tests`, by parts of their names.
 pub(super) fn all(checks: &Checks<'_>) -> Result<String> {

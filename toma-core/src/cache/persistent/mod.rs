@@ -38,7 +38,7 @@
 //!
 //! The file is read once, when a thread first looks for a call that this process has learned nothing about.
 //! When a call has learned a size, the file is read again, changed and replaced before that call returns, so
-//! that the process may end or be killed right after. See [`file`] for how it is locked and replaced. A
+//! that the process may end or be killed right after. See [`file`](mod@file) for how it is locked and replaced. A
 //! process changes only the entry of the call that has learned, so what another one has cleared stays cleared.
 //!
 //! # Why
