@@ -125,6 +125,9 @@ struct Relieving final : CUDAAllocator {
   // The block that `make` makes on the current device, as soon as enough has left.
   template <class F>
   auto relieved(size_t bytes, const F& make) -> decltype(make()) {
+    if (bytes == 0) {
+      return make();
+    }
     const auto device = c10::impl::getDeviceGuardImpl(c10::kCUDA)->getDevice();
     auto& limit = limits().at(static_cast<size_t>(device.index()));
     while (true) {

@@ -60,9 +60,10 @@ impl Drop for Handle {
         if ffi::is_forked() {
             return;
         }
+        // Before what would make room below it is gone.
+        self.shared.end_limit();
         registry::remove(&self.shared);
         self.shared.forget_copies();
-        self.shared.end_limit();
     }
 }
 
@@ -86,8 +87,9 @@ impl Manager {
 
     /// The most bytes of the device that tensors hold, all of them together.
     ///
-    /// On the CPU and on CUDA the allocator refuses what exceeds it, where nothing can leave. A block of CUDA's may be up to
-    /// 1 MiB larger than what is asked for, and exceed it by that. On other devices it holds between operators.
+    /// On the CPU and on CUDA the allocator refuses what exceeds it, where nothing can leave: from here on until the manager is
+    /// dropped, and nothing leaves before it is entered. A block of CUDA's may be up to 1 MiB larger than what is asked for,
+    /// more where `PYTORCH_ALLOC_CONF` rounds sizes up, and exceed it by that. On other devices it holds between operators.
     #[must_use]
     pub fn budget(self, bytes: u64) -> Self {
         self.shared().set_budget(bytes);
@@ -178,6 +180,13 @@ impl Manager {
         let shared = self.shared();
         registry::check_process()?;
         Device::existing(shared.device.device())?;
+        let uncounted = "PYTORCH_NO_CUDA_MEMORY_CACHING";
+        if matches!(shared.device.device(), tch::Device::Cuda(_)) && std::env::var_os(uncounted).is_some() {
+            let name = shared.device.name();
+            let message =
+                format!("offload: {uncounted} is set, so libtorch counts no bytes of {name}: unset it");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         if shared.limit_bytes() == 0 {
             let message = format!("offload: budget 0 of {}: must be at least 1 byte", shared.device.name());
             return Err(Error::new(ErrorKind::Unsupported, message));

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 
 use toma_core::memory::MemorySource as _;
 
@@ -180,6 +181,7 @@ impl Shared {
     /// What lives of these, on its way for no other thread to move it.
     pub(crate) fn mark_parked(&self, storages: &[Known]) -> Vec<Marked> {
         let mut table = self.table();
+        table.resuming = Some(thread::current().id());
         let marked = storages.iter().filter_map(|&known| {
             let entry = table.entries.get_mut(&known.id)?;
             if entry.serial != known.serial || entry.place != Place::Parked {
@@ -244,6 +246,7 @@ impl Shared {
             }
             before.push(source);
         }
+        table.resuming = None;
         self.books.changed.notify_all();
         drop(table);
         drop(before);
@@ -261,6 +264,7 @@ impl Shared {
                 entry.place = Place::Parked;
             }
         }
+        table.resuming = None;
         self.books.changed.notify_all();
         drop(table);
         drop(marked);
@@ -277,6 +281,7 @@ impl Shared {
                 entry.place = Place::Away;
             }
         }
+        table.resuming = None;
         self.books.changed.notify_all();
         drop(table);
         drop(marked);

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::TryLockError;
+use std::thread;
 
 use toma_plan::residency::{Candidate, Eviction, Situation};
 
@@ -43,7 +44,12 @@ impl Shared {
     /// Waits for storages that other threads move, where those do not wait themselves.
     fn has_waited(&self) -> bool {
         let table = self.table();
-        let moves = |entry: &Entry| matches!(entry.place, Place::Leaving | Place::Coming { ahead: true });
+        let other_resumes = table.resuming.is_some_and(|thread| thread != thread::current().id());
+        let moves = |entry: &Entry| match entry.place {
+            Place::Leaving => true,
+            Place::Coming { ahead } => ahead || other_resumes,
+            _ => false,
+        };
         let waits = table.entries.values().any(moves);
         if waits {
             drop(self.wait(table));

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 
 use toma_plan::residency::{Candidate, Next};
 
@@ -165,6 +166,8 @@ pub(crate) struct Table {
     pub(crate) entries: HashMap<u64, Entry, BuildHasherDefault<Spread>>,
     /// What the program repeats.
     pub(crate) steps: Steps,
+    /// The thread that brings back what was parked: until all of it is there, others wait for it.
+    pub(crate) resuming: Option<ThreadId>,
     /// The number of the last operator.
     pub(crate) now: u64,
     serials: u64,

@@ -20,6 +20,7 @@ pub(crate) const CHECKS: &[Check] = &[
         run: steps,
     },
     Check { name: "offload: the driver has no more for a step", needs: Needs::Card, run: full_card },
+    Check { name: "offload: a tensor from before keeps to the budget", needs: Needs::Libtorch, run: resizes },
     Check { name: "offload: two cards, each in its own budget", needs: Needs::Card, run: two_cards },
     Check { name: "offload: a fetch beside a plain copy", needs: Needs::Libtorch, run: fetches },
     Check { name: "offload: everything is parked, and comes back", needs: Needs::Libtorch, run: parks },
@@ -168,4 +169,16 @@ fn parks() -> String {
     let again: Vec<_> = tensors.iter().map(|tensor| tensor.sum(Kind::Double).double_value(&[])).collect();
     assert_eq!(again, sums);
     format!("{} left the device, {left} bytes stayed", mib(moved))
+}
+
+fn resizes() -> String {
+    let device = Device::new(GPU);
+    device.release_cached_memory();
+    let mut old = Tensor::ones([16], FLOATS);
+    let manager = Manager::new(&device).budget(device.stats().unwrap().allocated_bytes + (8 << 20));
+    let _entered = manager.enter().unwrap();
+    let refused = old.f_resize_([16 << 20]).unwrap_err().to_string();
+    assert!(refused.contains("tried to allocate 67108864 bytes"), "{refused}");
+    drop(Tensor::ones([0], FLOATS));
+    refused.lines().next().unwrap().to_owned()
 }
