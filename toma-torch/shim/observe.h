@@ -49,8 +49,8 @@ void tell(void* data, int64_t bytes, c10::Device device) noexcept;
 // Tells the watcher of a block of a GPU's, with fewer than no bytes when it is given back, and that one lacks bytes.
 void tell_of_gpu(void* data, int64_t bytes, size_t reserved, c10::Device device) noexcept;
 void tell_of_lack(int64_t bytes, c10::Device device) noexcept;
-// What this thread has been given to tell ends before the thread does: a program's own thread-locals may free memory later,
-// when libtorch has destroyed what it still asks.
+// Listeners of this thread end before the thread does: a program's own thread-locals may free memory later, when libtorch has
+// destroyed what it still asks.
 void forget_with_thread();
 // Whether it is what a recording has put into a thread's slot.
 bool is_of_profile(const c10::DebugInfoBase* info) noexcept;

@@ -21,7 +21,7 @@ class Random {
   // That of now, of the process's generator for a device.
   explicit Random(c10::Device device);
   explicit Random(at::Generator generator);
-  // Those of the CPU and of each CUDA device: a seed is all of theirs.
+  // States of the CPU and of each CUDA device: a seed is all of theirs.
   static std::vector<Random> of_all();
   // Makes it that of now.
   void set() const;

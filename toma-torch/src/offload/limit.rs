@@ -48,7 +48,7 @@ impl Drop for CudaBudget {
     }
 }
 
-/// What lacks memory on this device lets storages leave from now on.
+/// Allocations that lack memory on this device let storages leave from now on.
 pub(crate) fn relieve(device: tch::Device) {
     if let tch::Device::Cuda(index) = device {
         change_budgets(index, |_| ());

@@ -25,7 +25,7 @@ impl Prediction {
         served.map_or(u64::MAX, |()| allocator.stats().reserved.peak - before)
     }
 
-    /// What CUDA's allocator counts for one piece of a size, where it has reserved nothing before. `None` elsewhere, and
+    /// Bytes that CUDA's allocator counts for one piece of a size, where it has reserved nothing before. `None` elsewhere, and
     /// for sizes beyond all memory.
     pub(super) fn fresh(&self, size: usize) -> Option<DeviceStats> {
         let mut allocator = CachingAllocator::new(Settings::new(u64::MAX));
@@ -74,7 +74,7 @@ impl Prediction {
         self.once([wide(most), 0, wide(left), usable_bytes], find)
     }
 
-    /// What was found last, where as many bytes are allocated and reserved now. Calls that settle find the same each time.
+    /// The answer found last, where as many bytes are allocated and reserved now. Calls that settle find the same each time.
     fn once(&self, question: [u64; 4], find: impl FnOnce() -> Option<usize>) -> Option<usize> {
         if !self.is_of_cuda() {
             return find();

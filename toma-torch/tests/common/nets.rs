@@ -25,7 +25,7 @@ impl Net {
 
 pub(crate) const NETS: [fn() -> Net; 6] = [perceptron, transformer, resnet20, convolutions, unet, lstm];
 
-/// That of `ground.rs`, which not all who include this have.
+/// The device of `ground.rs`, which not all who include this have.
 fn device() -> tch::Device {
     let is_card = std::env::var_os("TOMA_TEST_DEVICE").is_some_and(|device| device == "cuda");
     if is_card { tch::Device::Cuda(0) } else { tch::Device::Cpu }

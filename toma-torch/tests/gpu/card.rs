@@ -33,7 +33,7 @@ pub(crate) const CHECKS: &[Check] = &[
     on_card("card: another CUDA runtime is refused", another),
 ];
 
-const fn on_card(name: &'static str, run: fn() -> String) -> Check {
+pub(crate) const fn on_card(name: &'static str, run: fn() -> String) -> Check {
     Check { name, needs: Needs::Card, run }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn set_taken(bytes: u64) {
     unsafe { Library::this().get::<extern "C" fn(i32, u64)>(b"paper_set_taken").unwrap()(0, bytes) }
 }
 
-/// Whether kernels have values from now on, where the card has any.
+/// Turns the values of kernels on or off, where the card has any.
 pub(crate) fn set_values(on: bool) {
     // SAFETY: the signature is that of `card/values/values.cpp`.
     unsafe { Library::this().get::<extern "C" fn(i32)>(b"paper_set_values").unwrap()(i32::from(on)) }

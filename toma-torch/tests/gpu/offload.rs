@@ -87,7 +87,7 @@ fn full_card() -> String {
     answer(&mut this("card full", &[]))
 }
 
-/// What cannot be had from the driver is had from what leaves, also in the middle of an operator.
+/// Memory that the driver does not have comes from storages that leave, also in the middle of an operator.
 pub(crate) fn full() {
     let device = Device::new(GPU);
     let plain = learned();

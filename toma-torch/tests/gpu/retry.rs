@@ -9,19 +9,15 @@ use toma::{NoCache, execute, report};
 use toma_torch::{Backward as _, Device, Loss};
 
 use crate::LIMIT;
-use crate::card::{fail_from, this};
+use crate::card::{fail_from, on_card, this};
 use crate::child::answer;
-use crate::table::{Check, Needs};
+use crate::table::Check;
 
 pub(crate) const CHECKS: &[Check] = &[
     on_card("retry: a failure at any allocation from the driver", || answer(&mut this("retry failing", &[]))),
     on_card("retry: under settings of the allocator", settings),
     on_card("retry: beside a card that is full", beside),
 ];
-
-const fn on_card(name: &'static str, run: fn() -> String) -> Check {
-    Check { name, needs: Needs::Card, run }
-}
 
 /// Of tensors of 1 MiB, so many at first.
 const ITEMS: usize = 192;

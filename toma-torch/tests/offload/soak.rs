@@ -12,7 +12,7 @@ use crate::alone::alone;
 
 const MINUTES: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
-/// What the system's allocator may keep besides, because chunks of other sizes are split anew: about three bytes a step.
+/// Bytes that the system's allocator may keep besides, because chunks of other sizes are split anew: about three bytes a step.
 const SLACK_BYTES: u64 = 64 << 10;
 
 #[test]
