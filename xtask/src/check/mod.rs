@@ -13,7 +13,7 @@ mod steps;
 mod suites;
 mod torch;
 
-use std::env::current_exe;
+use std::env::{args, current_exe};
 use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -123,9 +123,11 @@ impl Checks<'_> {
     fn run_two_at_a_time(&self, steps: &[&Step]) -> Result<ExitCode> {
         self.provision.libtorch()?;
         let this = current_exe()?;
+        let libtorch: Vec<_> = args().filter(|arg| ["--cpu", "--cuda"].contains(&&**arg)).collect();
         let seed = self.length.seed.iter().flat_map(|seed| ["--seed", seed]);
         let program = |step: &&Step| {
-            let command = self.project.command(&this).args(["nightly", step.name]).args(seed.clone());
+            let command = self.project.command(&this).args(["nightly", step.name]).args(&libtorch);
+            let command = command.args(seed.clone());
             (step.name.to_owned(), command.args(["--attempts", &self.length.attempts]).into())
         };
         let ended = in_pairs(steps.iter().map(program).collect(), self.how.fail_fast);
