@@ -29,8 +29,9 @@
 //! ```
 
 use std::marker::PhantomData;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::Once;
 
+use super::held::Held;
 use crate::ffi;
 use crate::stats::Stats;
 
@@ -81,7 +82,7 @@ pub fn reset_peak_allocated_bytes() {
 #[must_use = "the limit ends when this guard is dropped"]
 #[derive(Debug)]
 pub struct Budget {
-    bytes: u64,
+    _held: Held,
 }
 
 impl Budget {
@@ -90,8 +91,7 @@ impl Budget {
     /// What is allocated beyond it stays; only new allocations are refused.
     pub fn new(bytes: u64) -> Self {
         count();
-        change_budgets(|living| living.push(bytes));
-        Self { bytes }
+        Self { _held: Held::new(tch::Device::Cpu, bytes) }
     }
 
     /// A limit of `bytes` more than is allocated now.
@@ -103,24 +103,6 @@ impl Budget {
     pub fn in_force() -> Option<u64> {
         Some(ffi::toma_cpu_budget()).filter(|bytes| *bytes != UNLIMITED)
     }
-}
-
-impl Drop for Budget {
-    fn drop(&mut self) {
-        change_budgets(|living| {
-            let this = living.iter().position(|bytes| *bytes == self.bytes);
-            living.swap_remove(this.expect("it lives until now"));
-        });
-    }
-}
-
-/// Changes the limits of all living budgets, and puts the smallest in force before another thread can
-/// change them.
-fn change_budgets(change: impl FnOnce(&mut Vec<u64>)) {
-    static LIVING: Mutex<Vec<u64>> = Mutex::new(Vec::new());
-    let mut living = LIVING.lock().unwrap_or_else(PoisonError::into_inner);
-    change(&mut living);
-    ffi::toma_cpu_set_budget(living.iter().copied().min().unwrap_or(UNLIMITED));
 }
 
 /// An allocation of this thread that will fail, for tests; none is left to fail once this guard is

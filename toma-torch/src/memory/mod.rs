@@ -2,6 +2,8 @@
 
 pub mod cpu;
 mod device;
+mod held;
 mod level;
 
 pub use device::Device;
+pub(crate) use held::{Held, relieve};

@@ -15,10 +15,10 @@ use super::shared::Shared;
 use super::status::{Report, Status};
 use super::table::Place;
 use super::tensor_ref::TensorRef;
-use super::{foreseen, limit, operators, registry};
+use super::{foreseen, operators, registry};
 use crate::error::{Error, ErrorKind};
 use crate::ffi;
-use crate::memory::{Device, cpu};
+use crate::memory::{Device, cpu, relieve};
 
 /// Keeps what a device's tensors hold within a budget: storages leave while nothing uses them.
 ///
@@ -81,7 +81,7 @@ impl Manager {
         if device.device() == tch::Device::Cpu {
             cpu::count();
         }
-        limit::relieve(device.device());
+        relieve(device.device());
         Self { handle: Arc::new(Handle { shared: Shared::new(device, registry::books(device)) }) }
     }
 

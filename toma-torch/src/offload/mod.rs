@@ -34,7 +34,6 @@ mod governor;
 mod hidden_writes;
 mod host;
 mod known;
-mod limit;
 mod link;
 mod manager;
 pub(crate) mod operators;

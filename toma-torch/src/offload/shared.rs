@@ -10,14 +10,13 @@ use toma_plan::residency::{Eviction, Flow};
 use super::away::{self, Source, away_words, parked_words};
 use super::counts::{Counts, add, timed};
 use super::host::Host;
-use super::limit::Limit;
 use super::link::Link;
 use super::places::Places;
 use super::seen::{Event, Seen};
 use super::table::{Books, Place, Table};
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceId, DeviceMemory, Kept};
-use crate::memory::{Device, cpu};
+use crate::memory::{Device, Held, cpu};
 use crate::notes::Story;
 
 /// A manager, whatever threads have entered it.
@@ -48,6 +47,14 @@ pub(crate) struct Shared {
     /// Nothing leaves before a loop has run out of memory.
     pub(crate) is_patient: AtomicBool,
     pub(crate) has_warned: AtomicBool,
+}
+
+/// Bytes of the device that may be in use.
+pub(crate) enum Limit {
+    /// The allocator refuses more, where it can.
+    Hard(#[expect(dead_code, reason = "it holds as long as it lives")] Held),
+    /// Evictions alone go by it.
+    Soft,
 }
 
 impl fmt::Debug for Shared {
@@ -92,7 +99,7 @@ impl Shared {
     }
 
     pub(crate) fn set_budget(&self, bytes: u64) {
-        self.set_limit(Limit::hard(self.device.device(), bytes), bytes);
+        self.set_limit(Limit::Hard(Held::new(self.device.device(), bytes)), bytes);
     }
 
     pub(crate) fn set_limit(&self, limit: Limit, bytes: u64) {

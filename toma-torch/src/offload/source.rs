@@ -8,9 +8,8 @@ use std::time::Duration;
 use toma_core::device::{Hooked, on_release};
 use toma_core::memory::{MemorySource, Reading, Usage};
 
-use super::limit::Limit;
 use super::manager::{Entered, Manager};
-use super::shared::Shared;
+use super::shared::{Limit, Shared};
 use super::{operators, registry};
 use crate::error::Error;
 use crate::ffi::DeviceId;
