@@ -10,9 +10,9 @@
 
 namespace toma {
 
-Run::Run(bool learns) : began(nanoseconds()) {
-  if (learns) {
-    meter.emplace();
+Run::Run(std::optional<c10::Device> device) : began(nanoseconds()) {
+  if (device) {
+    meter.emplace(*device);
   }
 }
 
@@ -31,20 +31,27 @@ void Run::note() {
 
 uint64_t Run::elapsed_ns() const { return nanoseconds() - began; }
 
-Costs::Costs(Tape& tape) : first(false), tape(tape), backward(false), after(false), backward_of(none) {}
+Costs::Costs(Tape& tape) : tape(tape), backward_of(none) {}
 
 void Costs::tell(uint64_t repeated_ns, bool is_over) const {
-  const auto allocated = std::max<int64_t>(level().now - meter.start(), 0);
+  const auto allocated = std::max<int64_t>(this->allocated(), 0);
   tape.told(tape.guest, {static_cast<uint64_t>(allocated), repeated_ns, is_over});
 }
 
-void Costs::stage_begins() {
+void Costs::stage_begins(c10::Device of_operator) {
+  if (!meter) {
+    device = of_operator;
+    if (device.is_cuda()) {
+      toma_gpu_observe();
+    }
+    meter.emplace(device);
+  }
   tell(0, false);
-  starts.push_back(level().now - meter.start());
+  starts.push_back(allocated());
   elsewhere.push_back(is_learning ? held_elsewhere() : std::vector<uint32_t>());
   stages.push_back({});
   stages.back().first_op = static_cast<uint32_t>(tape.ops.size());
-  first = Run(is_learning);
+  first = run();
 }
 
 // After each operator, and before the next, because the program frees tensors in between.
@@ -188,7 +195,7 @@ void Costs::sizes() {
       if (value.stage <= number && number < value.last_stage) {
         output.add(storage, value.storage_bytes);
         united.add(storage, value.storage_bytes);
-        stage.gradient_bytes += value.wants_gradient ? value.bytes : 0;
+        stage.gradient_bytes += value.wants_gradient ? taken_bytes(value.bytes, device) : 0;
         if (value.stage == number) {
           saved.add(storage, value.storage_bytes);
         }
@@ -243,13 +250,13 @@ void Costs::region_ends() {
   leaves();
   lacking_bytes = tape.notes->lacking_bytes();
   publish();
-  after = Run(is_learning);
+  after = run();
 }
 
 void Costs::publish() {
   auto& notes = *tape.notes;
   notes.figures.operators = tape.ops.size();
-  notes.figures.peak_bytes = static_cast<uint64_t>(meter.peak() - meter.start());
+  notes.figures.peak_bytes = meter ? static_cast<uint64_t>(meter->peak() - meter->start()) : 0;
   notes.stages = stages;
 }
 
@@ -284,8 +291,8 @@ void Costs::backward_arrives() {
     }
   }
   after.note();
-  const auto besides = level().now - meter.start() - static_cast<int64_t>(held.bytes) + bytes_of_values(held_elsewhere(), {});
-  fallen_bytes = after.start() + after.saving() - level().now;
+  const auto besides = allocated() - static_cast<int64_t>(held.bytes) + bytes_of_values(held_elsewhere(), {});
+  fallen_bytes = after.start() + after.saving() - meter->now();
   stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(besides, 0));
 }
 
@@ -312,7 +319,7 @@ int64_t Costs::held_by_tape() const {
 }
 
 // Allocated since the region began, and not for gradients of variables.
-int64_t Costs::left() const { return level().now - meter.start() - static_cast<int64_t>(lacking_bytes - tape.notes->lacking_bytes()); }
+int64_t Costs::left() const { return allocated() - static_cast<int64_t>(lacking_bytes - tape.notes->lacking_bytes()); }
 
 void Costs::backward_begins(uint32_t number) {
   backward_of = number;
@@ -322,7 +329,7 @@ void Costs::backward_begins(uint32_t number) {
     const auto others = besides - static_cast<int64_t>(stages[number].gradient_bytes);
     stages[number].others_bytes = static_cast<uint64_t>(std::max<int64_t>(others, 0));
   }
-  backward = Run(is_learning);
+  backward = run();
   tell(0, false);
   Storages held;
   each_slot(number, [&](const Slot& slot) {
@@ -353,7 +360,7 @@ void Costs::backward_ends() {
 
 void Costs::is_over() {
   backward_ends();
-  Meter::take();
+  Meter::take(device);
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   publish();
   tape.notes->figures.is_over = true;

@@ -16,10 +16,10 @@ namespace toma {
 class Tape;
 class Storages;
 
-// One run of a stage, in bytes beyond those at its start. One that does not learn takes the time alone.
+// One run of a stage, in bytes beyond those at its start. Takes the time alone where no device is given.
 class Run {
  public:
-  explicit Run(bool learns);
+  explicit Run(std::optional<c10::Device> device = std::nullopt);
   // So much more a run would hold from now on that saves, and so much less one that does not.
   void holds(int64_t more, int64_t less);
   // Notes the peak since it was last noted.
@@ -40,8 +40,8 @@ class Costs {
  public:
   explicit Costs(Tape& tape);
 
-  // Stages run for the first time, and of any run what is between its operators.
-  void stage_begins();
+  // Stages run for the first time, and of any run what is between its operators. The first operator is on the device.
+  void stage_begins(c10::Device device);
   void between(uint32_t stage, Run& run, bool is_first) const;
   void stage_ends();
   void joins(uint32_t first);
@@ -58,6 +58,7 @@ class Costs {
   // What is known of the structure needs no measuring.
   bool learns() const { return is_learning; }
   void learn_nothing() { is_learning = false; }
+  Run run() const { return is_learning ? Run(device) : Run(); }
   Run first;
 
  private:
@@ -71,6 +72,7 @@ class Costs {
   int64_t bytes_of_values(const std::vector<uint32_t>& numbers, Storages counted) const;
   void sizes();
   void leaves();
+  int64_t allocated() const { return meter ? meter->now() - meter->start() : 0; }
   void tell(uint64_t repeated_ns, bool is_over) const;
   int64_t held_by_tape() const;
   int64_t left() const;
@@ -83,7 +85,9 @@ class Costs {
   std::vector<int64_t> starts;
   // Values that the program held as well, when each of them did.
   std::vector<std::vector<uint32_t>> elsewhere;
-  Meter meter;
+  // Of the device of the first operator.
+  c10::Device device = c10::kCPU;
+  std::optional<Meter> meter;
   Run backward, after;
   // The stage whose backward is measured.
   uint32_t backward_of;

@@ -4,6 +4,7 @@
 #include <torch/csrc/profiler/orchestration/observer.h>
 
 #include "blocks.h"
+#include "meter.h"
 #include "observe.h"
 #include "shim.h"
 
@@ -31,10 +32,11 @@ uint32_t number_of(c10::Device device) { return static_cast<uint32_t>(device.ind
 Blocks& table_of(c10::Device device) { return tables()[static_cast<size_t>(device.index())]; }
 
 // libtorch's profiler takes what is in its slot for its own, so this is one, and disabled.
-struct Reports final : ProfilerStateBase {
+struct Reports final : ProfilerStateBase, Counting {
   Reports() : ProfilerStateBase(ProfilerConfig(ProfilerState::Disabled)) {}
 
   void reportMemoryUsage(void* data, int64_t bytes, size_t, size_t reserved, c10::Device device) override {
+    change(bytes, device);
     tell_of_gpu(data, bytes, reserved, device);
   }
 

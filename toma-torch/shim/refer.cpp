@@ -146,7 +146,8 @@ uint32_t Tape::outside_for(const at::Tensor& tensor) {
   if (is_variable) {
     alias.set_requires_grad(true);
   }
-  outsides.push_back({WeakTensor(tensor.getIntrusivePtr()), std::move(alias), tensor.requires_grad(), is_variable, bytes_of(tensor)});
+  const auto bytes = taken_bytes(bytes_of(tensor), tensor.device());
+  outsides.push_back({WeakTensor(tensor.getIntrusivePtr()), std::move(alias), tensor.requires_grad(), is_variable, bytes});
   outside_of[impl] = number;
   if (const auto* storage = storage_of(tensor)) {
     auto& made = storages.emplace(storage, Made{weak_storage_of(tensor), none, none}).first->second;

@@ -37,7 +37,7 @@ Replay*& Replay::running() noexcept {
 Replay::Replay(Tape& tape, uint32_t stage, bool saves)
     : tape(tape), stage(stage), saves(saves), slot(tape.stages[stage].first_slot), outer(std::exchange(running(), this)),
       before_position(repeated_position()),
-      costs(tape.costs.learns()) {
+      costs(tape.costs.run()) {
   toma_modes_get(&before);
 }
 

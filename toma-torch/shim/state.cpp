@@ -83,6 +83,7 @@ void State::each(c10::function_ref<void(Recorder&)> body) {
 
 // What a recording has put below hears nothing meanwhile.
 void State::reportMemoryUsage(void* data, int64_t bytes, size_t, size_t reserved, c10::Device device) {
+  change(bytes, device);
   tell(data, bytes, device);
   tell_of_gpu(data, bytes, reserved, device);
 }

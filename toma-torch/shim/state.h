@@ -13,12 +13,14 @@
 #include <mutex>
 #include <vector>
 
+#include "meter.h"
+
 namespace toma {
 
 struct Recorder;
 
 // Operators and memory of the thread are observed while there are entries.
-class State final : public c10::MemoryReportingInfoBase {
+class State final : public c10::MemoryReportingInfoBase, public Counting {
  public:
   // Entries leave by identity, in any order. libtorch's own guards for slots cannot do that: one that
   // ends before a later one brings itself back and loses the other.

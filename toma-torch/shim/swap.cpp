@@ -35,13 +35,14 @@ void refuse(c10::StorageImpl& storage, bool now);
 // What stands for memory that is away, as the context of the storage's pointer.
 struct Stand {
   void* away;
+  c10::Device device;
   // On a CPU the block itself, laid aside.
   at::DataPtr block;
 };
 
 void away_dropped(void* context) {
   const std::unique_ptr<Stand> stand(static_cast<Stand*>(context));
-  toma::level().change(-static_cast<int64_t>(toma::told_of_drop(stand->away)));
+  toma::level(stand->device).change(-static_cast<int64_t>(toma::told_of_drop(stand->away)));
 }
 
 // Of memory that is counted as long as this pointer lives.
@@ -142,7 +143,7 @@ void* toma_storage_take(void* kept, void* away, bool stays, const char* words) n
   auto& storage = storage_at(kept);
   const auto device = storage._mutable_data_ptr_no_checks().device();
   auto* address = stays ? storage._mutable_data_ptr_no_checks().get() : nullptr;
-  auto stand = std::make_unique<Stand>(Stand{away, {}});
+  auto stand = std::make_unique<Stand>(Stand{away, device, {}});
   auto& block = stand->block;
   // Before there is nothing to read.
   toma_storage_refuse(kept, words);

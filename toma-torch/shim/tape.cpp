@@ -154,7 +154,7 @@ void Tape::follow_structure(const Op& op) {
   const auto known_cut = next_cut < cuts.size() && cuts[next_cut] == number;
   next_cut += known_cut ? 1 : 0;
   if (stages.empty() || (is_known ? known_cut : must_cut || (layers == 0 && is_thin()))) {
-    begin_stage();
+    begin_stage(op.device);
   }
   must_cut = false;
 }
@@ -215,7 +215,7 @@ void Tape::hold_repeated() {
 }
 
 // Its first run is what the plan does with it first; unplanned, its input is held.
-void Tape::begin_stage() {
+void Tape::begin_stage(c10::Device device) {
   if (!stages.empty()) {
     costs.stage_ends();
     drop_input();
@@ -226,7 +226,7 @@ void Tape::begin_stage() {
   if (kind == TOMA_KEEP && number > 0) {
     stages[number - 1].holds_output = true;
   }
-  costs.stage_begins();
+  costs.stage_begins(device);
 }
 
 // Whether the plan runs a stage again, from what is held before it.
@@ -245,8 +245,8 @@ uint32_t Tape::value_for(const at::Tensor& tensor, const Op& op) {
   const auto number = static_cast<uint32_t>(values.size()), at = static_cast<uint32_t>(ops.size()) - 1;
   const auto* storage = storage_of(tensor);
   values.push_back({
-      WeakTensor(tensor.getIntrusivePtr()), weak_storage_of(tensor), storage == nullptr ? 0 : storage->nbytes(), bytes_of(tensor), current(),
-      current(), at, tensor.requires_grad()});
+      WeakTensor(tensor.getIntrusivePtr()), weak_storage_of(tensor), storage == nullptr ? 0 : taken_bytes(storage->nbytes(), tensor.device()),
+      bytes_of(tensor), current(), current(), at, tensor.requires_grad()});
   auto& value = values.back();
   if (op.is_kept()) {
     keep_value(value, tensor);

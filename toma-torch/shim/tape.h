@@ -234,7 +234,7 @@ class Tape final {
   void hold_repeated();
   void differ();
   void end_sooner();
-  void begin_stage();
+  void begin_stage(c10::Device device);
   bool is_repeated(uint32_t stage) const;
   void made(Op& op, const torch::jit::Stack& results);
   uint32_t value_for(const at::Tensor& tensor, const Op& op);

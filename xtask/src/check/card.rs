@@ -15,7 +15,7 @@ const SUITES: [(&str, &str, &str); 2] = [
     (
         "checkpoint",
         "",
-        "bytes:: failures:: retry::an_excess retry::what_fails script:: statistics::operators",
+        "bytes::a_budget bytes::too_few failures:: retry::an_excess retry::what_fails script:: statistics::operators",
     ),
     (
         "offload",
