@@ -48,12 +48,12 @@ pub(super) fn is_whole(said: &str, words: &str) -> bool {
     })
 }
 
-/// Words that also stand in ordinary sentences: out of memory only as the whole of what is said. The last
-/// are our own, when only they are left of the type.
-pub(super) const WHOLE: &[&str] = &["std::bad_alloc", "out of memory"];
+/// Words that also stand in ordinary sentences: out of memory only as the whole of what is said. `bad allocation` is
+/// what `std::bad_alloc` says on Windows, and so ONNX Runtime; the last are our own, when only they are left of the type.
+pub(super) const WHOLE: &[&str] = &["std::bad_alloc", "bad allocation", "out of memory"];
 
 pub(super) const TABLES: &[&[Row]] =
-    &[TORCH, CUDA, LIBRARIES, NCCL, ONEDNN, INTEL, CUDARC, CUBECL, ONNX, WGPU, XLA, TRITON, CPP, RUST];
+    &[TORCH, CUDA, LIBRARIES, NCCL, ONEDNN, INTEL, CUDARC, METAL, CUBECL, ONNX, WGPU, XLA, TRITON, CPP, RUST];
 
 const TORCH: &[Row] = &[
     (OUT_OF_MEMORY, &["cuda out of memory."]),
@@ -161,6 +161,9 @@ const CUDARC: &[Row] = &[
     (POISONED, &["cuda_error_external_device"]),
 ];
 
+/// What candle says where Metal gives no buffer. Of other resources it says it where a shader is wrong.
+const METAL: &[Row] = &[(OUT_OF_MEMORY, &["failed to create metal resource: buffer"])];
+
 /// Also what burn prints.
 const CUBECL: &[Row] = &[
     (OUT_OF_MEMORY, &["out of device memory allocating"]),
@@ -168,15 +171,24 @@ const CUBECL: &[Row] = &[
     (OUT_OF_MEMORY, &["can't allocate buffer of size:"]),
     (OUT_OF_MEMORY, &["can't allocate", "bytes: every page size"]),
     (OUT_OF_MEMORY, &["no pool handles allocation of size"]),
+    // 0.8 and 0.9, as Debug writes it, with the bytes.
+    (OUT_OF_MEMORY, &["buffertoobig("]),
+    (OUT_OF_MEMORY, &["memory pool capacity exceeded: failed to reserve"]),
 ];
 
 const ONNX: &[Row] = &[
     (OUT_OF_MEMORY, &["failed to allocate memory for requested buffer of size"]),
     (OUT_OF_MEMORY, &["cuda failure 2: out of memory"]),
     (OUT_OF_MEMORY, &["is smaller than requested bytes of"]),
+    // DirectML: Windows' words for `E_OUTOFMEMORY`.
+    (OUT_OF_MEMORY, &["8007000e not enough memory resources are available"]),
 ];
 
-const WGPU: &[Row] = &[(OUT_OF_MEMORY, &["wgpu error: out of memory"])];
+const WGPU: &[Row] = &[
+    (OUT_OF_MEMORY, &["wgpu error: out of memory"]),
+    (OUT_OF_MEMORY, &["wgpu error: validation error", "not enough memory left"]),
+    (POISONED, &["parent device is lost"]),
+];
 
 const XLA: &[Row] = &[(OUT_OF_MEMORY, &["resource_exhausted: out of memory"])];
 

@@ -3,17 +3,24 @@
 use super::Class;
 
 /// Words before an amount that comes with its unit.
-const AMOUNT_FOLLOWS: [&str; 5] =
-    ["tried to allocate ", "trying to allocate ", "allocating ", "can't allocate ", "invalid buffer size: "];
+const AMOUNT_FOLLOWS: [&str; 6] = [
+    "tried to allocate ",
+    "trying to allocate ",
+    "allocating ",
+    "can't allocate ",
+    "invalid buffer size: ",
+    "failed to reserve ",
+];
 
 /// Words before a plain number of bytes.
-const BYTES_FOLLOW: [&str; 6] = [
+const BYTES_FOLLOW: [&str; 7] = [
     "layout { size: ",
     "requested_bytes: some(",
     "requested buffer of size ",
     "smaller than requested bytes of ",
     "buffer of size: ",
     "allocation of size ",
+    "buffertoobig(",
 ];
 
 /// Bytes per unit. `GB` means GiB: the libraries that print it divide by 1024.

@@ -71,10 +71,17 @@ const OUT_OF_MEMORY: &[Case] = &[
     ("cubecl buffer", "can't allocate buffer of size: 4294967296", Some(4 * GIB)),
     ("cubecl pages", "Can't allocate 3221225472 bytes: every page size is smaller", Some(3 * GIB)),
     ("cubecl pool", "No pool handles allocation of size 411041792", Some(411_041_792)),
+    ("cubecl 0.8 buffer", "BufferTooBig(10909384704)", Some(10_909_384_704)),
+    ("cubecl 0.11 capacity", "memory pool capacity exceeded: failed to reserve 4294967296 bytes", Some(4 * GIB)),
+    ("candle on metal", "Metal error Failed to create metal resource: Buffer", None),
+    ("onnx runtime on windows", "bad allocation", None),
+    ("onnx runtime on windows, in its node", "Non-zero status code returned while running MatMul node. Name:'MatMul_1' Status Message: bad allocation", None),
+    ("directml", "Non-zero status code returned while running DmlFusedNode_0_0 node. Status Message: D:\\a\\_work\\1\\s\\onnxruntime\\core\\providers\\dml\\DmlExecutionProvider\\src\\DmlCommittedResourceAllocator.cpp(22)\\onnxruntime.dll!00007FFA: (caller: 00007FFB) Exception(1) tid(4d0c) 8007000E Not enough memory resources are available to complete this operation.", None),
     ("onnx runtime arena", "Non-zero status code returned while running Conv node. Name:'Conv_4' Status Message: /onnxruntime_src/onnxruntime/core/framework/bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) Failed to allocate memory for requested buffer of size 33554432\n", Some(32 * MIB)),
     ("onnx runtime cuda", "CUDA failure 2: out of memory ; GPU=0 ; hostname=node7 ; file=/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_allocator.cc ; line=47 ; expr=cudaMalloc((void**)&p, size);", None),
     ("onnx runtime limit", "BFCArena::AllocateRawInternal(size_t, bool) Available memory of 34699008 is smaller than requested bytes of 945041920", Some(945_041_920)),
     ("wgpu", "wgpu error: Out of Memory", None),
+    ("wgpu, of a buffer", "wgpu error: Validation Error\n\nCaused by:\n  In Device::create_buffer\n    Not enough memory left.", None),
     ("xla trying", "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.", Some(16 * GIB)),
     ("xla allocating", "RESOURCE_EXHAUSTED: Out of memory allocating 17179869184 bytes.", Some(16 * GIB)),
     ("try_reserve, Debug", "TryReserveError { kind: AllocError { layout: Layout { size: 8388608, align: 1 (1 << 0) }, non_exhaustive: () } }", Some(8 * MIB)),
@@ -131,6 +138,7 @@ const POISONED: &[Case] = &[
     ("launch failed, cudarc", "DriverError(CUDA_ERROR_LAUNCH_FAILED, \"unspecified launch failure\")", None),
     ("tensor memory leak, cudarc", "DriverError(CUDA_ERROR_TENSOR_MEMORY_LEAK, \"<Failure when calling cuGetErrorString()>\")", None),
     ("mps client terminated, cudarc", "DriverError(CUDA_ERROR_MPS_CLIENT_TERMINATED, \"<Failure when calling cuGetErrorString()>\")", None),
+    ("wgpu", "wgpu error: Validation Error\n\nCaused by:\n  In Queue::submit\n    Parent device is lost", None),
     ("external device, cudarc", "DriverError(CUDA_ERROR_EXTERNAL_DEVICE, \"<Failure when calling cuGetErrorString()>\")", None),
 ];
 
@@ -167,6 +175,41 @@ const OTHER: &[Case] = &[
     ("nothing", "", None),
 ];
 
+/// Words of other programs, as they stand in their sources: memory of a kernel, of a protocol, of a game.
+#[rustfmt::skip]
+const ONLY_SOUNDS_LIKE_IT: &[&str] = &[
+    "GPU memory pool capacity exceeded",
+    "Memory pool block capacity exceeded.",
+    "prefix cache pool exhausted: needed 12 pages, but only 3 available",
+    "not enough memory left for the preview buffer",
+    "GL_OUT_OF_MEMORY: There is not enough memory left to execute the command. The state of the GL is undefined, except for the state of the error flags, after this error is recorded.",
+    "[TextureAtlas::Finalize] bad allocation for atlas \"smoke\" (size=<0,16>)",
+    "Bad allocation. You sure there's enough memory for this matrix?",
+    "Bad allocation while closing socket (fd 7): Success",
+    "Out of memory for creating EVR Sync",
+    "out of memory for positions",
+    "out of memory for page allocation",
+    "Out of memory for 12 pollfd structs",
+    "out of memory for calibration image",
+    "out of memory for dirent - directory will be corrupted",
+    "device is lost",
+    "Device is lost during window render!",
+    "By enrolling, the owner consents to remote wipe of the company work profile if the device is lost or the owner leaves the company",
+    "failed to reserve server UDP port: address already in use",
+    "Failed to reserve temporary file",
+    "Failed to reserve PIO/MMIO regions (0000:00:1f.2)",
+    "failed to reserve, send data error: closed",
+    "Buffer too big for storage space",
+    "Buffer too big. Maximum is 1024*1024.",
+    "Buffer too big to decode as long",
+    "not enough memory to decompress this archive",
+    "Not enough memory to create CLUT4 debug font.",
+    "not enough memory to init FullPieceCacheStorageFactory. Required 4096 mb, allowed only 1073741824",
+    "Ran out of fixed ids.",
+    "failed to create Metal resource state command encoder",
+    "Failed to create Metal resources",
+];
+
 /// What may happen to a text before it is read; none of it changes what it means.
 type Disguise = (&'static str, fn(&str) -> String);
 
@@ -196,6 +239,15 @@ fn every_text_is_known_in_every_disguise() {
         for (class, (name, text, requested)) in cases() {
             let failure = classify_text(&disguise(text));
             assert_eq!((failure.class, failure.requested_bytes), (class, *requested), "{name}, {disguised}");
+        }
+    }
+}
+
+#[test]
+fn what_only_sounds_like_it_is_something_else() {
+    for (disguised, disguise) in DISGUISES {
+        for text in ONLY_SOUNDS_LIKE_IT {
+            assert_eq!(classify_text(&disguise(text)).class, Class::Other, "{text}, {disguised}");
         }
     }
 }
