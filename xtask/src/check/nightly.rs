@@ -92,7 +92,8 @@ pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
     checks.pass([environment.give(cargo)])
 }
 
+/// Of the policy that bars are about.
 pub(super) fn regret(checks: &Checks<'_>) -> Result<String> {
-    let cargo = checks.project.cargo_all("bench", Features::All).args(["--bench", "regret"]);
+    let cargo = checks.project.cargo_all("bench", Features::All).args(["--bench", "regret", "--", "Adaptive"]);
     checks.pass([cargo])
 }
