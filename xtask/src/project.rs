@@ -72,6 +72,14 @@ impl Project {
         command(&self.shell, program.as_ref().to_owned())
     }
 
+    /// Whether the package has changes that are not committed.
+    pub(crate) fn has_changed(&self, package: &Package) -> Result<bool> {
+        let folder = package.manifest.parent().context("a package has no folder")?;
+        let parts = ["src", "tests", "shim"].map(|part| folder.join(part));
+        let git = self.command("git").args(["-c", "safe.directory=*", "status", "--porcelain", "--"]);
+        Ok(!git.args(parts).quiet().read()?.is_empty())
+    }
+
     /// Prints a line that stands out.
     pub(crate) fn heading(&self, line: &str) {
         let is_bold = self.shell.var_os("NO_COLOR").is_none() && std::io::stderr().is_terminal();

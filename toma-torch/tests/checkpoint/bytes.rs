@@ -82,7 +82,10 @@ fn never_above_the_plan<R>(name: &str, net: impl Fn() -> R, backward: impl Fn(R)
             let measured = ground::stats().peak_allocated_bytes - before;
             assert!(measured <= plan.peak_bytes(), "{name}: {measured} bytes of {plan}");
             let is_leanest = plan.peak_bytes() == least;
-            assert!(!is_leanest || measured + measured / 32 + *BLOCKS_BYTES >= least, "{name}: {measured} bytes of {plan}");
+            assert!(
+                !is_leanest || measured + measured / 32 + *BLOCKS_BYTES >= least,
+                "{name}: {measured} bytes of {plan}"
+            );
         }
     }
 }

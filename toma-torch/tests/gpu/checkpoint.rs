@@ -57,7 +57,10 @@ fn compared(vs: &VarStore, forward: impl Fn() -> Tensor) -> String {
     let planned_bytes = leanest.peak_bytes();
     // A block that is not split counts whole: up to 1 MiB more, which is much of a small step.
     let [taken, _] = planned_peak;
-    assert!(taken <= planned_bytes && planned_bytes <= taken + taken / 10, "{taken} bytes of {planned_bytes} planned");
+    assert!(
+        taken <= planned_bytes && planned_bytes <= taken + taken / 10,
+        "{taken} bytes of {planned_bytes} planned"
+    );
     format!(
         "bits {repeatable}; bytes allocated and reserved at most: plain {plain_peak:?}, first {first_peak:?}, least \
          {planned_peak:?}, planned {planned_bytes}"

@@ -31,8 +31,8 @@ use steps::{STEPS, Step, When};
 pub(crate) struct Test {
     #[command(flatten)]
     pub(crate) how: How,
-    /// What to run before each commit: format, layout, lints, and tests with all features but for slow ones; with
-    /// libtorch where files of toma-torch have changes that are not committed
+    /// What to run before each commit: format, layout, lints, unit tests, and of packages with changes that are not
+    /// committed the other tests, but for slow ones
     #[arg(long)]
     fast: bool,
 }
@@ -56,7 +56,8 @@ struct Ended {
 impl Test {
     pub(crate) fn run(self, build: Option<Build>) -> Result<ExitCode> {
         let (project, fast) = (Project::find()?, self.fast);
-        let torch = !fast || torch::is_changed(&project)?;
+        let changed = || project.workspace.with_libtorch.iter().map(|package| project.has_changed(package));
+        let torch = !fast || changed().collect::<Result<Vec<_>>>()?.contains(&true);
         let is_run = |when| match when {
             When::Fast => true,
             When::TorchChanged => torch,

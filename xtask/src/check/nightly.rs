@@ -94,6 +94,7 @@ pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
 
 /// Of the policy that bars are about.
 pub(super) fn regret(checks: &Checks<'_>) -> Result<String> {
-    let cargo = checks.project.cargo_all("bench", Features::All).args(["--bench", "regret", "--", "Adaptive"]);
+    let cargo =
+        checks.project.cargo_all("bench", Features::All).args(["--bench", "regret", "--", "Adaptive"]);
     checks.pass([cargo])
 }

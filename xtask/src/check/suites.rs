@@ -4,11 +4,7 @@ use anyhow::Result;
 use xshell::Cmd;
 
 use super::{Checks, counted};
-use crate::metadata::Package;
 use crate::project::Features;
-
-/// Every library, program and integration test. Examples, benchmarks and documentation are steps of their own.
-pub(super) const TESTS: [&str; 4] = ["--lib", "--bins", "--test", "*"];
 
 /// Options of cargo in the nightly steps that optimize.
 pub(super) const OPTIMIZED: [&str; 2] = ["--profile", "checked"];
@@ -18,23 +14,31 @@ const CASES: &str = "64";
 /// The same in the nightly step `optimized`.
 const NIGHT_CASES: &str = "4000";
 
-/// Runs all tests; with `--fast` without those that the root package lists as `slow-tests`, by parts of their names.
+/// Runs all tests; with `--fast` without those that the root package lists as `slow-tests`, by parts of their names, and
+/// integration tests only of packages that have changed.
 pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
-    let slow = if checks.fast {
-        checks.project.workspace.listed(|settings| &settings.slow_tests)
-    } else {
-        Vec::new()
-    };
-    let filter = slow.into_iter().flat_map(|name| ["--skip".to_owned(), name]).collect::<Vec<_>>();
-    tests(checks, Features::All, &[], &filter, CASES)
+    if !checks.fast {
+        return tests(checks, Features::All, &[], CASES);
+    }
+    let workspace = &checks.project.workspace;
+    let mut names = Vec::new();
+    for package in &workspace.packages {
+        if checks.project.has_changed(package)? {
+            names.extend(package.targets_of("test").map(|test| &*test.name));
+        }
+    }
+    let slow = workspace.listed(|settings| &settings.slow_tests);
+    let filter: Vec<_> = slow.into_iter().flat_map(|name| ["--skip".to_owned(), name]).collect();
+    let cargo = || checks.project.cargo_all("test", Features::All).env("PROPTEST_CASES", CASES);
+    programs(checks, cargo, &names, &filter)
 }
 
 pub(super) fn bare(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::None, &[], &[], CASES)
+    tests(checks, Features::None, &[], CASES)
 }
 
 pub(super) fn optimized(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::All, &OPTIMIZED, &[], NIGHT_CASES)
+    tests(checks, Features::All, &OPTIMIZED, NIGHT_CASES)
 }
 
 pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
@@ -54,27 +58,23 @@ pub(super) fn surface(checks: &Checks<'_>) -> Result<String> {
     checks.pass([cargo])
 }
 
-fn tests(
-    checks: &Checks<'_>,
-    features: Features<'_>,
-    profile: &[&str],
-    filter: &[String],
-    cases: &str,
-) -> Result<String> {
+fn tests(checks: &Checks<'_>, features: Features<'_>, profile: &[&str], cases: &str) -> Result<String> {
     let cargo = || checks.project.cargo_all("test", features).args(profile).env("PROPTEST_CASES", cases);
-    programs(checks, cargo, &checks.project.workspace.packages, filter)
+    let names = checks.project.workspace.packages.iter().flat_map(|package| package.targets_of("test"));
+    programs(checks, cargo, &names.map(|test| &*test.name).collect::<Vec<_>>(), &[])
 }
 
-/// Builds the test programs of the packages at once, then runs two at a time.
+/// Builds unit tests, and integration tests by their names, at once, then runs two at a time. Examples, benchmarks and
+/// documentation are steps of their own.
 pub(super) fn programs<'c>(
     checks: &Checks<'_>,
     cargo: impl Fn() -> Cmd<'c>,
-    packages: &[Package],
+    names: &[&str],
     filter: &[String],
 ) -> Result<String> {
-    cargo().args(TESTS).arg("--no-run").run()?;
-    let named = packages.iter().flat_map(|package| package.targets_of("test")).map(|test| &*test.name);
-    let runs = named.map(|name| quiet(cargo().args(["--test", name])).args(filter));
+    let all = names.iter().flat_map(|name| ["--test", name]);
+    cargo().args(["--lib", "--bins", "--no-run"]).args(all).run()?;
+    let runs = names.iter().map(|name| quiet(cargo().args(["--test", name])).args(filter));
     let units = ["--lib", "--bins"].map(|kind| quiet(cargo().arg(kind)).args(filter));
     Ok(counted(checks.run_in_pairs(runs.chain(units))?, "program"))
 }

@@ -25,12 +25,6 @@ const SHIM: &str = "toma-torch/shim";
 /// Both are compiled as one unit, because most of the time goes to libtorch's headers.
 const UNITS: [&str; 2] = ["shim.cpp", "test.cpp"];
 
-/// Returns whether the package that is tested with libtorch has changes that are not committed.
-pub(super) fn is_changed(project: &Project) -> Result<bool> {
-    let git = project.command("git").args(["-c", "safe.directory=*", "status", "--porcelain", "--"]);
-    Ok(!git.arg(TESTED[1]).quiet().read()?.is_empty())
-}
-
 /// A step of its own, so that its time and its failure are told apart from those of the tests.
 pub(super) fn provide(checks: &Checks<'_>) -> Result<String> {
     Ok(checks.provision.libtorch()?.what.clone())
@@ -38,8 +32,9 @@ pub(super) fn provide(checks: &Checks<'_>) -> Result<String> {
 
 pub(super) fn test(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
-    let packages = &project.workspace.with_libtorch;
-    let tests = suites::programs(checks, || environment.give(cargo_test(project)), packages, &[]);
+    let names = project.workspace.with_libtorch.iter().flat_map(|package| package.targets_of("test"));
+    let names: Vec<_> = names.map(|test| &*test.name).collect();
+    let tests = suites::programs(checks, || environment.give(cargo_test(project)), &names, &[]);
     let docs = checks.pass([environment.give(suites::quiet(cargo_test(project).arg("--doc")))]);
     docs.and(tests)
 }
