@@ -124,6 +124,26 @@ RUNTIME cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
   return GIVE(out, memory);
 }
 
+static unsigned long long registered;
+
+RUNTIME cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
+  int card = this_card();
+  pthread_mutex_lock(&mutex);
+  int is_free = !range_at(memory) && !range_at((char *)memory + bytes - 1);
+  if (is_free) range_add((Range){(uintptr_t)memory, bytes, 0, card, cudaMemoryTypeHost, NULL, 0}), registered += bytes;
+  pthread_mutex_unlock(&mutex);
+  return ended(is_free ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered);
+}
+RUNTIME cudaHostUnregister(void *memory) {
+  pthread_mutex_lock(&mutex);
+  Range *range = range_at(memory);
+  int is_ours = range && range->address == (uintptr_t)memory && range->type == cudaMemoryTypeHost && !range->charged_bytes;
+  if (is_ours) registered -= range->bytes, range_drop(range);
+  pthread_mutex_unlock(&mutex);
+  return ended(is_ours ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
+}
+EXPORT unsigned long long paper_registered_bytes(void) { return registered; }
+
 RUNTIME cudaMemGetInfo(size_t *free, size_t *total) {
   int card = this_card();
   pthread_mutex_lock(&mutex);

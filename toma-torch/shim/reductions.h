@@ -7,10 +7,11 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/native/ReduceOpsUtils.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
+
+#include "runtime.h"
 
 namespace toma::reductions {
 
@@ -25,8 +26,7 @@ struct Processors {
   c10::Device device;
 
   int64_t attribute(int number) const {
-    using Ask = int (*)(int*, int, int);
-    static const auto ask = reinterpret_cast<Ask>(::dlsym(RTLD_DEFAULT, "cudaDeviceGetAttribute"));
+    static const auto ask = function_of_cuda<int(int*, int, int)>("cudaDeviceGetAttribute");
     int value = 0;
     return ask != nullptr && ask(&value, number, device.index()) == 0 ? value : 0;
   }

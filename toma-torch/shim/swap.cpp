@@ -10,14 +10,18 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstring>
+#include <optional>
 
 #include "dry.h"
 #include "guard.h"
 #include "meter.h"
 #include "operators.h"
+#include "runtime.h"
 
 namespace {
 
@@ -67,12 +71,33 @@ at::Tensor bytes_at(void* data, uint64_t bytes, c10::Device device) {
   return at::for_blob(data, {static_cast<int64_t>(bytes)}).options(options).target_device(device).make_tensor();
 }
 
+// While one of these lives, this thread asks a GPU on a stream beside the program's, which begins when what the program
+// has asked for is done: memory that is given out again may be in use until then. What the program asks for later does
+// not wait.
+class Beside {
+ public:
+  explicit Beside(c10::Device device) {
+    if (device.is_cuda()) {
+      const c10::impl::VirtualGuardImpl of_device(device.type());
+      const auto own = of_device.getStreamFromGlobalPool(device);
+      c10::Event asked(device.type());
+      asked.record(of_device.getStream(device));
+      asked.block(own);
+      stream.emplace(own);
+    }
+  }
+
+ private:
+  std::optional<c10::StreamGuard> stream;
+};
+
 // Ends when the bytes are there.
 void copy(void* to, c10::Device to_device, const void* from, c10::Device from_device, uint64_t bytes) {
   if (to_device.is_cpu() && from_device.is_cpu()) {
     std::memcpy(to, from, bytes);
     return;
   }
+  const Beside beside(to_device.is_cpu() ? from_device : to_device);
   const c10::impl::ExcludeDispatchKeyGuard not_here(toma::mode_key);
   bytes_at(to, bytes, to_device).copy_(bytes_at(const_cast<void*>(from), bytes, from_device));
 }
@@ -208,6 +233,19 @@ int32_t toma_storage_memory(void* kept, uint64_t bytes, void** out, toma_error* 
     *out = new at::DataPtr(c10::GetAllocator(device.type())->allocate(bytes));
   });
 }
+
+bool toma_host_pin(void* data, uint64_t bytes) noexcept {
+  const auto pin = toma::function_of_cuda<int(void*, size_t, unsigned)>("cudaHostRegister");
+  const auto forget = toma::function_of_cuda<int()>("cudaGetLastError");
+  if (pin == nullptr || forget == nullptr) {
+    return false;
+  }
+  const auto is_pinned = pin(data, bytes, 0) == 0;
+  // libtorch would take the error for its own.
+  return is_pinned || (forget(), false);
+}
+
+void toma_host_unpin(void* data) noexcept { toma::function_of_cuda<int(void*)>("cudaHostUnregister")(data); }
 
 void toma_memory_drop(void* memory) noexcept { delete &memory_at(memory); }
 

@@ -55,6 +55,8 @@ unsafe extern "C" {
     fn toma_storage_away(kept: *mut c_void) -> *mut c_void;
     fn toma_storage_block(kept: *mut c_void) -> *const c_void;
     fn toma_storage_copy(kept: *mut c_void, host: *mut u8, bytes: u64, error: &mut RawError) -> i32;
+    fn toma_host_pin(data: *mut c_void, bytes: u64) -> bool;
+    fn toma_host_unpin(data: *mut c_void);
     // And these what `memory` or `take` has given.
     fn toma_memory_drop(memory: *mut c_void);
     fn toma_memory_fill(
@@ -309,6 +311,32 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: it is dropped once.
         unsafe { toma_memory_drop(self.memory.as_ptr()) };
+    }
+}
+
+/// Pages of the host that stay where they are, so that GPUs copy them by themselves.
+#[derive(Debug)]
+pub(crate) struct Pinned(NonNull<c_void>);
+
+// SAFETY: CUDA's functions for it may be called on any thread.
+unsafe impl Send for Pinned {}
+
+// SAFETY: it gives nothing to read.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    /// All that the vector has room for. It must not be freed or grow before this is dropped; `None` where CUDA says no.
+    pub(crate) fn new(bytes: &mut Vec<u8>) -> Option<Self> {
+        let data = NonNull::new(bytes.as_mut_ptr().cast::<c_void>())?;
+        // SAFETY: the vector owns so many bytes.
+        unsafe { toma_host_pin(data.as_ptr(), bytes.capacity() as u64) }.then_some(Self(data))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: it was pinned once.
+        unsafe { toma_host_unpin(self.0.as_ptr()) };
     }
 }
 

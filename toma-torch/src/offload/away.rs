@@ -77,7 +77,7 @@ const LARGEST_ELEMENT: usize = 16;
 impl Source {
     pub(crate) fn bytes(&self) -> Result<Cow<'_, [u8]>, Error> {
         match self {
-            Self::Host(block) => Ok(Cow::Borrowed(&block.buffer)),
+            Self::Host(block) => Ok(Cow::Borrowed(block.bytes())),
             Self::File(part) => part.bytes().map(Cow::Owned),
         }
     }
@@ -87,8 +87,8 @@ impl Rows for Source {
     fn memory(&self) -> Option<&[u8]> {
         match self {
             // Kernels read elements, which are where their size divides the address.
-            Self::Host(block) if block.buffer.as_ptr().addr().is_multiple_of(LARGEST_ELEMENT) => {
-                Some(&block.buffer)
+            Self::Host(block) if block.bytes().as_ptr().addr().is_multiple_of(LARGEST_ELEMENT) => {
+                Some(block.bytes())
             }
             Self::Host(_) | Self::File(_) => None,
         }
@@ -99,7 +99,7 @@ impl Rows for Source {
             Self::Host(block) => {
                 for &offset in offsets {
                     let at = part(offset, bytes);
-                    to[at.clone()].copy_from_slice(&block.buffer[at]);
+                    to[at.clone()].copy_from_slice(&block.bytes()[at]);
                 }
                 Ok(())
             }

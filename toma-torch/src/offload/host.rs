@@ -4,13 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, ErrorKind};
+use crate::ffi::Pinned;
 
 /// Blocks are multiples of this, so that those of a step fit those of the next.
 const GRAIN: u64 = 4 << 10;
 
+/// Smaller ones are copied as fast in pieces, and may share a page with another.
+const PINNED_BYTES: u64 = 1 << 20;
+
 /// Blocks of the host's memory. What is given back waits for its next use, so that its pages are not made anew.
 #[derive(Debug)]
 pub(crate) struct Host {
+    /// A GPU copies them.
+    pins: bool,
     pool: Mutex<Pool>,
 }
 
@@ -20,13 +26,20 @@ struct Pool {
     used_bytes: u64,
     free_bytes: u64,
     /// By how many bytes they hold.
-    free: BTreeMap<u64, Vec<Vec<u8>>>,
+    free: BTreeMap<u64, Vec<Buffer>>,
+}
+
+/// Pages are pinned at most as long as they are there.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    _pinned: Option<Pinned>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Host {
-    pub(crate) fn new(limit_bytes: u64) -> Arc<Self> {
+    pub(crate) fn new(limit_bytes: u64, pins: bool) -> Arc<Self> {
         let pool = Pool { limit_bytes, used_bytes: 0, free_bytes: 0, free: BTreeMap::new() };
-        Arc::new(Self { pool: Mutex::new(pool) })
+        Arc::new(Self { pins, pool: Mutex::new(pool) })
     }
 
     fn pool(&self) -> std::sync::MutexGuard<'_, Pool> {
@@ -49,22 +62,33 @@ impl Host {
             let mut pool = self.pool();
             (pool.take(size)?, pool.trimmed())
         };
-        let buffer = reused.map_or_else(|| new_buffer(size), |larger| Ok(fitted(larger, size)));
+        let buffer = reused.map_or_else(|| self.buffer(size), |larger| Ok(self.fitted(larger, size)));
         let buffer = buffer.inspect_err(|_| self.pool().used_bytes -= size)?;
         Ok(Block { buffer, size, host: Arc::clone(self) })
     }
-}
 
-/// What it holds beyond that would be counted nowhere.
-fn fitted(mut buffer: Vec<u8>, size: u64) -> Vec<u8> {
-    buffer.shrink_to(usize::try_from(size).unwrap_or(usize::MAX));
-    buffer
-}
+    /// What it holds beyond that would be counted nowhere.
+    fn fitted(&self, buffer: Buffer, size: u64) -> Buffer {
+        if buffer.bytes.capacity() as u64 == size {
+            return buffer;
+        }
+        let Buffer { _pinned, mut bytes } = buffer;
+        drop(_pinned);
+        bytes.shrink_to(usize::try_from(size).unwrap_or(usize::MAX));
+        self.pinned(bytes)
+    }
 
-fn new_buffer(size: u64) -> Result<Vec<u8>, Error> {
-    let mut buffer = Vec::new();
-    let reserved = usize::try_from(size).ok().and_then(|size| buffer.try_reserve_exact(size).ok());
-    reserved.map(|()| buffer).ok_or_else(|| lacking(size, "the system has no more"))
+    fn buffer(&self, size: u64) -> Result<Buffer, Error> {
+        let mut bytes = Vec::new();
+        let reserved = usize::try_from(size).ok().and_then(|size| bytes.try_reserve_exact(size).ok());
+        reserved.map(|()| self.pinned(bytes)).ok_or_else(|| lacking(size, "the system has no more"))
+    }
+
+    /// Copies to what cannot be pinned are slower, and the same.
+    fn pinned(&self, mut bytes: Vec<u8>) -> Buffer {
+        let is_large = bytes.capacity() as u64 >= PINNED_BYTES;
+        Buffer { _pinned: (self.pins && is_large).then(|| Pinned::new(&mut bytes)).flatten(), bytes }
+    }
 }
 
 fn lacking(bytes: u64, why: &str) -> Error {
@@ -74,7 +98,7 @@ fn lacking(bytes: u64, why: &str) -> Error {
 
 impl Pool {
     /// Counts a block of this size; one of those that wait, where it is at most twice as large.
-    fn take(&mut self, size: u64) -> Result<Option<Vec<u8>>, Error> {
+    fn take(&mut self, size: u64) -> Result<Option<Buffer>, Error> {
         if self.used_bytes.saturating_add(size) > self.limit_bytes {
             let (used, limit) = (self.used_bytes, self.limit_bytes);
             return Err(lacking(size, &format!("{used} of {limit} are in use")));
@@ -92,7 +116,7 @@ impl Pool {
     }
 
     /// What waits, where it leaves too little for what is in use.
-    fn trimmed(&mut self) -> BTreeMap<u64, Vec<Vec<u8>>> {
+    fn trimmed(&mut self) -> BTreeMap<u64, Vec<Buffer>> {
         if self.used_bytes + self.free_bytes <= self.limit_bytes {
             return BTreeMap::new();
         }
@@ -101,8 +125,8 @@ impl Pool {
     }
 
     /// Returns what may not wait.
-    fn give_back(&mut self, buffer: Vec<u8>, size: u64) -> Option<Vec<u8>> {
-        let holds = buffer.capacity() as u64;
+    fn give_back(&mut self, buffer: Buffer, size: u64) -> Option<Buffer> {
+        let holds = buffer.bytes.capacity() as u64;
         self.used_bytes -= size;
         if self.used_bytes + self.free_bytes + holds > self.limit_bytes {
             return Some(buffer);
@@ -116,15 +140,26 @@ impl Pool {
 /// Bytes of the host's. They go back when it is dropped, on any thread.
 #[derive(Debug)]
 pub(crate) struct Block {
-    pub(crate) buffer: Vec<u8>,
+    buffer: Buffer,
     size: u64,
     host: Arc<Host>,
+}
+
+impl Block {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer.bytes
+    }
+
+    /// With room for as many as were asked for.
+    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer.bytes
+    }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
+        buffer.bytes.clear();
         // What is not taken is freed without the lock.
         let _unlocked = self.host.pool().give_back(buffer, self.size);
     }
@@ -136,22 +171,22 @@ mod tests {
 
     #[test]
     fn what_is_given_back_is_used_again_and_the_limit_counts_what_is_used() {
-        let host = Host::new(64 << 10);
+        let host = Host::new(64 << 10, false);
         let first = host.block(10 << 10).unwrap();
-        let address = first.buffer.as_ptr();
+        let address = first.bytes().as_ptr();
         assert_eq!(host.used_bytes(), 12 << 10);
         let error = host.block(60 << 10).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::OutOfMemory);
         assert!(error.to_string().ends_with("12288 of 65536 are in use"), "{error}");
         drop(first);
         assert_eq!(host.used_bytes(), 0);
-        assert_eq!(host.block(9 << 10).unwrap().buffer.as_ptr(), address);
-        assert_ne!(host.block(1 << 10).unwrap().buffer.as_ptr(), address, "more than twice as large");
+        assert_eq!(host.block(9 << 10).unwrap().bytes().as_ptr(), address);
+        assert_ne!(host.block(1 << 10).unwrap().bytes().as_ptr(), address, "more than twice as large");
     }
 
     #[test]
     fn no_more_than_the_limit_waits() {
-        let host = Host::new(16 << 10);
+        let host = Host::new(16 << 10, false);
         let blocks: Vec<_> = (0..4).map(|_| host.block(4 << 10).unwrap()).collect();
         drop(blocks);
         let whole = host.block(16 << 10).unwrap();
@@ -162,11 +197,11 @@ mod tests {
 
     #[test]
     fn blocks_hold_no_more_than_the_limit_whatever_was_there_before() {
-        let host = Host::new(64 << 10);
+        let host = Host::new(64 << 10, false);
         let large: Vec<_> = (0..2).map(|_| host.block(32 << 10).unwrap()).collect();
         drop(large);
         let small: Vec<_> = (0..4).map(|_| host.block(16 << 10).unwrap()).collect();
-        let held: usize = small.iter().map(|block| block.buffer.capacity()).sum();
+        let held: usize = small.iter().map(|block| block.buffer.bytes.capacity()).sum();
         assert!(held <= 64 << 10, "{held}");
     }
 }

@@ -73,7 +73,7 @@ impl Shared {
             id: DeviceId::of(device.device()),
             places: Arc::clone(&books.places),
             books,
-            host: Host::new(super::host_default()),
+            host: Host::new(super::host_default(), device.device().is_cuda()),
             eviction: Mutex::new(Box::new(Flow::default())),
             is_eager: AtomicBool::new(false),
             gathers_outside: AtomicBool::new(true),
@@ -263,7 +263,7 @@ impl Shared {
             }
             made => made,
         }?;
-        timed(&self.counts.out_nanos, || kept.copy_to(&mut block.buffer, bytes))?;
+        timed(&self.counts.out_nanos, || kept.copy_to(block.room(), bytes))?;
         add(&self.counts.bytes_out, bytes);
         Ok(Arc::new(Source::Host(block)))
     }

@@ -64,6 +64,12 @@ pub(crate) fn set_values(on: bool) {
     unsafe { Library::this().get::<extern "C" fn(i32)>(b"paper_set_values").unwrap()(i32::from(on)) }
 }
 
+/// Bytes of the host that are pinned.
+pub(crate) fn registered_bytes() -> u64 {
+    // SAFETY: the signature is that of `card/runtime/memory.c`.
+    unsafe { Library::this().get::<extern "C" fn() -> u64>(b"paper_registered_bytes").unwrap()() }
+}
+
 fn hold_events(holds: bool) {
     // SAFETY: the signature is that of `card/runtime/settings.c`.
     unsafe { Library::this().get::<extern "C" fn(i32)>(b"paper_hold_events").unwrap()(i32::from(holds)) }

@@ -8,7 +8,7 @@ use toma::memory::MemorySource as _;
 use toma_torch::Device;
 use toma_torch::offload::{Eviction, Flow, Genoa, Lru, Manager};
 
-use crate::card::{set_taken, this};
+use crate::card::{registered_bytes, set_taken, this};
 use crate::child::answer;
 use crate::measure::mib;
 use crate::table::{Check, Needs};
@@ -24,6 +24,11 @@ pub(crate) const CHECKS: &[Check] = &[
     Check { name: "offload: two cards, each in its own budget", needs: Needs::Card, run: two_cards },
     Check { name: "offload: a fetch beside a plain copy", needs: Needs::Libtorch, run: fetches },
     Check { name: "offload: everything is parked, and comes back", needs: Needs::Libtorch, run: parks },
+    Check {
+        name: "offload: the host's side is pinned, as long as it is used",
+        needs: Needs::Card,
+        run: pins,
+    },
 ];
 
 const GPU: tch::Device = tch::Device::Cuda(0);
@@ -169,6 +174,23 @@ fn parks() -> String {
     let again: Vec<_> = tensors.iter().map(|tensor| tensor.sum(Kind::Double).double_value(&[])).collect();
     assert_eq!(again, sums);
     format!("{} left the device, {left} bytes stayed", mib(moved))
+}
+
+/// A block is used again by what leaves next, and ends with the manager.
+fn pins() -> String {
+    let before = registered_bytes();
+    let manager = Manager::new(&Device::new(GPU)).budget(u64::MAX / 2);
+    let entered = manager.enter().unwrap();
+    let pinned = [8 << 20, 5 << 20].map(|bytes| {
+        let tensor = Tensor::ones([bytes / 4], FLOATS);
+        let handle = manager.adopt(&tensor);
+        handle.offload().unwrap();
+        registered_bytes() - before
+    });
+    assert_eq!(pinned, [8 << 20, 5 << 20]);
+    drop((entered, manager));
+    assert_eq!(registered_bytes(), before);
+    format!("{pinned:?} bytes")
 }
 
 fn resizes() -> String {
