@@ -86,9 +86,14 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     checks.pass(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night")))
 }
 
+/// A third of the items that the benchmark takes by itself: what is said of them is judged, not how large they are.
 pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
-    let cargo = checks.project.cargo("bench").args(["-p", "toma-torch", "--bench", "nets"]);
+    let cargo = checks
+        .project
+        .cargo("bench")
+        .args(["-p", "toma-torch", "--bench", "nets"])
+        .args(["--", "--items", "16"]);
     checks.pass([environment.give(cargo)])
 }
 

@@ -48,6 +48,7 @@ pub(super) const STEPS: &[Step] = &[
     step("card", TorchChanged, "checks for a GPU, on a paper card", card::step),
     step("shim", TorchChanged, "the shim's own test under sanitizers", torch::shim),
     step("rounds", Nightly, "tests that repeat one property, in full length", nightly::rounds),
+    step("nets", Nightly, "predictions of large nets, against counted bytes", nightly::nets),
     step("features", Nightly, "lints with no feature, and of the libraries with each alone", lints::features),
     step("targets", Nightly, "the libraries without libtorch, for macOS and Windows", lints::targets),
     step("private-doc", Nightly, "documentation of private items", lints::private_doc),
@@ -72,7 +73,6 @@ pub(super) const STEPS: &[Step] = &[
     step("budgets", Nightly, "10,000 random budgets for nets that are predicted", nightly::budgets),
     step("ranks", Nightly, "ranks are killed at 150 random moments", nightly::ranks),
     step("card-nets", Nightly, "predictions of large nets, on a paper card", card::nightly),
-    step("nets", Nightly, "predictions of large nets, against counted bytes", nightly::nets),
 ];
 
 const fn step(
