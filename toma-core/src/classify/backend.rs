@@ -19,8 +19,8 @@ const LOOK_ALIKE: Class = Class::Other;
 /// Of several rows that match, the one whose class stands highest in [`precedence`] decides.
 pub(super) fn class_of(said: &str) -> Option<Class> {
     let rows = TABLES.iter().copied().flatten().filter(|row| matches(row, said)).map(|(class, _)| *class);
-    let whole = WHOLE.iter().any(|words| is_whole(said, words)).then_some(OUT_OF_MEMORY);
-    rows.chain(whole).max_by_key(|class| precedence(*class))
+    let whole = WHOLE.iter().any(|words| is_whole(said, words)) || is_too_big(said);
+    rows.chain(whole.then_some(OUT_OF_MEMORY)).max_by_key(|class| precedence(*class))
 }
 
 fn precedence(class: Class) -> u8 {
@@ -45,6 +45,16 @@ pub(super) fn is_whole(said: &str, words: &str) -> bool {
     said.strip_suffix(words).is_some_and(|before| {
         let before = before.trim_end();
         before.is_empty() || before.ends_with([':', '(', '[', '{', '=', '\'', '`'])
+    })
+}
+
+/// What cubecl 0.8 and 0.9 say of a buffer, as Debug writes it: `BufferTooBig(10909384704)`. Errors of protocols have the
+/// same name, and buffers of less than a MiB.
+fn is_too_big(said: &str) -> bool {
+    said.match_indices("buffertoobig(").any(|(at, name)| {
+        let bytes = said[at + name.len()..].split(')').next().and_then(|bytes| bytes.parse::<u64>().ok());
+        let is_its_name = !said[..at].ends_with(|sign: char| sign.is_alphanumeric() || sign == ':');
+        is_its_name && bytes.is_some_and(|bytes| bytes >= 1 << 20)
     })
 }
 
@@ -161,8 +171,12 @@ const CUDARC: &[Row] = &[
     (POISONED, &["cuda_error_external_device"]),
 ];
 
-/// What candle says where Metal gives no buffer. Of other resources it says it where a shader is wrong.
-const METAL: &[Row] = &[(OUT_OF_MEMORY, &["failed to create metal resource: buffer"])];
+/// What candle says where Metal gives no buffer, also one of no bytes; of other resources it says it where a shader is wrong.
+/// And the same as Debug writes it.
+const METAL: &[Row] = &[
+    (OUT_OF_MEMORY, &["failed to create metal resource: buffer"]),
+    (OUT_OF_MEMORY, &["failedtocreateresource( buffer"]),
+];
 
 /// Also what burn prints.
 const CUBECL: &[Row] = &[
@@ -171,8 +185,6 @@ const CUBECL: &[Row] = &[
     (OUT_OF_MEMORY, &["can't allocate buffer of size:"]),
     (OUT_OF_MEMORY, &["can't allocate", "bytes: every page size"]),
     (OUT_OF_MEMORY, &["no pool handles allocation of size"]),
-    // 0.8 and 0.9, as Debug writes it, with the bytes.
-    (OUT_OF_MEMORY, &["buffertoobig("]),
     (OUT_OF_MEMORY, &["memory pool capacity exceeded: failed to reserve"]),
 ];
 

@@ -73,6 +73,7 @@ const OUT_OF_MEMORY: &[Case] = &[
     ("cubecl pool", "No pool handles allocation of size 411041792", Some(411_041_792)),
     ("cubecl 0.8 buffer", "BufferTooBig(10909384704)", Some(10_909_384_704)),
     ("cubecl 0.11 capacity", "memory pool capacity exceeded: failed to reserve 4294967296 bytes", Some(4 * GIB)),
+    ("candle on metal, Debug", "Metal(KernelError(FailedToCreateResource(\"Buffer\")))", None),
     ("candle on metal", "Metal error Failed to create metal resource: Buffer", None),
     ("onnx runtime on windows", "bad allocation", None),
     ("onnx runtime on windows, in its node", "Non-zero status code returned while running MatMul node. Name:'MatMul_1' Status Message: bad allocation", None),
@@ -208,6 +209,10 @@ const ONLY_SOUNDS_LIKE_IT: &[&str] = &[
     "Ran out of fixed ids.",
     "failed to create Metal resource state command encoder",
     "Failed to create Metal resources",
+    "BufferTooBig(4096)",
+    "SSError::BufferTooBig",
+    "MessageBufferTooBig(1148001)",
+    "NotYetWrittenBufferTooBig(0x7fff)",
 ];
 
 /// What may happen to a text before it is read; none of it changes what it means.
