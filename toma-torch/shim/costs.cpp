@@ -292,7 +292,8 @@ void Costs::backward_arrives() {
   }
   after.note();
   const auto besides = allocated() - static_cast<int64_t>(held.bytes) + bytes_of_values(held_elsewhere(), {});
-  fallen_bytes = after.start() + after.saving() - meter->now();
+  const auto fallen = after.start() + static_cast<int64_t>(after.saving()) - meter->now();
+  fallen_bytes = static_cast<uint64_t>(std::max<int64_t>(fallen, 0));
   stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(besides, 0));
 }
 
@@ -355,12 +356,15 @@ void Costs::backward_ends() {
     const auto beyond = number + 1 == stages.size() ? output_bytes : 0;
     stage.backward_peak_bytes = std::max(before, beyond + backward.saving() - std::min(backward.saving(), unheld));
   }
-  stage.is_measured = true;
+  // By a thread that the region knows nothing of, or after a profile that the region began in.
+  stage.is_measured = meter->counts_here();
 }
 
 void Costs::is_over() {
   backward_ends();
-  Meter::take(device);
+  if (meter) {
+    meter->take();
+  }
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   publish();
   tape.notes->figures.is_over = true;

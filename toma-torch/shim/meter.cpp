@@ -13,27 +13,25 @@ namespace toma {
 namespace {
 
 // Of the calling thread.
-std::shared_ptr<Counts> own_counts() {
-  auto* own = of_thread<std::shared_ptr<Counts>>();
-  if (own == nullptr) {
-    return std::make_shared<Counts>();
+std::shared_ptr<Counting::All> own_counts() {
+  auto* own = of_thread<std::shared_ptr<Counting::All>>();
+  if (own != nullptr && *own != nullptr) {
+    return *own;
   }
-  if (*own == nullptr) {
-    *own = std::make_shared<Counts>();
+  auto made = std::make_shared<Counting::All>();
+  if (own != nullptr) {
+    *own = made;
   }
-  return *own;
+  return made;
 }
 
-// Where nothing counts nothing changes. Never destroyed: threads may look while the process ends.
-Counts& counts_of_accelerators() noexcept {
-  static auto* nothing = new Counts;
+std::shared_ptr<Counts> counts_of(c10::Device device) {
+  if (device.is_cpu()) {
+    return nullptr;
+  }
   const auto* found = counting();
-  return found == nullptr ? *nothing : found->counts();
-}
-
-// Null where the thread ends.
-Readings* readings(c10::Device device) noexcept {
-  return device.is_cpu() ? of_thread<Readings>() : &counts_of_accelerators().readings;
+  auto counts = found == nullptr ? nullptr : found->of(device);
+  return counts == nullptr ? std::make_shared<Counts>() : counts;
 }
 
 }  // namespace
@@ -43,15 +41,19 @@ Level& level() noexcept {
   return level;
 }
 
-Level& level(c10::Device device) noexcept { return device.is_cpu() ? level() : counts_of_accelerators().level; }
-
 Counting::Counting() : own(own_counts()) {}
 
 void Counting::change(int64_t bytes, c10::Device device) const noexcept {
   // What moves is the program's all the same.
-  if (!device.is_cpu() && !moves_storages()) {
-    own->level.change(bytes);
+  const auto counts = moves_storages() ? nullptr : of(device);
+  if (counts != nullptr) {
+    counts->level.change(bytes);
   }
+}
+
+std::shared_ptr<Counts> Counting::of(c10::Device device) const noexcept {
+  const auto index = static_cast<size_t>(device.index());
+  return device.is_cuda() && index < own->size() ? std::shared_ptr<Counts>(own, &(*own)[index]) : nullptr;
 }
 
 const Counting* counting() noexcept {
@@ -65,8 +67,7 @@ void Readings::open(const std::shared_ptr<Reading>& reading) {
 }
 
 void Readings::take(Level& level) noexcept {
-  const auto now = level.now.load(std::memory_order_relaxed);
-  const auto peak = level.peak.exchange(now, std::memory_order_relaxed);
+  const auto peak = level.peak.exchange(level.now, std::memory_order_relaxed);
   if (is_empty.load(std::memory_order_relaxed)) {
     return;
   }
@@ -74,7 +75,7 @@ void Readings::take(Level& level) noexcept {
   const auto is_over = [&](const std::weak_ptr<Reading>& open) {
     const auto reading = open.lock();
     if (reading != nullptr) {
-      reading->peak = std::max(reading->peak, peak);
+      raise_peak_of(reading->peak, peak);
     }
     return reading == nullptr;
   };
@@ -82,22 +83,35 @@ void Readings::take(Level& level) noexcept {
   is_empty = all.empty();
 }
 
-Meter::Meter(c10::Device device) : device(device), reading(std::make_shared<Reading>()) {
-  take(device);
-  *reading = {now(), now()};
-  if (auto* all = readings(device)) {
+Meter::Meter(c10::Device device) : device(device), counts(counts_of(device)) {
+  take();
+  reading.reset(new Reading{now(), {now()}});
+  // Null where the thread ends.
+  if (auto* all = counts == nullptr ? of_thread<Readings>() : &counts->readings) {
     all->open(reading);
   }
 }
 
-int64_t Meter::peak_since() {
-  take(device);
-  return std::exchange(reading->peak, now()) - reading->start;
+int64_t Meter::peak_since() const {
+  take();
+  return reading->peak.exchange(now()) - reading->start;
 }
 
-void Meter::take(c10::Device device) noexcept {
-  if (auto* all = readings(device)) {
-    all->take(level(device));
+void Meter::take() const noexcept {
+  if (counts == nullptr) {
+    return take_of_cpu();
+  }
+  counts->readings.take(counts->level);
+}
+
+bool Meter::counts_here() const noexcept {
+  const auto* found = counting();
+  return counts == nullptr || (found != nullptr && found->of(device) == counts);
+}
+
+void Meter::take_of_cpu() noexcept {
+  if (auto* all = of_thread<Readings>()) {
+    all->take(level());
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,13 @@
 
 namespace toma {
 
+// Where it is more than the most so far.
+inline void raise_peak_of(std::atomic<int64_t>& peak, int64_t now) noexcept {
+  auto most = peak.load(std::memory_order_relaxed);
+  while (most < now && !peak.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+  }
+}
+
 // A block that another thread frees stays in it, so only differences tell.
 struct Level {
   std::atomic<int64_t> now{0};
@@ -18,21 +26,16 @@ struct Level {
   std::atomic<int64_t> peak{0};
 
   void change(int64_t bytes) noexcept {
-    const auto changed = now.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    auto most = peak.load(std::memory_order_relaxed);
-    while (most < changed && !peak.compare_exchange_weak(most, changed, std::memory_order_relaxed)) {
-    }
+    raise_peak_of(peak, now.fetch_add(bytes, std::memory_order_relaxed) + bytes);
   }
 };
 
 // Of this thread, in the counting allocator.
 Level& level() noexcept;
-// Of the CPU that of this thread. Of accelerators what a thread and its backwards have allocated, which run on threads of
-// their devices: there it is that of the thread that has begun the backward.
-Level& level(c10::Device device) noexcept;
 
 struct Reading {
-  int64_t start, peak;
+  const int64_t start;
+  std::atomic<int64_t> peak;
 };
 
 // Readings that one level tells its peaks.
@@ -48,46 +51,53 @@ class Readings {
   std::atomic<bool> is_empty{true};
 };
 
-// Of accelerators.
+// Of one GPU: what a thread has allocated there, and its backwards, which run on threads of the device.
 struct Counts {
   Level level;
   Readings readings;
 };
 
-// What is in the place of libtorch's profiler on a thread, and on those of its backwards. Counts for the thread that makes
-// it.
+// Stands where libtorch's profiler would on a thread, and on those of its backwards. Counts for the thread that made it.
 class Counting {
  public:
+  using All = std::array<Counts, 64>;
+
   void change(int64_t bytes, c10::Device device) const noexcept;
-  Counts& counts() const { return *own; }
+  std::shared_ptr<Counts> of(c10::Device device) const noexcept;
 
  protected:
   Counting();
   ~Counting() = default;
 
  private:
-  const std::shared_ptr<Counts> own;
+  const std::shared_ptr<All> own;
 };
 
 // Null where nothing counts.
 const Counting* counting() noexcept;
 
-// The most that the threads of one region have allocated beyond what they had when it began. Readings of one meter
-// tell all others of the level.
+// The most that the threads of one region have allocated on a device beyond what they had when it began. Readings of one
+// meter tell all others of the level.
 class Meter {
  public:
   explicit Meter(c10::Device device);
   int64_t start() const { return reading->start; }
   int64_t peak() const { return reading->peak; }
-  int64_t now() const noexcept { return level(device).now; }
+  int64_t now() const noexcept { return (counts == nullptr ? level() : counts->level).now; }
   // Beyond the start, since this was last asked.
-  int64_t peak_since();
+  int64_t peak_since() const;
+  // Lets all meters of the level know the peak since the last call.
+  void take() const noexcept;
+  // Whether what this thread allocates on the GPU is counted by it, or by another one or none.
+  bool counts_here() const noexcept;
 
-  // Lets all meters of this thread know the peak since the last call.
-  static void take(c10::Device device) noexcept;
+  // The same of all meters of this thread that count the CPU's.
+  static void take_of_cpu() noexcept;
 
  private:
   c10::Device device;
+  // Null for the CPU: of whatever thread asks. Where nothing counts, they stay as they are.
+  std::shared_ptr<Counts> counts;
   std::shared_ptr<Reading> reading;
 };
 

@@ -136,7 +136,7 @@ class Running {
     if (code != TOMA_OK) {
       raise(code, error);
     }
-    Meter::take(c10::kCPU);
+    Meter::take_of_cpu();
     start = counted.now;
     if (foresees()) {
       counted.peak = start;

@@ -46,7 +46,13 @@ struct Stand {
 
 void away_dropped(void* context) {
   const std::unique_ptr<Stand> stand(static_cast<Stand*>(context));
-  toma::level(stand->device).change(-static_cast<int64_t>(toma::told_of_drop(stand->away)));
+  const auto bytes = toma::told_of_drop(stand->away);
+  const auto change = -static_cast<int64_t>(toma::taken_bytes(bytes, stand->device));
+  if (stand->device.is_cpu()) {
+    toma::level().change(change);
+  } else if (const auto* counting = toma::counting()) {
+    counting->change(change, stand->device);
+  }
 }
 
 // Of memory that is counted as long as this pointer lives.
@@ -76,18 +82,25 @@ at::Tensor bytes_at(void* data, uint64_t bytes, c10::Device device) {
 // not wait.
 class Beside {
  public:
-  explicit Beside(c10::Device device) {
-    if (device.is_cuda()) {
+  explicit Beside(c10::Device device) : on(device) {
+    if (!device.is_cuda()) {
+      return;
+    }
+    try {
       const c10::impl::VirtualGuardImpl of_device(device.type());
       const auto own = of_device.getStreamFromGlobalPool(device);
       c10::Event asked(device.type());
       asked.record(of_device.getStream(device));
       asked.block(own);
       stream.emplace(own);
+    } catch (const c10::Error&) {
+      // A full device may have no room for another stream. The program's does, and is slower.
     }
   }
 
  private:
+  // To look at another one makes a context there.
+  const c10::DeviceGuard on;
   std::optional<c10::StreamGuard> stream;
 };
 
@@ -234,18 +247,25 @@ int32_t toma_storage_memory(void* kept, uint64_t bytes, void** out, toma_error* 
   });
 }
 
-bool toma_host_pin(void* data, uint64_t bytes) noexcept {
+bool toma_host_pin(toma_device of, void* data, uint64_t bytes) noexcept try {
   const auto pin = toma::function_of_cuda<int(void*, size_t, unsigned)>("cudaHostRegister");
   const auto forget = toma::function_of_cuda<int()>("cudaGetLastError");
   if (pin == nullptr || forget == nullptr) {
     return false;
   }
+  const c10::DeviceGuard on(toma::existing(of));
   const auto is_pinned = pin(data, bytes, 0) == 0;
   // libtorch would take the error for its own.
   return is_pinned || (forget(), false);
+} catch (const std::exception&) {
+  return false;
 }
 
-void toma_host_unpin(void* data) noexcept { toma::function_of_cuda<int(void*)>("cudaHostUnregister")(data); }
+void toma_host_unpin(void* data) noexcept {
+  if (toma::function_of_cuda<int(void*)>("cudaHostUnregister")(data) != 0) {
+    toma::function_of_cuda<int()>("cudaGetLastError")();
+  }
+}
 
 void toma_memory_drop(void* memory) noexcept { delete &memory_at(memory); }
 

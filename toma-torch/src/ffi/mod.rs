@@ -56,7 +56,7 @@ pub(crate) use rng::{rng_state, set_rng_state};
 pub(crate) use storage::{Memory, addresses, gradient_addresses, storage_identity, tensor_memory};
 pub(crate) use store::Connection;
 pub use swap::believe_copies;
-pub(crate) use swap::{Away, Kept, Memory as DeviceMemory, Pinned, Remembered, Use, born_away};
+pub(crate) use swap::{Away, HostBytes, Kept, Memory as DeviceMemory, Remembered, Use, born_away};
 
 /// What the shim says of a failure.
 #[repr(C)]

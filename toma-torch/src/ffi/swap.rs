@@ -55,7 +55,7 @@ unsafe extern "C" {
     fn toma_storage_away(kept: *mut c_void) -> *mut c_void;
     fn toma_storage_block(kept: *mut c_void) -> *const c_void;
     fn toma_storage_copy(kept: *mut c_void, host: *mut u8, bytes: u64, error: &mut RawError) -> i32;
-    fn toma_host_pin(data: *mut c_void, bytes: u64) -> bool;
+    fn toma_host_pin(device: DeviceId, data: *mut c_void, bytes: u64) -> bool;
     fn toma_host_unpin(data: *mut c_void);
     // And these what `memory` or `take` has given.
     fn toma_memory_drop(memory: *mut c_void);
@@ -228,7 +228,8 @@ impl Kept {
     }
 
     /// Copies its bytes to where there is room for them.
-    pub(crate) fn copy_to(&self, host: &mut Vec<u8>, bytes: u64) -> Result<(), Error> {
+    pub(crate) fn copy_to(&self, host: &mut HostBytes, bytes: u64) -> Result<(), Error> {
+        let host = &mut host.bytes;
         assert!(host.capacity() as u64 >= bytes, "the host's block is large enough");
         let to = host.as_mut_ptr();
         // SAFETY: it lives, and there is room for so many bytes.
@@ -314,29 +315,50 @@ impl Drop for Memory {
     }
 }
 
-/// Pages of the host that stay where they are, so that GPUs copy them by themselves.
-#[derive(Debug)]
-pub(crate) struct Pinned(NonNull<c_void>);
+/// Bytes of the host, in pages that stay where they are where a GPU copies them by itself.
+#[derive(Debug, Default)]
+pub(crate) struct HostBytes {
+    is_pinned: bool,
+    bytes: Vec<u8>,
+}
 
-// SAFETY: CUDA's functions for it may be called on any thread.
-unsafe impl Send for Pinned {}
+impl HostBytes {
+    /// Copies to what cannot be pinned are slower, and the same.
+    pub(crate) fn new(mut bytes: Vec<u8>, pinned_for: Option<DeviceId>) -> Self {
+        let (data, room) = (bytes.as_mut_ptr().cast(), bytes.capacity() as u64);
+        // SAFETY: the vector owns so many bytes, and lets go of none before they are unpinned.
+        let is_pinned = pinned_for.is_some_and(|device| unsafe { toma_host_pin(device, data, room) });
+        Self { is_pinned, bytes }
+    }
 
-// SAFETY: it gives nothing to read.
-unsafe impl Sync for Pinned {}
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 
-impl Pinned {
-    /// All that the vector has room for. It must not be freed or grow before this is dropped; `None` where CUDA says no.
-    pub(crate) fn new(bytes: &mut Vec<u8>) -> Option<Self> {
-        let data = NonNull::new(bytes.as_mut_ptr().cast::<c_void>())?;
-        // SAFETY: the vector owns so many bytes.
-        unsafe { toma_host_pin(data.as_ptr(), bytes.capacity() as u64) }.then_some(Self(data))
+    pub(crate) fn room(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
+        self.unpin();
+        std::mem::take(&mut self.bytes)
+    }
+
+    fn unpin(&mut self) {
+        if std::mem::take(&mut self.is_pinned) {
+            // SAFETY: it was pinned, and is unpinned once.
+            unsafe { toma_host_unpin(self.bytes.as_mut_ptr().cast()) };
+        }
     }
 }
 
-impl Drop for Pinned {
+impl Drop for HostBytes {
     fn drop(&mut self) {
-        // SAFETY: it was pinned once.
-        unsafe { toma_host_unpin(self.0.as_ptr()) };
+        self.unpin();
     }
 }
 

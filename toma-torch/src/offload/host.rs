@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, ErrorKind};
-use crate::ffi::Pinned;
+use crate::ffi::{DeviceId, HostBytes};
 
 /// Blocks are multiples of this, so that those of a step fit those of the next.
 const GRAIN: u64 = 4 << 10;
@@ -15,8 +15,8 @@ const PINNED_BYTES: u64 = 1 << 20;
 /// Blocks of the host's memory. What is given back waits for its next use, so that its pages are not made anew.
 #[derive(Debug)]
 pub(crate) struct Host {
-    /// A GPU copies them.
-    pins: bool,
+    /// The GPU that copies them.
+    pinned_for: Option<DeviceId>,
     pool: Mutex<Pool>,
 }
 
@@ -26,20 +26,14 @@ struct Pool {
     used_bytes: u64,
     free_bytes: u64,
     /// By how many bytes they hold.
-    free: BTreeMap<u64, Vec<Buffer>>,
-}
-
-/// Pages are pinned at most as long as they are there.
-#[derive(Debug, Default)]
-pub(crate) struct Buffer {
-    _pinned: Option<Pinned>,
-    pub(crate) bytes: Vec<u8>,
+    free: BTreeMap<u64, Vec<HostBytes>>,
 }
 
 impl Host {
-    pub(crate) fn new(limit_bytes: u64, pins: bool) -> Arc<Self> {
+    pub(crate) fn new(limit_bytes: u64, device: tch::Device) -> Arc<Self> {
         let pool = Pool { limit_bytes, used_bytes: 0, free_bytes: 0, free: BTreeMap::new() };
-        Arc::new(Self { pins, pool: Mutex::new(pool) })
+        let pinned_for = device.is_cuda().then(|| DeviceId::of(device));
+        Arc::new(Self { pinned_for, pool: Mutex::new(pool) })
     }
 
     fn pool(&self) -> std::sync::MutexGuard<'_, Pool> {
@@ -68,26 +62,24 @@ impl Host {
     }
 
     /// What it holds beyond that would be counted nowhere.
-    fn fitted(&self, buffer: Buffer, size: u64) -> Buffer {
-        if buffer.bytes.capacity() as u64 == size {
+    fn fitted(&self, buffer: HostBytes, size: u64) -> HostBytes {
+        if buffer.room() as u64 == size {
             return buffer;
         }
-        let Buffer { _pinned, mut bytes } = buffer;
-        drop(_pinned);
+        let mut bytes = buffer.into_bytes();
         bytes.shrink_to(usize::try_from(size).unwrap_or(usize::MAX));
         self.pinned(bytes)
     }
 
-    fn buffer(&self, size: u64) -> Result<Buffer, Error> {
+    fn buffer(&self, size: u64) -> Result<HostBytes, Error> {
         let mut bytes = Vec::new();
         let reserved = usize::try_from(size).ok().and_then(|size| bytes.try_reserve_exact(size).ok());
         reserved.map(|()| self.pinned(bytes)).ok_or_else(|| lacking(size, "the system has no more"))
     }
 
-    /// Copies to what cannot be pinned are slower, and the same.
-    fn pinned(&self, mut bytes: Vec<u8>) -> Buffer {
+    fn pinned(&self, bytes: Vec<u8>) -> HostBytes {
         let is_large = bytes.capacity() as u64 >= PINNED_BYTES;
-        Buffer { _pinned: (self.pins && is_large).then(|| Pinned::new(&mut bytes)).flatten(), bytes }
+        HostBytes::new(bytes, self.pinned_for.filter(|_| is_large))
     }
 }
 
@@ -98,7 +90,7 @@ fn lacking(bytes: u64, why: &str) -> Error {
 
 impl Pool {
     /// Counts a block of this size; one of those that wait, where it is at most twice as large.
-    fn take(&mut self, size: u64) -> Result<Option<Buffer>, Error> {
+    fn take(&mut self, size: u64) -> Result<Option<HostBytes>, Error> {
         if self.used_bytes.saturating_add(size) > self.limit_bytes {
             let (used, limit) = (self.used_bytes, self.limit_bytes);
             return Err(lacking(size, &format!("{used} of {limit} are in use")));
@@ -116,7 +108,7 @@ impl Pool {
     }
 
     /// What waits, where it leaves too little for what is in use.
-    fn trimmed(&mut self) -> BTreeMap<u64, Vec<Buffer>> {
+    fn trimmed(&mut self) -> BTreeMap<u64, Vec<HostBytes>> {
         if self.used_bytes + self.free_bytes <= self.limit_bytes {
             return BTreeMap::new();
         }
@@ -125,8 +117,8 @@ impl Pool {
     }
 
     /// Returns what may not wait.
-    fn give_back(&mut self, buffer: Buffer, size: u64) -> Option<Buffer> {
-        let holds = buffer.bytes.capacity() as u64;
+    fn give_back(&mut self, buffer: HostBytes, size: u64) -> Option<HostBytes> {
+        let holds = buffer.room() as u64;
         self.used_bytes -= size;
         if self.used_bytes + self.free_bytes + holds > self.limit_bytes {
             return Some(buffer);
@@ -140,26 +132,26 @@ impl Pool {
 /// Bytes of the host's. They go back when it is dropped, on any thread.
 #[derive(Debug)]
 pub(crate) struct Block {
-    buffer: Buffer,
+    buffer: HostBytes,
     size: u64,
     host: Arc<Host>,
 }
 
 impl Block {
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.buffer.bytes
+        self.buffer.bytes()
     }
 
     /// With room for as many as were asked for.
-    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
-        &mut self.buffer.bytes
+    pub(crate) fn room(&mut self) -> &mut HostBytes {
+        &mut self.buffer
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.bytes.clear();
+        buffer.clear();
         // What is not taken is freed without the lock.
         let _unlocked = self.host.pool().give_back(buffer, self.size);
     }
@@ -171,7 +163,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_is_used_again_and_the_limit_counts_what_is_used() {
-        let host = Host::new(64 << 10, false);
+        let host = Host::new(64 << 10, tch::Device::Cpu);
         let first = host.block(10 << 10).unwrap();
         let address = first.bytes().as_ptr();
         assert_eq!(host.used_bytes(), 12 << 10);
@@ -186,7 +178,7 @@ mod tests {
 
     #[test]
     fn no_more_than_the_limit_waits() {
-        let host = Host::new(16 << 10, false);
+        let host = Host::new(16 << 10, tch::Device::Cpu);
         let blocks: Vec<_> = (0..4).map(|_| host.block(4 << 10).unwrap()).collect();
         drop(blocks);
         let whole = host.block(16 << 10).unwrap();
@@ -197,11 +189,11 @@ mod tests {
 
     #[test]
     fn blocks_hold_no_more_than_the_limit_whatever_was_there_before() {
-        let host = Host::new(64 << 10, false);
+        let host = Host::new(64 << 10, tch::Device::Cpu);
         let large: Vec<_> = (0..2).map(|_| host.block(32 << 10).unwrap()).collect();
         drop(large);
         let small: Vec<_> = (0..4).map(|_| host.block(16 << 10).unwrap()).collect();
-        let held: usize = small.iter().map(|block| block.buffer.bytes.capacity()).sum();
+        let held: usize = small.iter().map(|block| block.buffer.room()).sum();
         assert!(held <= 64 << 10, "{held}");
     }
 }

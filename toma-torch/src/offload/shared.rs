@@ -73,7 +73,7 @@ impl Shared {
             id: DeviceId::of(device.device()),
             places: Arc::clone(&books.places),
             books,
-            host: Host::new(super::host_default(), device.device().is_cuda()),
+            host: Host::new(super::host_default(), device.device()),
             eviction: Mutex::new(Box::new(Flow::default())),
             is_eager: AtomicBool::new(false),
             gathers_outside: AtomicBool::new(true),
