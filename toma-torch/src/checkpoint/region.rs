@@ -46,8 +46,8 @@ impl With<'_> {
     /// set back afterwards, so a thread that draws there at the same time may draw numbers twice.
     ///
     /// # Errors
-    /// Those of the closure and of its backward; for a closure that returns a tensor it did not make; and for
-    /// an operator of the CPU that draws random numbers and takes no generator.
+    /// Those of the closure and of its backward; for a closure that returns a tensor that it did not make, or that wants no
+    /// gradient; and for an operator of the CPU that draws random numbers and takes no generator.
     #[track_caller]
     pub fn measure(&self, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
         measure(self, &self.place(Location::caller()), body)
@@ -136,7 +136,11 @@ fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Res
     let output = catch_unwind(AssertUnwindSafe(body));
     let is_inside = output.as_ref().is_ok_and(|output| recording.is_inside(output));
     let region = recording.end().expect("it has not ended").into();
-    let result = output.map(|output| if is_inside { backward(&region, output) } else { Err(foreign(place)) });
+    let result = output.map(|output| match () {
+        () if !is_inside => Err(foreign(place)),
+        () if !output.requires_grad() => Err(untrained(place)),
+        () => backward(&region, output),
+    });
     region.undo()?;
     result.unwrap_or_else(|payload| resume_unwind(payload))?;
     let costs = measured::costs_of(&region);
@@ -152,6 +156,14 @@ fn foreign(place: &Place) -> Error {
     let text = format!(
         "checkpoint {place}: the measured closure returned a tensor that it did not make, whose backward would run \
          through a graph from outside; return what the closure computes"
+    );
+    Error::new(ErrorKind::Unsupported, text)
+}
+
+fn untrained(place: &Place) -> Error {
+    let text = format!(
+        "checkpoint {place}: the measured closure returned a tensor that wants no gradient, so it has no backward; \
+         compute it of variables"
     );
     Error::new(ErrorKind::Unsupported, text)
 }

@@ -159,7 +159,7 @@ impl Manager {
     /// Guards nest, and end in any order.
     ///
     /// # Errors
-    /// For a budget below what cannot leave, a device that is not there, one that has another manager, or a process in
+    /// For a budget of 0 bytes, a device that is not there, one that has another manager, or a process in
     /// which another copy of this package has registered with libtorch.
     pub fn enter(&self) -> Result<Entered, Error> {
         self.check()?;
@@ -197,10 +197,11 @@ impl Manager {
     /// Another budget from now on; what exceeds it leaves at once.
     ///
     /// # Errors
-    /// Out of memory where what cannot leave exceeds it. The budget before holds on.
+    /// Out of memory where what cannot leave exceeds it, and for a device that is not there. The budget before holds on.
     pub fn set_budget(&self, bytes: u64) -> Result<(), Error> {
         registry::check_process()?;
         let shared = self.shared();
+        Device::existing(shared.device.device())?;
         operators::take_back();
         shared.room_below(bytes);
         let allocated = shared.allocated_bytes();

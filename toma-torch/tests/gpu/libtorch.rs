@@ -20,6 +20,7 @@ pub(crate) const CHECKS: &[Check] = &[
     on_gpu("libtorch: the allocator is limited for these checks", is_limited),
     on_gpu("libtorch: out of memory as an error", as_an_error),
     on_gpu("libtorch: out of memory as a panic, not printed when retried", as_a_panic),
+    on_gpu("libtorch: amounts in the text of an out of memory are the counters'", amounts),
     on_gpu("libtorch: out of memory in backward, as an error", || in_backward(false)),
     on_gpu("libtorch: out of memory in backward, as a panic", || in_backward(true)),
     on_gpu("libtorch: the halved sizes, each from the same allocated bytes", halving),
@@ -44,6 +45,31 @@ fn device() -> Device {
 
 fn allocated_bytes() -> u64 {
     device().stats().unwrap().allocated_bytes
+}
+
+/// What was asked for, what is allocated, and what is reserved besides.
+fn amounts() -> String {
+    let _held = items(7).unwrap();
+    let text = items(400).unwrap_err().to_string();
+    let stats = device().stats().unwrap();
+    let said =
+        ["Tried to allocate ", "Of the allocated memory ", " is allocated by PyTorch, and "].map(|words| {
+            let rest = text.split_once(words).unwrap_or_else(|| panic!("no `{words}` in {text}")).1;
+            rest.split_whitespace().take(2).collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned()
+        });
+    let counted = [400 * item_bytes(), stats.allocated_bytes, stats.reserved_bytes - stats.allocated_bytes];
+    assert_eq!(said, counted.map(shown), "{text}");
+    format!("{said:?}")
+}
+
+/// As libtorch writes bytes.
+#[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
+fn shown(bytes: u64) -> String {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
+    let Some((unit, shift)) = units.into_iter().rev().find(|(_, shift)| bytes > 1 << shift) else {
+        return format!("{bytes} bytes");
+    };
+    format!("{:.2} {unit}", bytes as f64 / f64::from(1 << shift))
 }
 
 /// What the allocator may have.

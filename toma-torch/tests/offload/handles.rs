@@ -169,6 +169,7 @@ fn bad_input_is_one_clear_error_each() {
     assert_eq!(refused(&second), "offload: cpu has a manager already, and may have one");
     let missing = Manager::new(&toma_torch::Device::new(tch::Device::Cuda(99)));
     assert_eq!(missing.enter().unwrap_err().kind(), ErrorKind::NoDevice);
+    assert_eq!(missing.set_budget(1).unwrap_err().kind(), ErrorKind::NoDevice);
 }
 
 /// What advises badly.
