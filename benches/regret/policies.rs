@@ -24,7 +24,9 @@ impl Arguments {
         let arguments: Vec<String> = env::args().skip(1).collect();
         let only = arguments.iter().map(String::as_str).find(|argument| !argument.starts_with("--"));
         let policies = all.into_iter().filter(|policy| only.is_none_or(|only| policy.name.contains(only)));
-        Self { policies: policies.collect(), is_test: arguments.iter().any(|argument| argument == "--test") }
+        let policies: Vec<_> = policies.collect();
+        assert!(!policies.is_empty(), "no policy has that in its name");
+        Self { policies, is_test: arguments.iter().any(|argument| argument == "--test") }
     }
 }
 

@@ -72,12 +72,17 @@ impl Project {
         command(&self.shell, program.as_ref().to_owned())
     }
 
-    /// Whether the package has changes that are not committed.
-    pub(crate) fn has_changed(&self, package: &Package) -> Result<bool> {
-        let folder = package.manifest.parent().context("a package has no folder")?;
-        let parts = ["src", "tests", "shim"].map(|part| folder.join(part));
-        let git = self.command("git").args(["-c", "safe.directory=*", "status", "--porcelain", "--"]);
-        Ok(!git.args(parts).quiet().read()?.is_empty())
+    /// Those of the packages that have changes that are not committed.
+    pub(crate) fn changed<'a>(&self, packages: &'a [Package]) -> Result<Vec<&'a Package>> {
+        let mut changed = Vec::new();
+        for package in packages {
+            let parts = ["Cargo.toml", "build", "shim", "src", "tests"];
+            let parts = parts.map(|part| package.manifest.with_file_name(part));
+            let git = self.command("git").args(["-c", "safe.directory=*", "status", "--porcelain", "--"]);
+            let is_same = git.args(parts).quiet().read()?.is_empty();
+            changed.extend((!is_same).then_some(package));
+        }
+        Ok(changed)
     }
 
     /// Prints a line that stands out.

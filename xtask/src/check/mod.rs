@@ -56,8 +56,7 @@ struct Ended {
 impl Test {
     pub(crate) fn run(self, build: Option<Build>) -> Result<ExitCode> {
         let (project, fast) = (Project::find()?, self.fast);
-        let changed = || project.workspace.with_libtorch.iter().map(|package| project.has_changed(package));
-        let torch = !fast || changed().collect::<Result<Vec<_>>>()?.contains(&true);
+        let torch = !fast || !project.changed(&project.workspace.with_libtorch)?.is_empty();
         let is_run = |when| match when {
             When::Fast => true,
             When::TorchChanged => torch,

@@ -86,7 +86,7 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     checks.pass(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night")))
 }
 
-/// A third of the items that the benchmark takes by itself: what is said of them is judged, not how large they are.
+/// With a third of the items that the benchmark has unless told: as many predictions, and shorter steps.
 pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let cargo = checks

@@ -4,6 +4,7 @@ use anyhow::Result;
 use xshell::Cmd;
 
 use super::{Checks, counted};
+use crate::metadata::Package;
 use crate::project::Features;
 
 /// Options of cargo in the nightly steps that optimize.
@@ -21,16 +22,11 @@ pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
         return tests(checks, Features::All, &[], CASES);
     }
     let workspace = &checks.project.workspace;
-    let mut names = Vec::new();
-    for package in &workspace.packages {
-        if checks.project.has_changed(package)? {
-            names.extend(package.targets_of("test").map(|test| &*test.name));
-        }
-    }
+    let changed = checks.project.changed(&workspace.packages)?;
     let slow = workspace.listed(|settings| &settings.slow_tests);
     let filter: Vec<_> = slow.into_iter().flat_map(|name| ["--skip".to_owned(), name]).collect();
     let cargo = || checks.project.cargo_all("test", Features::All).env("PROPTEST_CASES", CASES);
-    programs(checks, cargo, &names, &filter)
+    programs(checks, cargo, &changed, &filter)
 }
 
 pub(super) fn bare(checks: &Checks<'_>) -> Result<String> {
@@ -60,18 +56,19 @@ pub(super) fn surface(checks: &Checks<'_>) -> Result<String> {
 
 fn tests(checks: &Checks<'_>, features: Features<'_>, profile: &[&str], cases: &str) -> Result<String> {
     let cargo = || checks.project.cargo_all("test", features).args(profile).env("PROPTEST_CASES", cases);
-    let names = checks.project.workspace.packages.iter().flat_map(|package| package.targets_of("test"));
-    programs(checks, cargo, &names.map(|test| &*test.name).collect::<Vec<_>>(), &[])
+    programs(checks, cargo, &checks.project.workspace.packages.iter().collect::<Vec<_>>(), &[])
 }
 
-/// Builds unit tests, and integration tests by their names, at once, then runs two at a time. Examples, benchmarks and
+/// Builds unit tests, and the integration tests of these packages, at once, then runs two at a time. Examples, benchmarks and
 /// documentation are steps of their own.
 pub(super) fn programs<'c>(
     checks: &Checks<'_>,
     cargo: impl Fn() -> Cmd<'c>,
-    names: &[&str],
+    packages: &[&Package],
     filter: &[String],
 ) -> Result<String> {
+    let tests = packages.iter().flat_map(|package| package.targets_of("test"));
+    let names: Vec<_> = tests.map(|test| &*test.name).collect();
     let all = names.iter().flat_map(|name| ["--test", name]);
     cargo().args(["--lib", "--bins", "--no-run"]).args(all).run()?;
     let runs = names.iter().map(|name| quiet(cargo().args(["--test", name])).args(filter));

@@ -32,9 +32,8 @@ pub(super) fn provide(checks: &Checks<'_>) -> Result<String> {
 
 pub(super) fn test(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
-    let names = project.workspace.with_libtorch.iter().flat_map(|package| package.targets_of("test"));
-    let names: Vec<_> = names.map(|test| &*test.name).collect();
-    let tests = suites::programs(checks, || environment.give(cargo_test(project)), &names, &[]);
+    let packages: Vec<_> = project.workspace.with_libtorch.iter().collect();
+    let tests = suites::programs(checks, || environment.give(cargo_test(project)), &packages, &[]);
     let docs = checks.pass([environment.give(suites::quiet(cargo_test(project).arg("--doc")))]);
     docs.and(tests)
 }
