@@ -67,12 +67,6 @@ constexpr uint32_t cpu = 0;
   out_of_memory(bytes, why);
 }
 
-void raise_peak(uint64_t now) {
-  auto before = peak.load(std::memory_order_relaxed);
-  while (before < now && !peak.compare_exchange_weak(before, now, std::memory_order_relaxed)) {
-  }
-}
-
 // Counts the bytes, unless the budget forbids it and nothing leaves for them; in one step, so that two threads cannot
 // both be refused where one fits. Returns what was allocated before.
 uint64_t take(uint64_t bytes) {
@@ -161,7 +155,7 @@ void counted_as_allocated(size_t bytes, const F& allocate) {
   const auto before = is_exempt ? 0 : take(bytes);
   allocate(is_exempt);
   if (!is_exempt) {
-    raise_peak(before + bytes);
+    toma::raise(peak, before + bytes);
     change_level(static_cast<int64_t>(bytes));
   }
 }

@@ -44,17 +44,19 @@ Level& level() noexcept {
 Counting::Counting() : own(own_counts()) {}
 
 void Counting::change(int64_t bytes, c10::Device device) const noexcept {
-  // What moves is the program's all the same.
-  const auto counts = moves_storages() ? nullptr : of(device);
+  // A storage that moves is the program's all the same.
+  auto* counts = moves_storages() ? nullptr : at(device);
   if (counts != nullptr) {
     counts->level.change(bytes);
   }
 }
 
-std::shared_ptr<Counts> Counting::of(c10::Device device) const noexcept {
+Counts* Counting::at(c10::Device device) const noexcept {
   const auto index = static_cast<size_t>(device.index());
-  return device.is_cuda() && index < own->size() ? std::shared_ptr<Counts>(own, &(*own)[index]) : nullptr;
+  return device.is_cuda() && index < own->size() ? &(*own)[index] : nullptr;
 }
+
+std::shared_ptr<Counts> Counting::of(c10::Device device) const noexcept { return {own, at(device)}; }
 
 const Counting* counting() noexcept {
   return dynamic_cast<const Counting*>(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE));
@@ -75,7 +77,7 @@ void Readings::take(Level& level) noexcept {
   const auto is_over = [&](const std::weak_ptr<Reading>& open) {
     const auto reading = open.lock();
     if (reading != nullptr) {
-      raise_peak_of(reading->peak, peak);
+      raise(reading->peak, peak);
     }
     return reading == nullptr;
   };
@@ -106,7 +108,7 @@ void Meter::take() const noexcept {
 
 bool Meter::counts_here() const noexcept {
   const auto* found = counting();
-  return counts == nullptr || (found != nullptr && found->of(device) == counts);
+  return counts == nullptr || (found != nullptr && found->at(device) == counts.get());
 }
 
 void Meter::take_of_cpu() noexcept {

@@ -13,7 +13,8 @@
 namespace toma {
 
 // Where it is more than the most so far.
-inline void raise_peak_of(std::atomic<int64_t>& peak, int64_t now) noexcept {
+template <class T>
+void raise(std::atomic<T>& peak, T now) noexcept {
   auto most = peak.load(std::memory_order_relaxed);
   while (most < now && !peak.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
   }
@@ -26,7 +27,7 @@ struct Level {
   std::atomic<int64_t> peak{0};
 
   void change(int64_t bytes) noexcept {
-    raise_peak_of(peak, now.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+    raise(peak, now.fetch_add(bytes, std::memory_order_relaxed) + bytes);
   }
 };
 
@@ -47,7 +48,7 @@ class Readings {
  private:
   std::mutex lock;
   std::vector<std::weak_ptr<Reading>> all;
-  // What no reading is open for takes no lock.
+  // A level without open readings takes no lock.
   std::atomic<bool> is_empty{true};
 };
 
@@ -63,6 +64,8 @@ class Counting {
   using All = std::array<Counts, 64>;
 
   void change(int64_t bytes, c10::Device device) const noexcept;
+  // Null for a device that is no GPU.
+  Counts* at(c10::Device device) const noexcept;
   std::shared_ptr<Counts> of(c10::Device device) const noexcept;
 
  protected:
@@ -88,10 +91,10 @@ class Meter {
   int64_t peak_since() const;
   // Lets all meters of the level know the peak since the last call.
   void take() const noexcept;
-  // Whether what this thread allocates on the GPU is counted by it, or by another one or none.
+  // It counts what this thread allocates on the GPU, which may be counted elsewhere or not at all.
   bool counts_here() const noexcept;
 
-  // The same of all meters of this thread that count the CPU's.
+  // Lets all meters of this thread that count the CPU's know it.
   static void take_of_cpu() noexcept;
 
  private:

@@ -81,7 +81,7 @@ inline uint64_t bytes_of(const at::Tensor& tensor) {
   return tensor.layout() == c10::kStrided && !tensor.is_nested() ? tensor.nbytes() : 0;
 }
 
-// What an allocator gives for so many bytes: CUDA's whole blocks.
+// The bytes that an allocator gives for so many: CUDA's whole blocks.
 inline uint64_t taken_bytes(uint64_t bytes, c10::Device device) {
   constexpr uint64_t block = 512;
   return device.is_cuda() ? (bytes + block - 1) / block * block : bytes;

@@ -523,7 +523,7 @@ const void* toma_storage_block(void* kept) noexcept;
 // Memory for a storage that is away, as `take` returns it: for one whose memory has stayed, that.
 int32_t toma_storage_memory(void* kept, uint64_t bytes, void** out, toma_error* error) noexcept;
 void toma_memory_drop(void* memory) noexcept;
-// Whether CUDA has pinned these pages of the host for copies of a device.
+// Pins pages of the host for copies of a device; false where CUDA says no.
 bool toma_host_pin(toma_device device, void* data, uint64_t bytes) noexcept;
 void toma_host_unpin(void* data) noexcept;
 // Copies between the host and memory or a storage that is there. Memory that has stayed is as it should be, unless

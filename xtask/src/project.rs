@@ -72,7 +72,7 @@ impl Project {
         command(&self.shell, program.as_ref().to_owned())
     }
 
-    /// Those of the packages that have changes that are not committed.
+    /// Packages of these that have changes that are not committed.
     pub(crate) fn changed<'a>(&self, packages: &'a [Package]) -> Result<Vec<&'a Package>> {
         let mut changed = Vec::new();
         for package in packages {

@@ -48,8 +48,8 @@ pub(super) fn is_whole(said: &str, words: &str) -> bool {
     })
 }
 
-/// What cubecl 0.8 and 0.9 say of a buffer, as Debug writes it: `BufferTooBig(10909384704)`. Errors of protocols have the
-/// same name, and buffers of less than a MiB.
+/// An error of cubecl 0.8 and 0.9 about a buffer, as Debug writes it: `BufferTooBig(10909384704)`. Errors of protocols have
+/// the same name, and buffers of less than a MiB.
 fn is_too_big(said: &str) -> bool {
     said.match_indices("buffertoobig(").any(|(at, name)| {
         let bytes = said[at + name.len()..].split(')').next().and_then(|bytes| bytes.parse::<u64>().ok());
@@ -171,8 +171,8 @@ const CUDARC: &[Row] = &[
     (POISONED, &["cuda_error_external_device"]),
 ];
 
-/// What candle says where Metal gives no buffer, also one of no bytes; of other resources it says it where a shader is wrong.
-/// And the same as Debug writes it.
+/// Texts of candle where Metal gives no buffer, also one of no bytes, as Display and as Debug write them. Of other resources
+/// candle says it where a shader is wrong.
 const METAL: &[Row] = &[
     (OUT_OF_MEMORY, &["failed to create metal resource: buffer"]),
     (OUT_OF_MEMORY, &["failedtocreateresource( buffer"]),

@@ -46,7 +46,7 @@ impl With<'_> {
     /// set back afterwards, so a thread that draws there at the same time may draw numbers twice.
     ///
     /// # Errors
-    /// Those of the closure and of its backward; for a closure that returns a tensor that it did not make, or that wants no
+    /// Errors of the closure and of its backward; for a closure that returns a tensor that it did not make, or that wants no
     /// gradient; and for an operator of the CPU that draws random numbers and takes no generator.
     #[track_caller]
     pub fn measure(&self, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
@@ -124,6 +124,10 @@ impl Drop for StageOf {
     }
 }
 
+/// Outputs that cannot be measured.
+const FOREIGN: &str = "it did not make, whose backward would run through a graph from outside; return what the closure computes";
+const UNTRAINED: &str = "wants no gradient, so it has no backward; compute it of variables";
+
 /// Runs the closure and its backward as a new region, and puts back all that they change.
 fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
     if ffi::records_region() {
@@ -137,8 +141,8 @@ fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Res
     let is_inside = output.as_ref().is_ok_and(|output| recording.is_inside(output));
     let region = recording.end().expect("it has not ended").into();
     let result = output.map(|output| match () {
-        () if !is_inside => Err(foreign(place)),
-        () if !output.requires_grad() => Err(untrained(place)),
+        () if !is_inside => Err(refused(place, FOREIGN)),
+        () if !output.requires_grad() => Err(refused(place, UNTRAINED)),
         () => backward(&region, output),
     });
     region.undo()?;
@@ -152,19 +156,8 @@ fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Res
     Ok(costs)
 }
 
-fn foreign(place: &Place) -> Error {
-    let text = format!(
-        "checkpoint {place}: the measured closure returned a tensor that it did not make, whose backward would run \
-         through a graph from outside; return what the closure computes"
-    );
-    Error::new(ErrorKind::Unsupported, text)
-}
-
-fn untrained(place: &Place) -> Error {
-    let text = format!(
-        "checkpoint {place}: the measured closure returned a tensor that wants no gradient, so it has no backward; \
-         compute it of variables"
-    );
+fn refused(place: &Place, tensor: &str) -> Error {
+    let text = format!("checkpoint {place}: the measured closure returned a tensor that {tensor}");
     Error::new(ErrorKind::Unsupported, text)
 }
 

@@ -61,7 +61,7 @@ impl Host {
         Ok(Block { buffer, size, host: Arc::clone(self) })
     }
 
-    /// What it holds beyond that would be counted nowhere.
+    /// Bytes that it holds beyond that would be counted nowhere.
     fn fitted(&self, buffer: HostBytes, size: u64) -> HostBytes {
         if buffer.room() as u64 == size {
             return buffer;

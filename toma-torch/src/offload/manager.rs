@@ -181,7 +181,7 @@ impl Manager {
         registry::check_process()?;
         Device::existing(shared.device.device())?;
         let uncounted = "PYTORCH_NO_CUDA_MEMORY_CACHING";
-        if matches!(shared.device.device(), tch::Device::Cuda(_)) && std::env::var_os(uncounted).is_some() {
+        if shared.device.device().is_cuda() && std::env::var_os(uncounted).is_some() {
             let name = shared.device.name();
             let message =
                 format!("offload: {uncounted} is set, so libtorch counts no bytes of {name}: unset it");

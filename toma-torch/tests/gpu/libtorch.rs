@@ -47,7 +47,7 @@ fn allocated_bytes() -> u64 {
     device().stats().unwrap().allocated_bytes
 }
 
-/// What was asked for, what is allocated, and what is reserved besides.
+/// Bytes that were asked for, that are allocated, and that are reserved besides.
 fn amounts() -> String {
     let _held = items(7).unwrap();
     let text = items(400).unwrap_err().to_string();

@@ -31,7 +31,7 @@ use steps::{STEPS, Step, When};
 pub(crate) struct Test {
     #[command(flatten)]
     pub(crate) how: How,
-    /// What to run before each commit: format, layout, lints, unit tests, and of packages with changes that are not
+    /// The checks before each commit: format, layout, lints, unit tests, and of packages with changes that are not
     /// committed the other tests, but for slow ones
     #[arg(long)]
     fast: bool,

@@ -89,11 +89,8 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
 /// With a third of the items that the benchmark has unless told: as many predictions, and shorter steps.
 pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
-    let cargo = checks
-        .project
-        .cargo("bench")
-        .args(["-p", "toma-torch", "--bench", "nets"])
-        .args(["--", "--items", "16"]);
+    let bench = ["-p", "toma-torch", "--bench", "nets", "--", "--items", "16"];
+    let cargo = checks.project.cargo("bench").args(bench);
     checks.pass([environment.give(cargo)])
 }
 

@@ -32,7 +32,7 @@ use When::{Fast, Full, Nightly, TorchChanged};
 
 /// Every step, in the order in which they run: by day those first that fail most often and cost least. `clippy`
 /// and `doc` share the checked dependencies. `profiles` builds in release, `card` and `shim` have compilers of their own;
-/// all others by day share two builds, one of them with libtorch. At night the longest come first.
+/// all others by day share two builds, one of them with libtorch. At night `rounds` and `nets`, the longest, come first.
 pub(super) const STEPS: &[Step] = &[
     step("fmt", Fast, "sources are formatted", lints::fmt),
     step("layout", Fast, "file sizes, unsafe, circles of files, links", layout::step),

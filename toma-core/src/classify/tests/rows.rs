@@ -176,7 +176,8 @@ const OTHER: &[Case] = &[
     ("nothing", "", None),
 ];
 
-/// Words of other programs, as they stand in their sources: memory of a kernel, of a protocol, of a game.
+/// Words of other programs, as they stand in their sources, with numbers and names filled in: memory of a kernel, of a
+/// protocol, of a game. The last four are made of names of such errors alone.
 #[rustfmt::skip]
 const ONLY_SOUNDS_LIKE_IT: &[&str] = &[
     "GPU memory pool capacity exceeded",
