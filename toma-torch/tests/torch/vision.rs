@@ -32,7 +32,7 @@ impl Classes {
         tch::manual_seed(1);
         let variables = VarStore::new(tch::Device::Cpu);
         let module = build(&variables.root());
-        let images = Tensor::rand([IMAGES, 3, 96, 96], FLOATS);
+        let images = Tensor::rand([IMAGES, 3, 64, 64], FLOATS);
         let labels = Tensor::randint(10, [IMAGES], (Kind::Int64, tch::Device::Cpu));
         Self { name, variables, module, images, labels }
     }

@@ -64,19 +64,30 @@ impl GpuBundle {
 
 /// The program that `cargo` builds of the target `name`.
 pub(crate) fn built(cargo: Cmd<'_>, name: &str) -> Result<PathBuf> {
-    let cargo = cargo.arg("--message-format=json-render-diagnostics");
-    executable(&cargo.read()?, name).with_context(|| format!("`{cargo}`: built no program `{name}`"))
+    Programs::build(cargo)?.of(name)
 }
 
-/// The program that cargo says it has built of the target `name`.
-fn executable(messages: &str, name: &str) -> Option<PathBuf> {
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut built = messages.filter(|message| message["target"]["name"] == name);
-    built.find_map(|message| message["executable"].as_str().map(PathBuf::from))
+/// What a cargo command says of the programs that it has built.
+pub(crate) struct Programs(String);
+
+impl Programs {
+    pub(crate) fn build(cargo: Cmd<'_>) -> Result<Self> {
+        Ok(Self(cargo.arg("--message-format=json-render-diagnostics").read()?))
+    }
+
+    /// The program of the target `name`.
+    pub(crate) fn of(&self, name: &str) -> Result<PathBuf> {
+        let messages = self.0.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut built = messages.filter(|message| message["target"]["name"] == name);
+        let program = built.find_map(|message| message["executable"].as_str().map(PathBuf::from));
+        program.with_context(|| format!("cargo built no program `{name}`"))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -86,7 +97,8 @@ mod tests {
             {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"torch\"},\"executable\":\"/t/torch-1\"}\n\
             {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"gpu\"},\"executable\":\"/t/gpu-2\"}\n\
             {\"reason\":\"build-finished\",\"success\":true}\n";
-        assert_eq!(executable(messages, "gpu"), Some("/t/gpu-2".into()));
-        assert_eq!(executable(messages, "cuda"), None);
+        let built = Programs(messages.to_owned());
+        assert_eq!(built.of("gpu").unwrap(), Path::new("/t/gpu-2"));
+        assert!(built.of("cuda").is_err());
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use xshell::Cmd;
 
 use super::{Checks, counted, programs, suites};
-use crate::bench::bundle;
+use crate::bench::bundle::Programs;
 use crate::examples::Example;
 use crate::project::Project;
 use crate::setup::torch::{self, Environment};
@@ -61,13 +61,14 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     // With the features that the tests give to shared packages, so that those are not compiled again.
     let cargo = |subcommand| environment.give(project.cargo(subcommand).args(TESTED));
     let all = of_torch.iter().flat_map(|example| example.choice());
-    cargo("test").arg("--no-run").args(all).run()?;
+    cargo("test").arg("--no-run").args(all.clone()).run()?;
+    let built = Programs::build(cargo("build").args(all))?;
     let runs = of_torch.iter().map(|example| {
         let mut variables = checks.provision.variables(example)?;
         // Two run at a time, and libtorch's threads wait for each other by spinning.
         variables.push(("OMP_NUM_THREADS".to_owned(), "1".into()));
         let tests = suites::quiet(cargo("test").args(example.choice())).envs(variables.clone());
-        let program = bundle::built(cargo("build").args(example.choice()), &example.target.name)?;
+        let program = built.of(&example.target.name)?;
         Ok([tests, project.command(program).args(&example.settings.test).envs(variables)])
     });
     let runs = runs.collect::<Result<Vec<_>>>()?;
