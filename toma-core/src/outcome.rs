@@ -146,6 +146,17 @@ pub trait Judge<R, M> {
     }
 }
 
+impl<R, M, J: Judge<R, M>> Judge<R, M> for &J {
+    #[inline]
+    fn failure(&self, outcome: &R) -> Option<Failure> {
+        (**self).failure(outcome)
+    }
+
+    fn elsewhere(&self, error: &ended::Error) -> R {
+        (**self).elsewhere(error)
+    }
+}
+
 /// Judges by type: errors are classified, plain values are successes.
 #[derive(Clone, Copy, Debug)]
 pub struct Auto;

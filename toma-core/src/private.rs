@@ -16,7 +16,7 @@ use crate::chunk::Chunk;
 pub use crate::chunk::Chunked;
 use crate::classify::{Classify, Failure};
 use crate::ended;
-use crate::execute::{Size, With};
+use crate::execute::{Size, Unit, With};
 pub use crate::outcome::AnyValue;
 use crate::outcome::{Auto, Classified, Completes, Judge};
 use crate::policy::{Halve, Policy};
@@ -192,7 +192,9 @@ impl<P: Policy, K> With<'_, P, K, ()> {
     {
         self.batch_at(Location::caller(), body)
     }
+}
 
+impl<P: Policy, K, U: Unit> With<'_, P, K, (), U> {
     #[doc(hidden)]
     #[track_caller]
     #[inline(always)]
@@ -232,7 +234,9 @@ impl<P: Policy, K> With<'_, P, K, ()> {
         let undo = |failed: Range<usize>| drop(both.borrow_mut()(S::from_count(failed.len()), true));
         self.before_retry(undo).batch_at(Location::caller(), |size| value(both.borrow_mut()(size, false)))
     }
+}
 
+impl<P: Policy, K, U: Unit> With<'_, P, K, (), U> {
     #[doc(hidden)]
     #[track_caller]
     #[inline(always)]

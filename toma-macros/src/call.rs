@@ -25,6 +25,7 @@ impl<'a> Call<'a> {
     pub(crate) fn check(form: Form, args: TokenStream, function: &'a Function) -> Result<Self> {
         let options = Options::parse(form, args)?;
         reject_const(form, &function.sig)?;
+        reject_async_padded(&options, &function.sig)?;
         reject_exclusive_borrow_of_self(form, &function.sig)?;
         let parameters = parameters::check(form, &function.sig)?;
         let body = function.body.as_ref().ok_or_else(|| {
@@ -58,6 +59,13 @@ fn reject_const(form: Form, sig: &Signature) -> Result<()> {
     let Some(constness) = sig.constness else { return Ok(()) };
     let message = format!("{form} cannot run a `const fn`: trying again happens at run time");
     Err(Error::new_spanned(constness, message))
+}
+
+fn reject_async_padded(options: &Options, sig: &Signature) -> Result<()> {
+    let padded = options.given().find(|(known, _)| known.name == "padded");
+    let (Some((_, value)), true) = (padded, sig.asyncness.is_some()) else { return Ok(()) };
+    let message = "`padded` has no meaning for an async function: use `by_padded_cost` with `stream`";
+    Err(Error::new_spanned(value, message))
 }
 
 /// Told here because the compiler's own words are about closures that are not in the source.

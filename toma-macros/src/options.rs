@@ -52,7 +52,7 @@ pub(crate) struct Options {
 }
 
 /// Every option, in the order in which its value is evaluated.
-pub(crate) static KNOWN: [Known; 19] = [
+pub(crate) static KNOWN: [Known; 20] = [
     Known::new("cache", Kind::Cache),
     Known::new("initial", Kind::Size),
     Known::new("min", Kind::Size),
@@ -68,6 +68,7 @@ pub(crate) static KNOWN: [Known; 19] = [
     Known::new("ladder", Kind::Value),
     Known::new("predict", Kind::Value),
     Known { only: Some(Form::Chunked), ..Known::new("dim", Kind::Value) },
+    Known { only: Some(Form::Chunked), ..Known::new("padded", Kind::Reference) },
     Known::new("policy", Kind::Value),
     Known::new("before_retry", Kind::Undo),
     Known::new("classify", Kind::Classify),

@@ -9,6 +9,7 @@ mod left_out_among_others;
 #[cfg(feature = "testing")]
 mod measuring;
 mod packed;
+mod padded;
 mod seen;
 mod twin;
 

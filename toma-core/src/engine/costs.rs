@@ -2,21 +2,31 @@
 //!
 //! # Why
 //!
-//! The sums take 16 bytes for each item. With them the end of a piece is found by bisection, and a retry
-//! does not ask for costs again.
+//! Sums take 16 bytes for each item. With them the end of a piece is found by bisection, and a retry
+//! does not ask for costs again. Where items are padded, costs do not add up: the end is found by walking over the
+//! piece.
 //!
 //! Calls that count items pay one look for costs. What is learned of packed pieces is in a box. At compile
 //! time `Work::LEAVES_OUT` says whether items may be left out.
 
+use std::iter;
 use std::ops::Range;
 
 /// The end of a piece is a function of position and step; here is what it takes besides: for each
 /// position, what the items before it cost together.
 ///
-/// Sums of 128 bits cannot overflow, so that no cost is too large to be compared. They are taken once,
-/// before the first attempt: a cost that panics then costs no work.
+/// They are asked for once, before the first attempt: a cost that panics then costs no work.
 #[derive(Clone, Debug)]
-pub(crate) struct Costs(Box<[u128]>);
+pub(crate) enum Costs {
+    /// What the items before each position cost together. Sums of 128 bits cannot overflow, so that no cost is too
+    /// large to be compared.
+    Sums(Box<[u128]>),
+    /// The length of each item, where all of a piece are padded to the longest.
+    Padded(Box<[u64]>, Padding),
+}
+
+/// What so many rows of the longest one's length cost.
+pub(crate) type Padding = fn(u64, u64) -> u64;
 
 impl Costs {
     /// Asks for the cost of each item, once. An item costs at least 1, so that a step can always tell items
@@ -26,34 +36,76 @@ impl Costs {
     /// When there is no memory for the sums.
     pub(crate) fn of_each(items: usize, mut cost: impl FnMut(usize) -> u64) -> Self {
         let mut sum = 0;
-        let mut sums = Vec::new();
-        let reserved = sums.try_reserve_exact(items.saturating_add(1));
-        reserved.unwrap_or_else(|error| panic!("by_cost: the sums of {items} items: {error}"));
-        sums.push(sum);
-        sums.extend((0..items).map(|position| {
+        let sums = (0..items).map(|position| {
             sum += u128::from(cost(position).max(1));
             sum
-        }));
-        Self(sums.into_boxed_slice())
+        });
+        Self::Sums(kept(items.saturating_add(1), iter::once(0).chain(sums)))
+    }
+
+    /// The same of items that are padded. A length is at least 1.
+    ///
+    /// # Panics
+    /// When an item costs nothing, or there is no memory for the lengths.
+    pub(crate) fn padded(items: usize, mut length: impl FnMut(usize) -> u64, padding: Padding) -> Self {
+        let lengths = (0..items).map(|position| {
+            let length = length(position).max(1);
+            assert!(padding(1, length) > 0, "by_padded_cost: length {length} costs 0: must be at least 1");
+            length
+        });
+        Self::Padded(kept(items, lengths), padding)
     }
 
     pub(crate) fn items(&self) -> usize {
-        self.0.len() - 1
+        match self {
+            Self::Sums(sums) => sums.len() - 1,
+            Self::Padded(lengths, _) => lengths.len(),
+        }
     }
 
-    /// Where the piece from `position` ends: as many items as cost at most `step` together, and one
+    /// The end of the piece from `position` on: as many items as cost at most `step` together, and one
     /// where the first alone costs more.
     pub(super) fn end(&self, position: usize, step: usize) -> usize {
-        let limit = self.0[position] + widen(step);
-        let fit = self.0[position + 1..].partition_point(|&sum| sum <= limit);
+        let fit = match self {
+            Self::Sums(sums) => {
+                let limit = sums[position] + widen(step);
+                sums[position + 1..].partition_point(|&sum| sum <= limit)
+            }
+            Self::Padded(lengths, padding) => {
+                let longest = lengths[position..].iter().scan(0, |longest, &length| {
+                    *longest = length.max(*longest);
+                    Some(*longest)
+                });
+                longest.zip(1..).take_while(|&(longest, rows)| padded(*padding, rows, longest) <= step).count()
+            }
+        };
         position + fit.max(1)
     }
 
     /// What these items cost together, at most the largest size there is.
     pub(crate) fn of(&self, items: Range<usize>) -> usize {
-        let cost = self.0[items.end] - self.0[items.start];
-        usize::try_from(cost).unwrap_or(usize::MAX)
+        match self {
+            Self::Sums(sums) => usize::try_from(sums[items.end] - sums[items.start]).unwrap_or(usize::MAX),
+            Self::Padded(lengths, padding) => {
+                let (rows, longest) = (items.len(), lengths[items].iter().copied().max());
+                longest.map_or(0, |longest| padded(*padding, u64::try_from(rows).unwrap_or(u64::MAX), longest))
+            }
+        }
     }
+}
+
+/// # Panics
+/// When there is no memory for them.
+fn kept<T>(count: usize, values: impl Iterator<Item = T>) -> Box<[T]> {
+    let mut all = Vec::new();
+    let reserved = all.try_reserve_exact(count);
+    reserved.unwrap_or_else(|error| panic!("by_cost: the costs of {count} items: {error}"));
+    all.extend(values);
+    all.into_boxed_slice()
+}
+
+fn padded(padding: Padding, rows: u64, longest: u64) -> usize {
+    usize::try_from(padding(rows, longest).max(1)).unwrap_or(usize::MAX)
 }
 
 fn widen(size: usize) -> u128 {
@@ -87,6 +139,24 @@ mod tests {
     #[test]
     fn an_item_costs_at_least_1() {
         assert_eq!(ends(&costs(&[0, 0, 0, 2]), 2), [2, 3, 4]);
+    }
+
+    #[test]
+    fn padded_items_cost_as_many_rows_of_the_longest() {
+        let padded = |padding| Costs::padded(5, |position| [2, 3, 1, 0, 4][position], padding);
+        let area = padded(u64::saturating_mul);
+        assert_eq!(ends(&area, 6), [2, 4, 5]);
+        assert_eq!(ends(&area, 9), [3, 5]);
+        assert_eq!(ends(&area, 1), [1, 2, 3, 4, 5]);
+        assert_eq!((area.of(0..2), area.of(2..4), area.of(0..5), area.of(1..1)), (6, 2, 20, 0));
+        let squared = padded(|rows, longest| rows * longest * longest);
+        assert_eq!((squared.of(0..2), ends(&squared, 12)), (18, vec![1, 2, 4, 5]));
+    }
+
+    #[test]
+    #[should_panic(expected = "length 3 costs 0: must be at least 1")]
+    fn a_padded_item_that_costs_nothing_is_refused() {
+        Costs::padded(2, |_| 3, |_, _| 0);
     }
 
     #[test]

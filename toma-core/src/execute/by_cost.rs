@@ -3,6 +3,7 @@ use std::fmt;
 use super::unit::Unit;
 use super::with::With;
 use crate::classify::Failure;
+use crate::engine::costs::Padding;
 
 impl<'a, P, K, B> With<'a, P, K, B> {
     /// Counts sizes by what items cost (tokens, bytes, atoms) instead of by items.
@@ -35,7 +36,8 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// [gives way](crate::device#loops-inside-attempts) first.
     ///
     /// Order is kept, so a heavy item among light ones leaves the piece before it half empty. Padding to the longest
-    /// item of a piece costs little only among items alike: sort them by cost first. An item costs at least 1.
+    /// item of a piece costs little only among items alike: for batches that are padded there is
+    /// [`by_padded_cost`](Self::by_padded_cost). An item costs at least 1.
     ///
     /// Until such an item is a piece by itself, the pieces that hold it fail, too. So the first failure of a piece
     /// begins a search: the step only shrinks, and pieces end where that piece ended. If a single item of it fails by
@@ -54,12 +56,12 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// goes through before anything has run.
     #[inline]
     pub fn by_cost<C: Cost, F: FnMut(usize) -> C>(self, cost: F) -> With<'a, P, K, B, ByCost<F>> {
-        let unit = ByCost { cost, report: () };
+        let unit = ByCost { cost, report: (), sums: AddedUp };
         With { core: self.core, judge: self.judge, undo: self.undo, unit }
     }
 }
 
-impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
+impl<'a, P, K, B, F, S> With<'a, P, K, B, ByCost<F, (), S>> {
     /// Gives each single item that does not fit by itself to `report`, and takes the call as done without it.
     ///
     /// `report` runs after the failed attempt's values are dropped and undone, and its cached memory is released.
@@ -88,10 +90,9 @@ impl<'a, P, K, B, F> With<'a, P, K, B, ByCost<F>> {
     /// # Ok::<(), OutOfMemory>(())
     /// ```
     #[inline]
-    pub fn left_out<T: FnMut(LeftOut)>(self, report: T) -> With<'a, P, K, B, ByCost<F, T>> {
-        let ByCost { cost, report: () } = self.unit;
-        let unit = ByCost { cost, report };
-        With { core: self.core, judge: self.judge, undo: self.undo, unit }
+    pub fn left_out<T: FnMut(LeftOut)>(self, report: T) -> With<'a, P, K, B, ByCost<F, T, S>> {
+        let With { core, judge, undo, unit: ByCost { cost, report: (), sums } } = self;
+        With { core, judge, undo, unit: ByCost { cost, report, sums } }
     }
 }
 
@@ -134,16 +135,40 @@ costs!(u8, u16, u32, u64, usize, i32, i64);
 
 /// Sizes count what items cost.
 #[derive(Clone, Copy)]
-pub struct ByCost<F, T = ()> {
-    cost: F,
-    report: T,
+pub struct ByCost<F, T = (), S = AddedUp> {
+    pub(super) cost: F,
+    pub(super) report: T,
+    pub(super) sums: S,
 }
 
-impl<C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut> Unit for ByCost<F, T> {
+/// What the items of a piece cost together.
+pub trait Sums {
+    /// How so many items are padded, if they are.
+    ///
+    /// # Panics
+    /// When they are not as many as there are lengths.
+    fn padding(&self, items: usize) -> Option<Padding>;
+}
+
+/// The sum of what each costs.
+#[derive(Clone, Copy, Debug)]
+pub struct AddedUp;
+
+impl Sums for AddedUp {
+    fn padding(&self, _: usize) -> Option<Padding> {
+        None
+    }
+}
+
+impl<C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, S: Sums> Unit for ByCost<F, T, S> {
     const PACKS: bool = true;
 
     fn cost(&mut self, index: usize) -> u64 {
-        (self.cost)(index).units().unwrap_or_else(|| panic!("cost of item {index}: must not be negative"))
+        units((self.cost)(index), index)
+    }
+
+    fn padding(&self, items: usize) -> Option<Padding> {
+        self.sums.padding(items)
     }
 
     fn takes_left_out(&self) -> bool {
@@ -155,7 +180,13 @@ impl<C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut> Unit for ByCost<F, T> {
     }
 }
 
-impl<F, T> fmt::Debug for ByCost<F, T> {
+/// # Panics
+/// When it is negative.
+pub(super) fn units(cost: impl Cost, index: usize) -> u64 {
+    cost.units().unwrap_or_else(|| panic!("cost of item {index}: must not be negative"))
+}
+
+impl<F, T, S> fmt::Debug for ByCost<F, T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ByCost").finish_non_exhaustive()
     }
@@ -166,20 +197,36 @@ pub trait TakesLeftOut {
     /// Whether it takes any.
     const TAKES: bool;
 
+    /// Values of all items, of which those that are left out have none.
+    type Values<V>;
+
     /// Takes an item.
     fn take(&mut self, item: LeftOut);
+
+    /// The values of all items.
+    fn values<V>(values: Vec<Option<V>>) -> Self::Values<V>;
 }
 
 impl TakesLeftOut for () {
+    type Values<V> = Vec<V>;
     const TAKES: bool = false;
 
     fn take(&mut self, _: LeftOut) {}
+
+    fn values<V>(values: Vec<Option<V>>) -> Vec<V> {
+        values.into_iter().map(|value| value.expect("a call that leaves items out has failed")).collect()
+    }
 }
 
 impl<T: FnMut(LeftOut)> TakesLeftOut for T {
+    type Values<V> = Vec<Option<V>>;
     const TAKES: bool = true;
 
     fn take(&mut self, item: LeftOut) {
         self(item);
+    }
+
+    fn values<V>(values: Vec<Option<V>>) -> Vec<Option<V>> {
+        values
     }
 }

@@ -264,7 +264,7 @@ impl<'a, P: Policy> Core<'a, P> {
     /// A call that is not open yet. Inlined into the form, so that the local whose address it takes lives
     /// in the form's frame.
     #[inline(always)]
-    fn begin(&self, caller: Caller, extent: Extent) -> Call<'a> {
+    pub(super) fn begin(&self, caller: Caller, extent: Extent) -> Call<'a> {
         let here = 0_u8;
         let entry = std::ptr::from_ref(&here).addr();
         let origin = Origin { site: self.site, caller: Some(caller), above: Above::From(entry) };

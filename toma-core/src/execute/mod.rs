@@ -29,6 +29,7 @@ mod by_cost;
 mod dry;
 mod forms;
 mod iter;
+mod padded;
 mod size;
 mod stream;
 mod undo;
@@ -39,6 +40,7 @@ use std::ops::Range;
 use std::panic::Location;
 
 pub use by_cost::{ByCost, Cost, LeftOut};
+pub use padded::{Buckets, Padded};
 #[doc(hidden)]
 pub use size::Size;
 pub use stream::Stream;

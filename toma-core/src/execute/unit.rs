@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use super::undo::Undo;
 use crate::classify::Failure;
-use crate::engine::costs::Costs;
+use crate::engine::costs::{Costs, Padding};
 use crate::engine::drive::{Cleanup, Work};
 use crate::engine::pieces::Extent;
 use crate::shield::Inside;
@@ -19,6 +19,12 @@ pub trait Unit {
     fn cost(&mut self, index: usize) -> u64 {
         let _ = index;
         1
+    }
+
+    /// How so many items are padded, where the items of a piece are.
+    fn padding(&self, items: usize) -> Option<Padding> {
+        let _ = items;
+        None
     }
 
     /// Whether items that do not fit by themselves are reported; otherwise the first such failure goes through in the
@@ -71,7 +77,12 @@ impl<B, U: Unit> AfterFailure<B, U> {
         if !U::PACKS {
             return if U::EVEN { Extent::even(items) } else { Extent::of(items) };
         }
-        Extent::packed(Costs::of_each(items, |position| self.unit.cost(self.start + position)))
+        let padding = self.unit.padding(items);
+        let cost = |position| self.unit.cost(self.start + position);
+        Extent::packed(match padding {
+            None => Costs::of_each(items, cost),
+            Some(padding) => Costs::padded(items, cost, padding),
+        })
     }
 }
 

@@ -56,6 +56,9 @@ fn functions_that_no_attempt_can_run() {
     check_function(Range, "fn work(&self, start: usize, end: usize);", message, "work");
     let message = "`#[toma::batch]` cannot run a `const fn`: trying again happens at run time";
     check_function(Batch, "pub const fn f(n: usize) {}", message, "const");
+    let message = "`padded` has no meaning for an async function: use `by_padded_cost` with `stream`";
+    let function = "async fn f(rows: &[u8], start: usize, end: usize) {}";
+    check(Chunked, "padded = lengths", function, message, "lengths");
 }
 
 #[test]

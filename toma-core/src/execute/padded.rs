@@ -1,0 +1,324 @@
+#![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::fmt;
+use std::ops::{ControlFlow, Range};
+use std::panic::Location;
+use std::time::Instant;
+
+use super::by_cost::{ByCost, Cost, LeftOut, Sums, TakesLeftOut, units};
+use super::dry::{Collect, Dry};
+use super::forms::{from, outcome};
+use super::size::length;
+use super::unit::{AfterFailure, Job, Unit};
+use super::with::{Core, With};
+use crate::call_site::hash_of;
+use crate::classify::Failure;
+use crate::engine::costs::Padding;
+use crate::engine::drive::next_piece;
+use crate::observe::report;
+use crate::outcome::{Judge, Outcome};
+use crate::policy::Policy;
+
+impl<'a, P, K, B> With<'a, P, K, B> {
+    /// Counts sizes by what padded batches cost: as many rows as there are items, each as long as the longest.
+    ///
+    /// A batch of texts is padded to its longest text, so memory follows rows times length. A piece is as many
+    /// consecutive items as cost at most the step. Items keep their order, so that one long item makes its whole piece
+    /// long; [`in_buckets`](With::in_buckets) puts items of similar length together.
+    ///
+    /// ```
+    /// # extern crate toma_core as toma;
+    /// use toma::{GlobalCache, execute};
+    ///
+    /// let tokens = [4, 5, 3, 20, 6];
+    /// let form = execute::with::<GlobalCache>().by_padded_cost(|text| tokens[text]);
+    /// // Three rows of 5 tokens, one of 20, one of 6.
+    /// assert_eq!(form.map(0..5, 20, |start, end| end - start), [3, 1, 1]);
+    /// ```
+    ///
+    /// `length` gives the length of the item with an index. It is asked once for each item, before the first attempt.
+    /// A length of 0 counts as 1. Items that do not fit by themselves are left out as with [`by_cost`](Self::by_cost).
+    ///
+    /// # Panics
+    /// When a length is negative, with the item, or there is no memory for the lengths: 8 bytes for each item.
+    #[inline]
+    pub fn by_padded_cost<C: Cost, F: FnMut(usize) -> C>(
+        self,
+        length: F,
+    ) -> With<'a, P, K, B, ByCost<F, (), Padded>> {
+        let sums = Padded { cost: u64::saturating_mul, lengths: None };
+        With { core: self.core, judge: self.judge, undo: self.undo, unit: ByCost { cost: length, report: (), sums } }
+    }
+
+    /// By the lengths that an attribute names.
+    #[doc(hidden)]
+    pub fn padded<C: Cost + Copy>(
+        self,
+        lengths: &'a (impl AsRef<[C]> + ?Sized),
+    ) -> With<'a, P, K, B, ByCost<impl FnMut(usize) -> C + 'a, (), Padded>>
+    where
+        C: 'a,
+    {
+        let lengths = lengths.as_ref();
+        let mut form = self.by_padded_cost(|item| lengths[item]);
+        form.unit.sums.lengths = Some(lengths.len());
+        form
+    }
+}
+
+impl<'a, P, K, B, F, T> With<'a, P, K, B, ByCost<F, T, Padded>> {
+    /// Counts rows times the square of the longest length, as memory grows where attention is dense.
+    #[inline]
+    pub fn squared(self) -> Self {
+        self.costing(|rows, longest| rows.saturating_mul(longest.saturating_mul(longest)))
+    }
+
+    /// Counts what `cost` says of so many rows of the longest length. It grows with both.
+    ///
+    /// The form panics when one row costs 0.
+    #[inline]
+    pub fn costing(mut self, cost: fn(rows: u64, longest: u64) -> u64) -> Self {
+        self.unit.sums.cost = cost;
+        self
+    }
+}
+
+impl<'a, P, K, F, T> With<'a, P, K, (), ByCost<F, T, Padded>> {
+    /// Puts items into buckets by length, each up to a power of two: [`bucket_by`](Self::bucket_by) with
+    /// [`u64::next_power_of_two`].
+    #[inline]
+    pub fn in_buckets(self) -> Buckets<'a, P, K, F, T> {
+        self.bucket_by(u64::next_power_of_two)
+    }
+
+    /// Puts items into buckets: those for whose length `bucket` says the same.
+    ///
+    /// ```
+    /// # extern crate toma_core as toma;
+    /// use toma::{GlobalCache, execute};
+    ///
+    /// let texts = ["a", "a long one", "b", "another long", "c"];
+    /// let mut batches = Vec::new();
+    /// let lengths = execute::with::<GlobalCache>().by_padded_cost(|text| texts[text].len()).in_buckets().map(
+    ///     0..texts.len(),
+    ///     64,
+    ///     |items| {
+    ///         batches.push(items.to_vec());
+    ///         items.iter().map(|&text| texts[text].len()).collect::<Vec<_>>()
+    ///     },
+    /// );
+    /// assert_eq!(batches, [[3, 1].as_slice(), &[0, 2, 4]]);
+    /// assert_eq!(lengths, [1, 10, 1, 12, 1]);
+    /// ```
+    ///
+    /// A form for values that come back in the order of the items. There is no
+    /// [`before_retry`](With::before_retry) with it: a body returns its values.
+    #[inline]
+    pub fn bucket_by(self, bucket: fn(length: u64) -> u64) -> Buckets<'a, P, K, F, T> {
+        Buckets { form: self, bucket }
+    }
+}
+
+/// Items of a piece are padded to the longest.
+#[derive(Clone, Copy, Debug)]
+pub struct Padded {
+    cost: Padding,
+    /// How many lengths there are, where that is known.
+    lengths: Option<usize>,
+}
+
+impl Sums for Padded {
+    fn padding(&self, items: usize) -> Option<Padding> {
+        let lengths = self.lengths.unwrap_or(items);
+        assert!(lengths == items, "padded: {lengths} lengths for {items} items: must be as many");
+        Some(self.cost)
+    }
+}
+
+/// A form that works on items of similar length together; ends with [`map`](Self::map).
+#[must_use = "nothing runs until `map` is called"]
+pub struct Buckets<'a, P, K, F, T = ()> {
+    form: With<'a, P, K, (), ByCost<F, T, Padded>>,
+    bucket: fn(u64) -> u64,
+}
+
+impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P, K, F, T> {
+    /// Collects what `body` returns for pieces of items of similar length, in the order of `range`.
+    ///
+    /// The body gets the indices of a piece's items, the longest first, and returns one value for each, in that order.
+    /// Sizes are [padded costs](With::by_padded_cost).
+    ///
+    /// Each bucket is a call of its own, which remembers its own size: memory seldom grows as any one formula says.
+    /// The longest items come first. Where a bucket has met a limit, the next one begins with that size, or with as much
+    /// more as the square of the lengths would allow.
+    ///
+    /// With [`left_out`](With::left_out) the values are a `Vec<Option<V>>`, with `None` for items that are left out.
+    /// Otherwise the first such failure goes through when the rest of its bucket is done.
+    ///
+    /// # Panics
+    /// When the body returns more or fewer values than it got items, and with [`ranks`](With::ranks), which would
+    /// have other buckets each.
+    #[track_caller]
+    #[inline(always)]
+    pub fn map<R, S, V, M>(
+        self,
+        range: Range<usize>,
+        initial: usize,
+        mut body: impl FnMut(&[usize]) -> R,
+    ) -> R::Of<T::Values<V>>
+    where
+        R: Outcome<S, Value = Vec<V>>,
+        K: Judge<R, M>,
+    {
+        let (caller, begun) = (Location::caller(), Instant::now());
+        let Self { form: With { core, judge, undo: (), mut unit }, bucket } = self;
+        let mut sorted = Sorted::of(&core, caller, range.clone(), |index| units((unit.cost)(index), index));
+        let (mut values, mut initial) = (Vec::new(), initial);
+        values.resize_with(range.len(), || None);
+        while let Some(items) = sorted.next(bucket) {
+            let core = core.of_bucket(bucket(items[0].0), initial, begun);
+            let indices: Vec<_> = items.iter().map(|&(_, index)| index).collect();
+            let unit = Bucket { items: &items, cost: unit.sums.cost, report: &mut unit.report };
+            let form = With { core, judge: &judge, undo: (), unit };
+            let keep = |piece: Range<usize>, of_piece: Vec<V>| {
+                for (index, value) in indices[piece].iter().zip(of_piece) {
+                    values[index - range.start] = Some(value);
+                }
+            };
+            let done = form.bucket_at(caller, items.len(), |start, end| body(&indices[start..end]), keep);
+            if let ControlFlow::Break(error) = done {
+                return error;
+            }
+            initial = sorted.next_initial(initial, items[0].0);
+        }
+        R::of(T::values(values))
+    }
+}
+
+impl<P, K, F, T> fmt::Debug for Buckets<'_, P, K, F, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buckets").finish_non_exhaustive()
+    }
+}
+
+/// The items that are left, with their lengths, the longest last.
+struct Sorted(Vec<(u64, usize)>);
+
+impl Sorted {
+    fn of<P>(
+        core: &Core<'_, P>,
+        caller: &'static Location<'static>,
+        range: Range<usize>,
+        mut length_of: impl FnMut(usize) -> u64,
+    ) -> Self {
+        length(range.start, range.end, || core.name_at(Some(caller)));
+        if core.options.ranks.is_some() {
+            let name = core.name_at(Some(caller));
+            name.refuse(format_args!("in_buckets: each rank would have other buckets, leave it out"));
+        }
+        let mut items: Vec<_> = range.map(|index| (length_of(index).max(1), index)).collect();
+        items.sort_by_key(|&(length, index)| (length, Reverse(index)));
+        Self(items)
+    }
+
+    /// Takes out the items of the longest one's bucket, the longest first.
+    fn next(&mut self, bucket: fn(u64) -> u64) -> Option<Vec<(u64, usize)>> {
+        let &(longest, _) = self.0.last()?;
+        let others = self.0.iter().rposition(|&(length, _)| bucket(length) != bucket(longest));
+        let mut items = self.0.split_off(others.map_or(0, |other| other + 1));
+        items.reverse();
+        Some(items)
+    }
+
+    /// The largest size of the next bucket, after one with this longest length: where that one has met a limit, as
+    /// much more than its size as the square of the lengths allows.
+    fn next_initial(&self, initial: usize, longest: u64) -> usize {
+        let (Some(&(next, _)), Some(report)) = (self.0.last(), report::last()) else { return initial };
+        let size = match report.settled.or(report.remembered) {
+            Some(size) if report.out_of_memory > 0 || report.start < initial => size,
+            _ => return initial,
+        };
+        let times = usize::try_from(longest.div_ceil(next)).unwrap_or(usize::MAX);
+        size.saturating_mul(times).min(initial)
+    }
+}
+
+impl<'a, P> Core<'a, P> {
+    /// Of the call for one bucket of a form that has begun then.
+    fn of_bucket(&self, bucket: u64, initial: usize, begun: Instant) -> Core<'a, &P> {
+        let Self { cache, site, name, dim, shape, options, policy, start: _ } = self;
+        let mut options = options.clone();
+        options.user = hash_of((options.user, bucket));
+        options.deadline = options.deadline.map(|deadline| deadline.saturating_sub(begun.elapsed()));
+        options.sizes.initial = Some(initial);
+        Core { cache: *cache, site: *site, name: name.clone(), dim: *dim, start: 0, shape: *shape, options, policy }
+    }
+}
+
+/// Items of one bucket, the longest first.
+struct Bucket<'b, T> {
+    items: &'b [(u64, usize)],
+    cost: Padding,
+    report: &'b mut T,
+}
+
+impl<T: TakesLeftOut> Unit for Bucket<'_, T> {
+    const PACKS: bool = true;
+
+    fn cost(&mut self, place: usize) -> u64 {
+        self.items[place].0
+    }
+
+    fn padding(&self, _: usize) -> Option<Padding> {
+        Some(self.cost)
+    }
+
+    fn takes_left_out(&self) -> bool {
+        T::TAKES
+    }
+
+    fn leave_out(&mut self, place: usize, cost: u64, failure: Failure) {
+        self.report.take(LeftOut { index: self.items[place].1, cost, failure });
+    }
+}
+
+impl<P: Policy, K, U: Unit> With<'_, P, K, (), U> {
+    /// Like [`map`](Self::map), but says which piece each value is of.
+    #[inline(never)]
+    fn bucket_at<R, S, V, W, M>(
+        self,
+        caller: &'static Location<'static>,
+        items: usize,
+        mut body: impl FnMut(usize, usize) -> R,
+        mut keep: impl FnMut(Range<usize>, Vec<V>),
+    ) -> ControlFlow<R::Of<W>>
+    where
+        R: Outcome<S, Value = Vec<V>>,
+        K: Judge<R, M>,
+    {
+        let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: 0 };
+        let extent = after.extent(items);
+        let (mut call, mut left_out) = (self.core.begin(caller, extent), None);
+        self.core.open(&mut call, || {
+            let hold = Collect(Vec::new());
+            Dry::new(from(0, &mut body), &mut after.undo, &self.judge, hold).within(&self.core)
+        });
+        let piece = Cell::new((0, 0));
+        let run = |of: Range<usize>| {
+            piece.set((of.start, of.end));
+            body(of.start, of.end)
+        };
+        let mut work = Job { run, after };
+        while let Some(done) = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
+        {
+            let values = outcome(done).branch()?;
+            let (start, end) = piece.get();
+            let (got, expected) = (values.len(), end - start);
+            assert!(got == expected, "in_buckets: {got} values for {expected} items: must be one for each");
+            keep(start..end, values);
+        }
+        ControlFlow::Continue(())
+    }
+}
