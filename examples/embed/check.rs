@@ -47,7 +47,7 @@ fn against_reference(parts: &Parts) -> Result<()> {
     let texts: Vec<&str> = pairs.iter().flat_map(|pair| [&*pair.a, &*pair.b]).collect();
     let texts = parts.words.tokens(&texts)?;
     let memory = Memory::limit(parts.device, None)?;
-    let rows = adapt(parts, &memory, PolicyName::Halve, texts.len()).embed(&texts)?;
+    let rows = adapt(parts, &memory, PolicyName::Halve).embed(&texts)?;
     let rows: Vec<_> = rows.chunks_exact(parts.model.width()).collect();
     let cosines = rows.chunks_exact(2).map(|pair| dot(pair[0], pair[1]));
     let right: Vec<f32> = pairs.iter().map(|pair| pair.cosine).collect();
@@ -69,7 +69,7 @@ fn against_fixed(parts: &Parts, budget: Option<ByteSize>, texts: &[Tokens]) -> R
     for budget in &budgets {
         let memory = Memory::limit(parts.device, *budget)?;
         for &policy in PolicyName::value_variants() {
-            let mut embedder = adapt(parts, &memory, policy, texts.len());
+            let mut embedder = adapt(parts, &memory, policy);
             let worst = compare("value", &embedder.embed(texts)?, &right, VALUE)?;
             let (lines, out_of_memory) = (embedder.summary.lines(), embedder.summary.out_of_memory());
             say(format_args!(
@@ -77,7 +77,11 @@ fn against_fixed(parts: &Parts, budget: Option<ByteSize>, texts: &[Tokens]) -> R
                  fixed batches' by at most {worst:.1e}"
             ))?;
             failed += if tries_more(policy) { 0 } else { out_of_memory };
-            cut += embedder.summary.reports().filter(|report| report.start < report.done).count();
+            cut += embedder
+                .summary
+                .reports()
+                .filter(|report| report.attempts - report.out_of_memory > 1)
+                .count();
         }
     }
     if failed > 0 || budgets.len() > 1 && cut < 2 {
@@ -91,8 +95,8 @@ fn tries_more(policy: PolicyName) -> bool {
     matches!(policy, PolicyName::Adaptive | PolicyName::Throughput)
 }
 
-fn adapt<'a>(parts: &'a Parts, memory: &'a Memory, policy: PolicyName, most: usize) -> Embedder<'a> {
-    Embedder::new(&parts.model, memory, policy.policy(), most).quiet()
+fn adapt<'a>(parts: &'a Parts, memory: &'a Memory, policy: PolicyName) -> Embedder<'a> {
+    Embedder::new(&parts.model, memory, policy.policy(), usize::MAX).quiet()
 }
 
 /// The rows of batches of one size, in input order: other neighbors, so other paddings.

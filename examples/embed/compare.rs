@@ -16,17 +16,20 @@ use crate::embedder::{Embedder, VALUE, compare};
 use crate::memory::Memory;
 use crate::model::Model;
 use crate::summary::Summary;
-use crate::texts::{Tokens, Work};
+use crate::texts::Tokens;
 use crate::{Result, first_line, say};
 
-/// Texts of a turn, in largest batches: enough that the turn's end costs little.
-const BATCHES: usize = 4;
+/// Texts of a turn: enough that the turn's end costs little.
+const TURN: usize = 256;
+
+/// Texts of the largest fixed batch.
+const LARGEST: usize = 64;
 
 /// The ways that take turns; often one alone.
 pub(crate) struct Ways<'a> {
     all: Vec<Way<'a>>,
-    /// The largest batch.
-    most: usize,
+    /// Texts of a turn.
+    turn: usize,
     turns: usize,
     /// The largest difference of a value between two ways.
     difference: f32,
@@ -43,7 +46,8 @@ impl<'a> Ways<'a> {
         let most = arguments.batch();
         let way = |name: PolicyName, fixed_for| {
             let mut embedder = Embedder::new(model, memory, name.policy(), most);
-            embedder.name = (!arguments.compare_policies.is_empty()).then(|| name.to_string());
+            embedder.name =
+                if arguments.compare_policies.is_empty() { "adaptive".to_owned() } else { name.to_string() };
             Way { embedder, fixed_for }
         };
         let mut all: Vec<_> = arguments.compare_policies.iter().map(|&name| way(name, None)).collect();
@@ -51,7 +55,7 @@ impl<'a> Ways<'a> {
             all.push(way(arguments.policy, None));
         }
         all.extend(arguments.compare.then(|| way(PolicyName::Halve, Some(0))));
-        Self { all, most, turns: 0, difference: 0.0 }
+        Self { all, turn: TURN, turns: 0, difference: 0.0 }
     }
 
     /// Embeds the texts in each way; the rows are the first one's.
@@ -60,14 +64,13 @@ impl<'a> Ways<'a> {
         if count == 1 {
             return self.all[0].embedder.embed(texts);
         }
-        let work = Work::longest_first(texts);
-        let Some(longest) = work.order.first().map(|&place| &texts[place]) else { return Ok(Vec::new()) };
+        let Some(longest) = texts.iter().max_by_key(|tokens| tokens.len()) else { return Ok(Vec::new()) };
         self.all.iter_mut().try_for_each(|way| way.prepare(longest))?;
-        let mut rows = vec![vec![0.0; texts.len() * self.all[0].embedder.model.width()]; count];
-        for portion in work.buckets(BATCHES * self.most) {
+        let mut rows = vec![Vec::new(); count];
+        for portion in texts.chunks(self.turn) {
             for turn in self.turns..self.turns + count {
                 let which = turn % count;
-                self.all[which].embedder.embed_bucket(&work, &portion, &mut rows[which])?;
+                rows[which].extend(self.all[which].embedder.embed(portion)?);
             }
             self.turns += 1;
         }
@@ -124,12 +127,13 @@ impl Way<'_> {
         }
         let found = execute::with::<NoCache>()
             .device(embedder.memory.device())
-            .batch(embedder.most, |batch| embedder.model.embed(&vec![longest; batch]).map(|_| batch));
+            .batch(LARGEST, |batch| embedder.model.embed(&vec![longest; batch]).map(|_| batch));
         let memory = embedder.memory;
         embedder.most = found.map_err(|error| {
             format!("{memory}: not one text of {tokens} tokens fits: {}", first_line(&error))
         })?;
-        embedder.name = Some(format!("fixed {}", embedder.most));
+        embedder.cost = |rows, _| rows;
+        embedder.name = format!("fixed {}", embedder.most);
         self.fixed_for = Some(tokens);
         Ok(())
     }
@@ -138,7 +142,7 @@ impl Way<'_> {
         let Embedder { name, summary, .. } = &self.embedder;
         format!(
             "{:<13}{:>8.1}{:>9.0}  {:>4}  {:<15}{}",
-            name.as_deref().unwrap_or("adaptive"),
+            name,
             summary.seconds(),
             summary.lines_per_second(),
             summary.out_of_memory(),
@@ -164,16 +168,17 @@ mod tests {
         let texts = words.tokens(&lines).unwrap();
         let memory = Memory::limit(tch::Device::Cpu, None).unwrap();
         let ways = |more: &str| {
-            let line = format!("embed --input - --batch 4 {more}");
+            let line = format!("embed --input - --batch 64 {more}");
             Ways::new(&Arguments::parse_from(line.split_whitespace()), &model, &memory)
         };
         let one = ways("--query x").embed(&texts).unwrap();
         let mut idle = ways("--compare");
         assert!(idle.embed(&[]).unwrap().is_empty());
         assert!(!idle.table().concat().contains("times as fast"), "nothing was compared");
-        for (more, name) in [("--compare", "fixed 4"), ("--compare-policies=halve,bisect", "bisect")] {
+        for (more, name) in [("--compare", "fixed 64"), ("--compare-policies=halve,bisect", "bisect")] {
             let mut both = ways(more);
-            assert_eq!(both.embed(&texts).unwrap(), one);
+            both.turn = 20;
+            compare("value", &both.embed(&texts).unwrap(), &one, VALUE).unwrap();
             assert!(both.turns > 2);
             for Way { embedder, .. } in &both.all {
                 assert_eq!((embedder.summary.lines(), embedder.summary.out_of_memory()), (50, 0));

@@ -1,41 +1,51 @@
 //! The heart of the example: batches as large as memory allows, for texts of all lengths.
 
-use std::ops::Range;
-
 use tch::TchError;
 use toma::observe::{Event, Observer, ProgressBar};
 use toma::policy::Policy;
-use toma::report;
 use toma::torch::DryRun;
 use toma::{GlobalCache, execute};
 
 use crate::memory::Memory;
 use crate::model::Model;
 use crate::summary::Summary;
-use crate::texts::{Bucket, Tokens, Work};
+use crate::texts::Tokens;
 use crate::{Result, first_line};
 
 /// By how much a value may differ between batches: sums are added up in another order.
 pub(crate) const VALUE: f32 = 1e-5;
+
+/// Shorter texts are not told apart.
+const SHORTEST: u64 = 8;
 
 /// Embeds texts and remembers, window after window, how large batches may be.
 pub(crate) struct Embedder<'a> {
     pub(crate) model: &'a Model,
     pub(crate) memory: &'a Memory,
     policy: Box<dyn Policy>,
-    /// The largest batch.
+    /// The largest batch, in padded tokens or in what `cost` says of rows and the longest.
     pub(crate) most: usize,
+    pub(crate) cost: fn(u64, u64) -> u64,
     sizes: GlobalCache,
     bar: Box<dyn Observer>,
-    /// What calls are called; by their bucket when there is none.
-    pub(crate) name: Option<String>,
+    /// What calls are called.
+    pub(crate) name: String,
     pub(crate) summary: Summary,
 }
 
 impl<'a> Embedder<'a> {
     pub(crate) fn new(model: &'a Model, memory: &'a Memory, policy: Box<dyn Policy>, most: usize) -> Self {
-        let (sizes, bar) = (GlobalCache::new(), Box::new(ProgressBar::new()));
-        Self { model, memory, policy, most, sizes, bar, name: None, summary: Summary::default() }
+        Self {
+            model,
+            memory,
+            policy,
+            most,
+            cost: |rows, longest| rows * longest,
+            sizes: GlobalCache::new(),
+            bar: Box::new(ProgressBar::new()),
+            name: "embed".to_owned(),
+            summary: Summary::default(),
+        }
     }
 
     /// Without a progress bar.
@@ -43,66 +53,38 @@ impl<'a> Embedder<'a> {
         Self { bar: Box::new(|_: &Event<'_>| {}), ..self }
     }
 
-    /// One row per text, in the order of the texts.
+    /// The values of all texts, in the order of the texts.
     pub(crate) fn embed(&mut self, texts: &[Tokens]) -> Result<Vec<f32>> {
-        let work = Work::longest_first(texts);
-        let mut rows = vec![0.0; texts.len() * self.model.width()];
-        for bucket in work.buckets(usize::MAX) {
-            self.embed_bucket(&work, &bucket, &mut rows)?;
-        }
-        Ok(rows)
-    }
-
-    /// Writes the rows of one bucket, and adds to the summary what it took.
-    pub(crate) fn embed_bucket(&mut self, work: &Work<'_>, bucket: &Bucket, rows: &mut [f32]) -> Result<()> {
-        self.adapt(work, bucket, rows).map_err(|error| self.explain(bucket, &error))?;
-        self.summary.add(bucket.most_tokens, report::last().ok_or("there is no report")?);
-        Ok(())
-    }
-
-    fn adapt(&self, work: &Work<'_>, bucket: &Bucket, rows: &mut [f32]) -> std::result::Result<(), TchError> {
-        let Bucket { most_tokens, range } = bucket.clone();
-        // The first of a bucket is the longest, so a dry run of the first texts says what any others take at most.
-        let longest = range.clone().next().map(|place| work.texts[work.order[place]].len());
-        // Not by cost: the memory of attention does not grow in proportion to tokens.
         execute::with::<GlobalCache>()
             .cache(&self.sizes)
-            // Long texts take more memory than short ones: each bucket remembers a size of its own.
-            .key((most_tokens, longest))
             .policy(&*self.policy)
             // Its cached memory is released before a retry.
             .device(self.memory.device())
             // The first batch is as large as fits, as far as a dry run knows.
             .predict(&DryRun)
             .observer(&*self.bar)
-            .name(self.name.clone().unwrap_or_else(|| format!("up to {most_tokens} tokens")))
-            .range(range, self.most, |start, end| {
-                let done = self.attempt(work, start..end, rows);
+            .name(self.name.clone())
+            .by_padded_cost(|text| texts[text].len())
+            .costing(self.cost)
+            .bucket_by(|tokens| tokens.next_power_of_two().max(SHORTEST))
+            .reports(&mut self.summary.reports)
+            .map(0..texts.len(), self.most, |batch| {
+                let batch: Vec<&Tokens> = batch.iter().map(|&text| &texts[text]).collect();
+                let values = self.model.embed(&batch);
                 self.memory.note_peak();
-                done
+                values.map(|values| values.chunks_exact(self.model.width()).map(<[f32]>::to_vec).collect())
             })
-    }
-
-    /// One batch. What fails has written nothing.
-    fn attempt(
-        &self,
-        work: &Work<'_>,
-        places: Range<usize>,
-        rows: &mut [f32],
-    ) -> std::result::Result<(), TchError> {
-        let batch: Vec<&Tokens> =
-            work.order[places.clone()].iter().map(|&place| &work.texts[place]).collect();
-        work.scatter(places, &self.model.embed(&batch)?, rows);
-        Ok(())
+            .map(|rows: Vec<_>| rows.concat())
+            .map_err(|error| self.explain(&error).into())
     }
 
     /// The error is the one of the smallest batch when the loop has given up.
-    fn explain(&self, bucket: &Bucket, error: &TchError) -> String {
+    fn explain(&self, error: &TchError) -> String {
         let error = first_line(error);
-        match report::last() {
-            Some(report) if report.gave_up.is_some() && report.out_of_memory > 0 => format!(
-                "{}: not even one text of up to {} tokens fits beside the model: {error}",
-                self.memory, bucket.most_tokens
+        match self.summary.reports.last() {
+            Some((tokens, report)) if report.gave_up.is_some() && report.out_of_memory > 0 => format!(
+                "{}: not even one text of up to {tokens} tokens fits beside the model: {error}",
+                self.memory
             ),
             _ => error,
         }

@@ -149,7 +149,7 @@ fn embed(
 
 fn nearest(arguments: &Arguments, parts: &Parts, memory: &Memory) -> Result<Option<Nearest>> {
     let Some(query) = &arguments.query else { return Ok(None) };
-    let mut embedder = Embedder::new(&parts.model, memory, PolicyName::Halve.policy(), 1);
+    let mut embedder = Embedder::new(&parts.model, memory, PolicyName::Halve.policy(), 1024);
     let query = embedder.embed(&parts.words.tokens(&[query])?)?;
     Ok(Some(Nearest::new(query, arguments.top.get())))
 }

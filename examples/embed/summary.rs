@@ -7,19 +7,25 @@ use std::time::Duration;
 
 use toma::report::Report;
 
-/// The reports of a run, by the most tokens of their texts, longest first; with its `Display` a few lines.
+/// What the calls of a run came to; with its `Display` a few lines.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
-    buckets: BTreeMap<Reverse<usize>, Vec<Report>>,
+    /// With the most tokens that their texts may have.
+    pub(crate) reports: Vec<(u64, Report)>,
 }
 
 impl Summary {
-    pub(crate) fn add(&mut self, most_tokens: usize, report: Report) {
-        self.buckets.entry(Reverse(most_tokens)).or_default().push(report);
+    pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
+        self.reports.iter().map(|(_, report)| report)
     }
 
-    pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
-        self.buckets.values().flatten()
+    /// By the most tokens of their texts, longest first.
+    fn buckets(&self) -> BTreeMap<Reverse<u64>, Vec<&Report>> {
+        let mut buckets = BTreeMap::<_, Vec<_>>::new();
+        for (tokens, report) in &self.reports {
+            buckets.entry(Reverse(*tokens)).or_default().push(report);
+        }
+        buckets
     }
 
     pub(crate) fn lines(&self) -> usize {
@@ -48,7 +54,7 @@ impl Summary {
 
     /// The batch sizes in the end, longest texts first.
     pub(crate) fn sizes(&self) -> String {
-        self.buckets.values().map(|reports| last_size(reports).to_string()).collect::<Vec<_>>().join(" ")
+        self.buckets().values().map(|reports| last_size(reports).to_string()).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -60,18 +66,18 @@ impl fmt::Display for Summary {
         if self.out_of_memory() > 0 {
             writeln!(f, "  lost to failed attempts: {}", self.lost())?;
         }
-        for (Reverse(most_tokens), reports) in &self.buckets {
+        for (Reverse(most_tokens), reports) in self.buckets() {
             let lines: usize = reports.iter().map(|report| report.done).sum();
             let failed = times(reports.iter().map(|report| report.out_of_memory).sum());
             write!(f, "  up to {most_tokens:>3} tokens: {lines:>6} lines, ")?;
-            writeln!(f, "batches of {:>4}, {failed} out of memory", last_size(reports))?;
+            writeln!(f, "batches of {:>4} tokens, {failed} out of memory", last_size(&reports))?;
         }
         Ok(())
     }
 }
 
 /// The size in force in the end.
-fn last_size(reports: &[Report]) -> usize {
+fn last_size(reports: &[&Report]) -> usize {
     reports.last().map_or(0, |report| report.tried.last().map_or(report.start, |tried| tried.size))
 }
 

@@ -10,6 +10,7 @@ use bytesize::ByteSize;
 use clap::Parser as _;
 use tch::{Device, Tensor};
 use tempfile::TempDir;
+use toma::{NoCache, execute};
 
 use crate::arguments::{Arguments, PolicyName};
 use crate::check::fixed;
@@ -77,6 +78,23 @@ fn texts_get_their_marks_are_cut_at_256_and_not_padded() {
 }
 
 #[test]
+fn at_most_a_tenth_of_a_batch_is_padding() {
+    let _alone = alone();
+    let Some(parts) = parts() else { return };
+    let lines: Vec<&str> = include_str!("../data/lines.txt").lines().collect();
+    let texts = parts.words.tokens(&lines).unwrap();
+    let (mut padded, tokens) = (0, texts.iter().map(Vec::len).sum::<usize>());
+    let form = execute::with::<NoCache>().by_padded_cost(|text| texts[text].len()).in_buckets();
+    let count = |batch: &[usize]| {
+        padded += batch.len() * texts[batch[0]].len();
+        vec![(); batch.len()]
+    };
+    assert_eq!(form.map(0..texts.len(), 1024, count).len(), texts.len());
+    println!("{tokens} of {padded} tokens are no padding");
+    assert!((padded - tokens) * 10 <= padded, "{tokens} of {padded}");
+}
+
+#[test]
 fn neighbors_in_a_batch_change_nothing() {
     let _alone = alone();
     let Some(parts) = parts() else { return };
@@ -85,7 +103,7 @@ fn neighbors_in_a_batch_change_nothing() {
     let single = fixed(&parts, &texts, 1).unwrap();
     let memory = Memory::limit(Device::Cpu, None).unwrap();
     for batch in [2, 3, 5] {
-        let mut sorted = Embedder::new(&parts.model, &memory, PolicyName::Halve.policy(), batch);
+        let mut sorted = Embedder::new(&parts.model, &memory, PolicyName::Halve.policy(), batch * 4);
         for rows in [fixed(&parts, &texts, batch).unwrap(), sorted.embed(&texts).unwrap()] {
             assert_eq!(rows.len(), single.len());
             compare("value", &rows, &single, VALUE).unwrap();
@@ -103,11 +121,15 @@ fn a_size_that_was_found_before_the_first_batch_serves_the_next_window() {
     let texts = words.tokens(&vec!["a text of some words, but not of too many of them"; 64]).unwrap();
     let model_bytes = Memory::limit(Device::Cpu, None).unwrap().model_bytes;
     let memory = Memory::limit(Device::Cpu, Some(ByteSize(model_bytes + (4 << 20)))).unwrap();
-    let mut embedder = Embedder::new(&model, &memory, PolicyName::Halve.policy(), 64);
+    let mut embedder = Embedder::new(&model, &memory, PolicyName::Halve.policy(), 1024);
     let rows = embedder.embed(&texts).unwrap();
     assert_eq!(embedder.embed(&texts).unwrap(), rows);
     assert_eq!((embedder.summary.out_of_memory(), embedder.summary.lines()), (0, 128));
-    assert!(embedder.summary.reports().all(|report| report.start < 64), "{}", embedder.summary);
+    assert!(
+        embedder.summary.reports().all(|report| report.start < 64 * texts[0].len()),
+        "{}",
+        embedder.summary
+    );
     assert!(memory.peak().0 > model_bytes && memory.peak().0 <= model_bytes + (4 << 20));
 }
 

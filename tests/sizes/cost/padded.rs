@@ -100,7 +100,11 @@ fn buckets_are_told_apart_from_those_of_other_keys() {
     let cache = GlobalCache::new();
     let of_key = |key: u32| {
         let form = execute::with::<NoCache>().cache(&cache).key(key).by_padded_cost(|_| 3).in_buckets();
-        form.map(0..4, 12, |items| if items.len() > 2 { Err(OutOfMemory::new(None)) } else { Ok(items.to_vec()) })
+        form.map(
+            0..4,
+            12,
+            |items| if items.len() > 2 { Err(OutOfMemory::new(None)) } else { Ok(items.to_vec()) },
+        )
     };
     assert_eq!([of_key(1), of_key(2)].map(Result::unwrap), [[0, 1, 2, 3]; 2]);
     assert_eq!(cache.entries().len(), 2);
@@ -125,7 +129,11 @@ fn forms_inside_of_forms() {
     let inner = |items: &[usize]| {
         let form = execute::with::<NoCache>().by_padded_cost(|at| items[at] + 1).in_buckets();
         form.map(0..items.len(), 9, |places| {
-            if places.len() > 2 { Err(OutOfMemory::new(None)) } else { Ok(places.iter().map(|&at| items[at]).collect()) }
+            if places.len() > 2 {
+                Err(OutOfMemory::new(None))
+            } else {
+                Ok(places.iter().map(|&at| items[at]).collect())
+            }
         })
     };
     let form = execute::with::<NoCache>().by_padded_cost(|_| 4).in_buckets();
@@ -136,9 +144,13 @@ fn forms_inside_of_forms() {
 fn mistakes_are_named() {
     let message = |mistake: &dyn Fn()| {
         let panic = catch_unwind(AssertUnwindSafe(mistake)).unwrap_err();
-        panic.downcast_ref::<String>().cloned().unwrap_or_else(|| panic.downcast_ref::<&str>().unwrap().to_string())
+        panic
+            .downcast_ref::<String>()
+            .cloned()
+            .unwrap_or_else(|| panic.downcast_ref::<&str>().unwrap().to_string())
     };
-    let form = || execute::with::<NoCache>().name("embed").by_padded_cost(|item| 3 - i32::try_from(item).unwrap());
+    let form =
+        || execute::with::<NoCache>().name("embed").by_padded_cost(|item| 3 - i32::try_from(item).unwrap());
     let runs = RefCell::new(0);
     let one = |_: &[usize]| {
         *runs.borrow_mut() += 1;

@@ -76,7 +76,10 @@ impl Costs {
                     *longest = length.max(*longest);
                     Some(*longest)
                 });
-                longest.zip(1..).take_while(|&(longest, rows)| padded(*padding, rows, longest) <= step).count()
+                longest
+                    .zip(1..)
+                    .take_while(|&(longest, rows)| padded(*padding, rows, longest) <= step)
+                    .count()
             }
         };
         position + fit.max(1)
@@ -88,7 +91,8 @@ impl Costs {
             Self::Sums(sums) => usize::try_from(sums[items.end] - sums[items.start]).unwrap_or(usize::MAX),
             Self::Padded(lengths, padding) => {
                 let (rows, longest) = (items.len(), lengths[items].iter().copied().max());
-                longest.map_or(0, |longest| padded(*padding, u64::try_from(rows).unwrap_or(u64::MAX), longest))
+                longest
+                    .map_or(0, |longest| padded(*padding, u64::try_from(rows).unwrap_or(u64::MAX), longest))
             }
         }
     }

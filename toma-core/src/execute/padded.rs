@@ -17,7 +17,7 @@ use crate::call_site::hash_of;
 use crate::classify::Failure;
 use crate::engine::costs::Padding;
 use crate::engine::drive::next_piece;
-use crate::observe::report;
+use crate::observe::report::{self, Report};
 use crate::outcome::{Judge, Outcome};
 use crate::policy::Policy;
 
@@ -49,7 +49,12 @@ impl<'a, P, K, B> With<'a, P, K, B> {
         length: F,
     ) -> With<'a, P, K, B, ByCost<F, (), Padded>> {
         let sums = Padded { cost: u64::saturating_mul, lengths: None };
-        With { core: self.core, judge: self.judge, undo: self.undo, unit: ByCost { cost: length, report: (), sums } }
+        With {
+            core: self.core,
+            judge: self.judge,
+            undo: self.undo,
+            unit: ByCost { cost: length, report: (), sums },
+        }
     }
 
     /// By the lengths that an attribute names.
@@ -117,7 +122,7 @@ impl<'a, P, K, F, T> With<'a, P, K, (), ByCost<F, T, Padded>> {
     /// [`before_retry`](With::before_retry) with it: a body returns its values.
     #[inline]
     pub fn bucket_by(self, bucket: fn(length: u64) -> u64) -> Buckets<'a, P, K, F, T> {
-        Buckets { form: self, bucket }
+        Buckets { form: self, bucket, reports: None }
     }
 }
 
@@ -142,6 +147,16 @@ impl Sums for Padded {
 pub struct Buckets<'a, P, K, F, T = ()> {
     form: With<'a, P, K, (), ByCost<F, T, Padded>>,
     bucket: fn(u64) -> u64,
+    reports: Option<&'a mut Vec<(u64, Report)>>,
+}
+
+impl<'a, P, K, F, T> Buckets<'a, P, K, F, T> {
+    /// Adds each bucket, with the report of its call, also where that fails.
+    #[inline]
+    pub fn reports(mut self, reports: &'a mut Vec<(u64, Report)>) -> Self {
+        self.reports = Some(reports);
+        self
+    }
 }
 
 impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P, K, F, T> {
@@ -173,7 +188,7 @@ impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P
         K: Judge<R, M>,
     {
         let (caller, begun) = (Location::caller(), Instant::now());
-        let Self { form: With { core, judge, undo: (), mut unit }, bucket } = self;
+        let Self { form: With { core, judge, undo: (), mut unit }, bucket, mut reports } = self;
         let mut sorted = Sorted::of(&core, caller, range.clone(), |index| units((unit.cost)(index), index));
         let (mut values, mut initial) = (Vec::new(), initial);
         values.resize_with(range.len(), || None);
@@ -188,10 +203,14 @@ impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P
                 }
             };
             let done = form.bucket_at(caller, items.len(), |start, end| body(&indices[start..end]), keep);
+            let report = report::last().unwrap_or_default();
+            initial = sorted.next_initial(initial, items[0].0, &report);
+            if let Some(reports) = &mut reports {
+                reports.push((bucket(items[0].0), report));
+            }
             if let ControlFlow::Break(error) = done {
                 return error;
             }
-            initial = sorted.next_initial(initial, items[0].0);
         }
         R::of(T::values(values))
     }
@@ -234,8 +253,8 @@ impl Sorted {
 
     /// The largest size of the next bucket, after one with this longest length: where that one has met a limit, as
     /// much more than its size as the square of the lengths allows.
-    fn next_initial(&self, initial: usize, longest: u64) -> usize {
-        let (Some(&(next, _)), Some(report)) = (self.0.last(), report::last()) else { return initial };
+    fn next_initial(&self, initial: usize, longest: u64, report: &Report) -> usize {
+        let Some(&(next, _)) = self.0.last() else { return initial };
         let size = match report.settled.or(report.remembered) {
             Some(size) if report.out_of_memory > 0 || report.start < initial => size,
             _ => return initial,
@@ -253,7 +272,16 @@ impl<'a, P> Core<'a, P> {
         options.user = hash_of((options.user, bucket));
         options.deadline = options.deadline.map(|deadline| deadline.saturating_sub(begun.elapsed()));
         options.sizes.initial = Some(initial);
-        Core { cache: *cache, site: *site, name: name.clone(), dim: *dim, start: 0, shape: *shape, options, policy }
+        Core {
+            cache: *cache,
+            site: *site,
+            name: name.clone(),
+            dim: *dim,
+            start: 0,
+            shape: *shape,
+            options,
+            policy,
+        }
     }
 }
 
