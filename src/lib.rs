@@ -137,6 +137,7 @@
 //! | feature | turns on | adds |
 //! |---|---|---|
 //! | `anyhow` | `anyhow::Error` as an error type of bodies | the anyhow crate |
+//! | `candle` | [`candle`]: tensors, errors and devices of candle | the crates candle-core, cudarc and ctor |
 //! | `cuda` | [`cuda`]: devices, errors and slices of cudarc; the driver is loaded at run time | the crates cudarc and ctor |
 //! | `doc-only` | the documentation of `tch` where there is no libtorch | what `tch` adds |
 //! | `ndarray` | [chunks](chunk) of ndarray views along any axis | the ndarray crate |
@@ -167,6 +168,8 @@ pub use toma_core::{
     StacktraceMemoryCache, Throughput, cache, chunk, classify, device, execute, leaner, marks, memory,
     observe, policy, predict, ranks, report,
 };
+#[cfg(feature = "candle")]
+pub use toma_candle as candle;
 #[cfg(feature = "cuda")]
 pub use toma_cuda as cuda;
 #[cfg(feature = "tch")]

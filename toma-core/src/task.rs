@@ -66,7 +66,7 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
     #[doc(hidden)]
     pub fn start_chunked<R, C>(self, data: &impl Chunked<C>) -> Task<'a, P, K, R, OfPieces> {
         let (dim, items) = (self.core.dim, data.extent(self.core.dim));
-        self.task(Extent::of(items), OfPieces { start: 0, dim })
+        self.shaped(data).task(Extent::of(items), OfPieces { start: 0, dim })
     }
 
     fn task<R, F>(self, extent: Extent, form: F) -> Task<'a, P, K, R, F> {

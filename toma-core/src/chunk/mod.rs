@@ -80,6 +80,12 @@ pub trait Chunked<K = Own>: for<'a> ChunkOf<'a, K> {
         0
     }
 
+    /// Names the memory that each part is in, where that is known: `cpu`, `cuda:0`, `metal:0`.
+    #[doc(hidden)]
+    fn places(&self, place: &mut dyn FnMut(&str)) {
+        let _ = place;
+    }
+
     /// Lends the view to the body.
     fn lend<'a>(held: &'a mut Held<'_, Self, K>) -> Chunk<'a, Self, K>;
 }

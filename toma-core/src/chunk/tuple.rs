@@ -37,6 +37,10 @@ macro_rules! tuple {
                 hash_of([$(self.$index.shape_key(dim)),+])
             }
 
+            fn places(&self, place: &mut dyn FnMut(&str)) {
+                $(self.$index.places(place);)+
+            }
+
             #[inline]
             fn lend<'a>(held: &'a mut Held<'_, Self, ($($kind,)+)>) -> Chunk<'a, Self, ($($kind,)+)> {
                 ($($part::lend(&mut held.$index),)+)

@@ -244,8 +244,14 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     }
 
     /// Tells data of this shape from others, where that tells predictions apart.
+    ///
+    /// # Panics
+    /// When the data is on another device than the option says.
     #[inline(always)]
     pub(crate) fn shaped<D: Chunked<C>, C>(mut self, data: &D) -> Self {
+        if let Some(device) = self.core.options.device {
+            data.places(&mut |place| same_place(place, device.name()));
+        }
         if self.core.options.predict.is_some() {
             self.core.shape = data.shape_key(self.core.dim);
         }
@@ -279,6 +285,20 @@ impl<'a, P: Policy> Core<'a, P> {
             call.open_with_extras(&self.policy, &self.options, Some(&mut body()));
         }
     }
+}
+
+/// # Panics
+/// When the memory that data is in is known to be another than the device's. Names of others than libraries give tell
+/// nothing.
+#[cold]
+#[track_caller]
+fn same_place(data: &str, device: &str) {
+    let known = |name: &'_ str| match name {
+        "host" | "cpu" => Some(String::from("cpu")),
+        name => (name.starts_with("cuda:") || name.starts_with("metal:")).then(|| name.to_owned()),
+    };
+    let differ = known(data).zip(known(device)).is_some_and(|(data, device)| data != device);
+    assert!(!differ, "device {device}: the data is on {data}, whose memory it has to be");
 }
 
 /// What a piece means to the body of a batch.

@@ -1,0 +1,101 @@
+//! Tensors in toma's traits: as data that is worked on in chunks, and as values that bodies return.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ops::{ControlFlow, Range};
+
+use candle_core::{DeviceLocation, Error, Tensor};
+use toma_core::Outcome;
+use toma_core::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
+
+/// The kind of tensors, by which they implement traits of another crate; it never has to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensors;
+
+impl Outcome<Tensors> for Tensor {
+    type Value = Self;
+    type Of<U> = U;
+
+    fn branch<U>(self) -> ControlFlow<U, Self> {
+        ControlFlow::Continue(self)
+    }
+
+    fn of<U>(value: U) -> U {
+        value
+    }
+}
+
+macro_rules! chunked {
+    ($($tensor:ty),*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<'a> ChunkOf<'a, Tensors> for $tensor {
+            type Held = Tensor;
+            type Chunk = &'a Tensor;
+        }
+
+        /// A chunk shares the tensor's storage, as [`narrow`](Tensor::narrow) does.
+        #[diagnostic::do_not_recommend]
+        impl Chunked<Tensors> for $tensor {
+            fn extent(&self, dim: isize) -> usize {
+                self.dims()[axis(dim, self.rank())]
+            }
+
+            fn shape_key(&self, dim: isize) -> u64 {
+                let mut sizes = self.dims().to_vec();
+                sizes.remove(axis(dim, sizes.len()));
+                let mut hasher = DefaultHasher::new();
+                (self.dtype(), sizes).hash(&mut hasher);
+                hasher.finish()
+            }
+
+            fn places(&self, place: &mut dyn FnMut(&str)) {
+                match self.device().location() {
+                    DeviceLocation::Cpu => place("cpu"),
+                    DeviceLocation::Cuda { gpu_id } => place(&format!("cuda:{gpu_id}")),
+                    DeviceLocation::Metal { gpu_id } => place(&format!("metal:{gpu_id}")),
+                }
+            }
+
+            fn hold(&mut self, dim: isize, range: Range<usize>) -> Held<'_, Self, Tensors> {
+                let held = self.narrow(axis(dim, self.rank()), range.start, range.len());
+                held.unwrap_or_else(|error| panic!("chunk {range:?} of a tensor along dim {dim}: {error}"))
+            }
+
+            fn lend<'a>(held: &'a mut Held<'_, Self, Tensors>) -> Chunk<'a, Self, Tensors> {
+                held
+            }
+        }
+    )*};
+}
+
+chunked!(&Tensor, Tensor);
+
+/// Puts the parts that [`map`](toma_core::execute::map) has collected together into one tensor.
+///
+/// The parts and the whole are in memory together for a moment. One part is the whole, without a copy.
+pub trait Concatenate {
+    /// What bodies fail with.
+    type Error;
+
+    /// The parts one after the other along `dim`.
+    ///
+    /// # Errors
+    /// Where the parts failed; when there are none, they have no such dim, their shapes differ in other dims, or
+    /// memory runs out.
+    fn concatenate(self, dim: usize) -> Result<Tensor, Self::Error>;
+}
+
+impl Concatenate for Vec<Tensor> {
+    type Error = Error;
+
+    fn concatenate(self, dim: usize) -> Result<Tensor, Error> {
+        Tensor::cat(&self, dim)
+    }
+}
+
+impl<E: From<Error>> Concatenate for Result<Vec<Tensor>, E> {
+    type Error = E;
+
+    fn concatenate(self, dim: usize) -> Result<Tensor, E> {
+        Ok(self?.concatenate(dim)?)
+    }
+}
