@@ -156,6 +156,8 @@
 
 pub mod guide;
 
+#[cfg(feature = "candle")]
+pub use toma_candle as candle;
 #[cfg(feature = "persistent")]
 pub use toma_core::PersistentCache;
 /// For programs that write `toma::cpu_memory::set_cpu_memory_limit`.
@@ -168,8 +170,6 @@ pub use toma_core::{
     StacktraceMemoryCache, Throughput, cache, chunk, classify, device, execute, leaner, marks, memory,
     observe, policy, predict, ranks, report,
 };
-#[cfg(feature = "candle")]
-pub use toma_candle as candle;
 #[cfg(feature = "cuda")]
 pub use toma_cuda as cuda;
 #[cfg(feature = "tch")]

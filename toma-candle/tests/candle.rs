@@ -60,7 +60,9 @@ fn chunks_share_storage_and_results_are_written_in_place() {
     assert_eq!(seen, [0, 0, 2, 2, 4, 4, 6, 6, 8, 8]);
     // Along the last axis, of a tensor that is given away.
     let mut columns = Vec::new();
-    execute::with::<NoCache>().dim(-1).chunked(input, 2, |chunk, _, _| columns.push(chunk.dim(D::Minus1).unwrap()));
+    execute::with::<NoCache>()
+        .dim(-1)
+        .chunked(input, 2, |chunk, _, _| columns.push(chunk.dim(D::Minus1).unwrap()));
     assert_eq!(columns, [2, 1]);
 }
 
@@ -72,7 +74,10 @@ fn what_cannot_be_cut_or_written_is_named_once() {
         attempts += 1;
         rows(4).t()?.slice_set(chunk, 0, start)
     });
-    assert_eq!((failed.unwrap_err().to_string(), attempts), ("slice-set only supports contiguous tensors".into(), 1));
+    assert_eq!(
+        (failed.unwrap_err().to_string(), attempts),
+        ("slice-set only supports contiguous tensors".into(), 1)
+    );
     let scalar = Tensor::new(1_u32, &Device::Cpu).unwrap();
     let message = message(|| execute::with::<NoCache>().chunked(&scalar, 3, |_, _, _| ()));
     assert_eq!(message, "dim 0: a value without axes has no items");
@@ -121,7 +126,10 @@ fn errors_are_known_by_the_type_inside() {
             inner: Box::new(error),
             backtrace: Box::new(std::backtrace::Backtrace::force_capture()),
         },
-        |error| Error::WrappedContext { wrapped: Box::new(error), context: "CUDA_ERROR_OUT_OF_MEMORY".into() },
+        |error| Error::WrappedContext {
+            wrapped: Box::new(error),
+            context: "CUDA_ERROR_OUT_OF_MEMORY".into(),
+        },
     ];
     for outer in around {
         for inner in around {

@@ -76,7 +76,7 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ExampleSettings {
-    pub(crate) data: Option<Data>,
+    pub(crate) data: Vec<Data>,
     /// Arguments when the checks run it.
     pub(crate) test: Vec<String>,
     /// Arguments when the demonstration runs it, which it does with none but those that have them.
@@ -91,12 +91,20 @@ pub(crate) struct ExampleSettings {
 pub(crate) struct Data {
     /// Name and version, as pip is asked for them: `name==1.2.3`.
     pub(crate) package: String,
-    /// The checksum of its one file.
+    /// The checksum of its file, or of one for each Python.
     pub(crate) sha256: String,
     /// Where the files are in the package.
     pub(crate) folder: PathBuf,
     /// The variable by which the example learns where that is on this machine.
     pub(crate) variable: String,
+}
+
+impl Data {
+    /// As pip reads them.
+    pub(crate) fn requirements(&self) -> String {
+        let hashes = self.sha256.split_whitespace().map(|hash| format!(" --hash=sha256:{hash}"));
+        format!("{}{}\n", self.package, hashes.collect::<String>())
+    }
 }
 
 impl Workspace {

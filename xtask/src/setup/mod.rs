@@ -58,9 +58,9 @@ impl<'a> Provision<'a> {
     /// The variables an example runs with.
     pub(crate) fn variables(&self, example: &Example<'_>) -> Result<Vec<(String, PathBuf)>> {
         let own = if example.needs_libtorch { self.libtorch()?.variables() } else { Vec::new() };
-        let files = example.settings.data.as_ref().map(|data| self.data(data)).transpose()?.flatten();
+        let files = example.settings.data.iter().map(|data| self.data(data)).collect::<Result<Vec<_>>>()?;
         let own = own.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
-        Ok(own.chain(files).collect())
+        Ok(own.chain(files.into_iter().flatten()).collect())
     }
 
     /// The variable that tells where the files are; `None` when the user has said so already.
@@ -71,7 +71,7 @@ impl<'a> Provision<'a> {
         let root = self.project.workspace.target_dir.join("models").join(data.package.replace("==", "-"));
         let packages = Packages {
             root,
-            requirements: format!("{} --hash=sha256:{}\n", data.package, data.sha256),
+            requirements: data.requirements(),
             otherwise: format!("or set {} to a folder with its files", data.variable),
         };
         let folder = packages.install(self.project, &|_| Ok(()))?;

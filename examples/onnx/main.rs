@@ -1,0 +1,114 @@
+//! Says what is in files, by magika's model in ONNX Runtime, under a real memory limit: `cargo xtask run onnx`.
+//!
+//! All files at once do not fit. The batch shrinks until it does, and the model says of each file what it says of the
+//! file alone.
+
+mod files;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, Ix2, s};
+use ort::ep::CPU;
+use ort::session::Session;
+use ort::value::TensorRef;
+use toma::memory::{set_cpu_memory_limit, used_bytes};
+use toma::{GlobalCache, report};
+
+/// Bytes beside the model: of the files below, about 30 at a time.
+const BESIDE: u64 = 100 << 20;
+
+/// By how much a score may differ: a single row is multiplied by other kernels, which add up in another order.
+const SCORE: f32 = 1e-3;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Writes the scores of as many files at a time as there is memory for.
+#[toma::chunked(initial = 256, cache = GlobalCache)]
+fn classify(
+    (files, mut scores): (ArrayView2<'_, i32>, ArrayViewMut2<'_, f32>),
+    _start: usize,
+    _end: usize,
+    session: &mut Session,
+) -> ort::Result<()> {
+    let outputs = session.run(ort::inputs![TensorRef::from_array_view(files)?])?;
+    let found = outputs[0].try_extract_array::<f32>()?.into_dimensionality::<Ix2>();
+    scores.assign(&found.map_err(ort::Error::wrap)?);
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let model =
+        env::var_os("MAGIKA_DIR").map(PathBuf::from).ok_or("MAGIKA_DIR: must name the model's folder")?;
+    let mut session = session(&model)?;
+    let labels = labels(&model)?;
+    let paths = files::of_project()?;
+    let files = files::read(&paths)?;
+
+    let mut alone = Array2::zeros((paths.len(), labels.len()));
+    for file in 0..paths.len() {
+        let of_file = s![file..=file, ..];
+        classify((files.slice(of_file), alone.slice_mut(of_file)), &mut session)?;
+    }
+
+    let limit = set_cpu_memory_limit(used_bytes()? + BESIDE)?;
+    let mut scores = Array2::zeros(alone.dim());
+    let done = classify((files.view(), scores.view_mut()), &mut session);
+    let report = report::last().ok_or("there is no report")?;
+    limit.restore()?;
+    done?;
+    println!("{report}\n");
+
+    let differences = scores.iter().zip(&alone).map(|(score, alone)| (score - alone).abs());
+    let worst = differences.fold(0.0, f32::max);
+    println!("scores differ from those of single files by at most {worst:.1e}");
+    let counts = counted(&scores, &labels);
+    for (label, count) in &counts {
+        println!("{count:>5}  {label}");
+    }
+    // This example is a test as well: what it shows has to be so.
+    if report.out_of_memory == 0 || worst.is_nan() || worst > SCORE || counts != counted(&alone, &labels) {
+        return Err("memory has to run out, and scores may not differ".into());
+    }
+    fails_once(&mut session, labels.len())
+}
+
+/// The arena keeps what it has ever held, so a smaller batch would not help: it is off.
+fn session(model: &Path) -> Result<Session> {
+    let provider = CPU::default().with_arena_allocator(false).build();
+    let builder = Session::builder()?.with_execution_providers([provider])?;
+    Ok(builder
+        .with_memory_pattern(false)?
+        .with_intra_threads(1)?
+        .commit_from_file(model.join("model.onnx"))?)
+}
+
+fn labels(model: &Path) -> Result<Vec<String>> {
+    let config: serde_json::Value = serde_json::from_slice(&fs::read(model.join("config.min.json"))?)?;
+    Ok(serde_json::from_value(config["target_labels_space"].clone())?)
+}
+
+/// How many files each label is the likeliest of.
+fn counted<'a>(scores: &Array2<f32>, labels: &'a [String]) -> BTreeMap<&'a str, usize> {
+    let mut counts = BTreeMap::new();
+    for scores in scores.rows() {
+        let likeliest = (0..labels.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b]));
+        *counts.entry(likeliest.map_or("", |label| &labels[label])).or_default() += 1;
+    }
+    counts
+}
+
+/// A session that fails for another reason is asked once.
+fn fails_once(session: &mut Session, labels: usize) -> Result<()> {
+    let (narrow, mut scores) = (Array2::zeros((8, 5)), Array2::zeros((8, labels)));
+    let error = classify((narrow.view(), scores.view_mut()), session).err().ok_or("5 bytes are no file")?;
+    let attempts = report::last().map_or(0, |report| report.attempts);
+    println!(
+        "\nrows of another width: {attempts} attempt\n  {}",
+        error.to_string().lines().next().unwrap_or_default()
+    );
+    if attempts == 1 { Ok(()) } else { Err("a failure that is none of memory was tried again".into()) }
+}
