@@ -13,7 +13,7 @@ use crate::engine::options::Options;
 use crate::memory::MemorySource;
 use crate::observe::Observer;
 use crate::outcome::{Auto, Classified};
-use crate::policy::{Halve, Policy};
+use crate::policy::{Calibrate, Halve, Policy};
 use crate::predict::Predict;
 use crate::ranks::Group;
 use crate::shield;
@@ -276,6 +276,36 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     pub fn name(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.core.name = Some(name.into());
         self
+    }
+
+    /// Grows from one small piece, as far as what pieces took says that the next one fits into `memory`.
+    ///
+    /// For work that ends the process where it takes too much, as on a CPU in a container: there is no failure to
+    /// learn from. Pieces are real work from the first on. Each is at most four times as large as any before, and what
+    /// it is said to take, and a tenth more, has to fit. Sizes are remembered like any others; a batch, which is one
+    /// piece, grows from call to call.
+    ///
+    /// ```
+    /// # extern crate toma_core as toma;
+    /// # #[cfg(target_os = "linux")] {
+    /// use toma::{GlobalCache, execute, memory::Resident};
+    ///
+    /// let memory = Resident::now()?;
+    /// let form = execute::with::<GlobalCache>().calibrated(&memory);
+    /// let sizes = form.map(0..100, 100, |start, end| end - start);
+    /// assert_eq!((sizes[0], sizes.iter().sum()), (1, 100));
+    /// # }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// This is [`device`](Self::device) and [`policy`](Self::policy) in one.
+    ///
+    /// # Panics
+    /// When `memory` counts no bytes, as the host by itself; [`Resident`](crate::memory::Resident) does.
+    #[track_caller]
+    #[inline]
+    pub fn calibrated(self, memory: &'a dyn MemorySource) -> With<'a, Calibrate, K, B, U> {
+        self.device(memory).policy(Calibrate::of(memory))
     }
 
     /// Decides sizes by `policy` instead of [`Halve`].

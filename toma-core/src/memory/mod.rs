@@ -11,6 +11,7 @@ mod host;
 mod kernel_file;
 mod limit;
 mod recent;
+mod resident;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub use host::{Host, host};
 pub use limit::{CpuMemoryLimit, set_cpu_memory_limit, used_bytes};
 pub(crate) use recent::recent;
+pub use resident::Resident;
 
 /// How old a reading may be where the engine reads memory on a path that must be fast.
 ///
@@ -110,6 +112,12 @@ pub trait MemorySource: fmt::Debug + Sync {
     /// Makes what is allocated now the peak.
     fn reset_peak(&self) {}
 
+    /// Bytes that an allocator may hold back, where that hides what is taken anew.
+    #[doc(hidden)]
+    fn held_bytes(&self) -> u64 {
+        0
+    }
+
     /// How old a remembered reading of this memory may be where the engine must be fast; 100 ms unless told.
     ///
     /// Zero suits a source that is as cheap to read as to remember, or whose figures must be exact.
@@ -137,6 +145,10 @@ impl<M: MemorySource + ?Sized> MemorySource for &M {
 
     fn reset_peak(&self) {
         (**self).reset_peak();
+    }
+
+    fn held_bytes(&self) -> u64 {
+        (**self).held_bytes()
     }
 
     fn staleness(&self) -> Duration {

@@ -24,11 +24,13 @@
 //! | [`Throughput`](crate::Throughput) | the smallest size that is as fast as any | time, memory |
 //! | [`Bisect`](crate::Bisect) | within a tolerance of the largest size that works | nothing |
 //! | [`Halve`] (the default) | between half of it and all of it | nothing |
+//! | [`Calibrate`] | near the largest size that is sure to work, without a failure | time, memory |
 //! | [`Decay`](crate::Decay) | within a factor of it | nothing |
 
 pub(crate) mod adaptive;
 pub(crate) mod bisect;
 mod bounds;
+mod calibrate;
 pub(crate) mod decay;
 mod doubt;
 mod facts;
@@ -46,6 +48,7 @@ use std::time::Duration;
 
 pub(crate) use adaptive::Adaptive;
 pub use bounds::Bounds;
+pub use calibrate::Calibrate;
 pub(crate) use doubt::Doubt;
 pub use fit::Fit;
 pub(crate) use halve::Halve;

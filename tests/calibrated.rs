@@ -1,0 +1,147 @@
+//! Programs that are killed when they take too much: with `calibrated` none is, and most of the memory is used.
+
+#![cfg(target_os = "linux")]
+
+#[path = "common/child.rs"]
+mod child;
+#[path = "common/rounds.rs"]
+mod rounds;
+
+use std::hint::black_box;
+use std::io;
+use std::process::exit;
+
+use toma::memory::{MemorySource, Reading, Resident, Usage};
+use toma::{NoCache, execute};
+
+/// The killer's own code, as a shell shows it.
+const KILLED: i32 = 137;
+
+/// What pieces of a program take, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Program {
+    constant: f64,
+    each: f64,
+    square: f64,
+    /// More than this, beyond what is resident before the work, and the program is killed.
+    limit: u64,
+    /// Bytes that are allocated and freed before.
+    freed_before: usize,
+}
+
+impl Program {
+    fn drawn(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let limit = random.u64(16 << 20..32 << 20);
+        let best = 20.0 + random.f64() * 400.0;
+        let constant = if seed % 3 == 0 { 0.0 } else { random.f64() * 0.4 } * limit as f64;
+        let left = limit as f64 - constant;
+        let (each, square) = if seed % 2 == 0 { (left / best, 0.0) } else { (0.0, left / (best * best)) };
+        Self { constant, each, square, limit, freed_before: random.usize(0..16 << 20) }
+    }
+
+    fn takes(&self, size: usize) -> usize {
+        let size = size as f64;
+        (self.constant + self.each * size + self.square * size * size) as usize
+    }
+
+    fn best(&self) -> usize {
+        (1..).take_while(|&size| self.takes(size) as u64 <= self.limit).last().unwrap()
+    }
+
+    /// Works on many items, and exits with the last size that was no rest.
+    fn run(self, is_calibrated: bool) -> ! {
+        // As loading a model does: much of it stays with the allocator.
+        drop((0..self.freed_before / 4096).map(|_| vec![1_u8; 4096]).collect::<Vec<_>>());
+        let memory = Killing { resident: Resident::now().unwrap(), limit: self.limit };
+        let items = self.best() * 10;
+        let piece = |start: usize, end: usize| {
+            let taken = vec![1_u8; self.takes(end - start)];
+            if memory.usage().unwrap().peak_allocated_bytes > self.limit + (1 << 20) {
+                exit(KILLED);
+            }
+            black_box(taken);
+            end - start
+        };
+        let form = execute::with::<NoCache>();
+        let sizes = if is_calibrated {
+            form.calibrated(&memory).map(0..items, items, piece)
+        } else {
+            form.map(0..items, items, piece)
+        };
+        assert_eq!(sizes.iter().sum::<usize>(), items);
+        let (largest, best) = (sizes.iter().max().unwrap(), self.best());
+        assert!(largest * 10 >= best * 8, "{largest} of {best}: {sizes:?}, {self:?}");
+        exit(0)
+    }
+}
+
+/// The memory of a program that is killed beyond a limit.
+#[derive(Debug)]
+struct Killing {
+    resident: Resident,
+    limit: u64,
+}
+
+impl MemorySource for Killing {
+    fn name(&self) -> &str {
+        self.resident.name()
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        Ok(Reading::new(self.limit, self.limit))
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.resident.usage()
+    }
+
+    fn reset_peak(&self) {
+        self.resident.reset_peak();
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.resident.held_bytes()
+    }
+}
+
+#[test]
+fn none_is_killed_that_grows_and_all_that_do_not() {
+    for seed in 0..rounds::rounds(8, 100) {
+        for is_calibrated in [true, false] {
+            let settings = [
+                ("SEED", seed.to_string()),
+                ("CALIBRATED", is_calibrated.to_string()),
+                // Otherwise glibc keeps what is freed, also between two pieces, up to 32 MiB at a time.
+                ("MALLOC_MMAP_THRESHOLD_", (128 << 10).to_string()),
+            ];
+            let settings = settings.each_ref().map(|(name, value)| (*name, &**value));
+            let Some(ended) = child::run("none_is_killed_that_grows_and_all_that_do_not", &settings) else {
+                let read = |name| std::env::var(name).unwrap();
+                Program::drawn(read("SEED").parse().unwrap()).run(read("CALIBRATED") == "true");
+            };
+            let expected = if is_calibrated { 0 } else { KILLED };
+            assert_eq!(ended.status.code(), Some(expected), "{seed}: {:?}", ended.stderr);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "calibrate: host counts no bytes: take `memory::Resident`, which does")]
+fn memory_that_counts_nothing_is_refused() {
+    let _ = execute::with::<NoCache>().calibrated(toma::memory::Host::shared());
+}
+
+#[test]
+fn a_batch_grows_from_call_to_call() {
+    let (memory, cache) = (Resident::now().unwrap(), toma::GlobalCache::new());
+    let call = || {
+        execute::with::<NoCache>().cache(&cache).calibrated(&memory).batch(100, |size| vec![size; 1 << 12][0])
+    };
+    let sizes: Vec<_> = (0..5).map(|_| call()).collect();
+    assert_eq!(sizes[0], 1);
+    assert!(
+        sizes.is_sorted() && sizes[4] > 1 && sizes.windows(2).all(|pair| pair[1] <= pair[0] * 4),
+        "{sizes:?}"
+    );
+}

@@ -1,0 +1,107 @@
+//! The host's memory, with what this process has taken of it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::kernel_file::KernelFile;
+use super::{Host, MemorySource, Reading, Usage};
+
+/// Resident bytes that come and go without a reason in the work.
+const NOISE_BYTES: u64 = 1 << 20;
+
+/// Small enough that no allocator asks the system for it alone.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// So many at a time.
+const BLOCKS: usize = 16;
+
+/// Glibc gives back free memory at its end beyond 64 MiB.
+const MOST_BLOCKS: usize = 1024;
+
+/// The host's memory as far as it is free, and what this process has taken since: resident bytes.
+///
+/// For work that ends with the process where it takes too much, because nothing fails before: see
+/// [`calibrated`](crate::execute::With::calibrated). Make it when the model is loaded, right before the work. What is
+/// taken from then on counts as the work's, so let one loop at a time use it.
+///
+/// Its name is `host`, as that of [`Host`]. Resident bytes and their peak are read from `/proc/self/status`; the peak
+/// is reset where the kernel allows it, and otherwise is the highest so far.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// # #[cfg(target_os = "linux")] {
+/// use toma::memory::{MemorySource, Resident};
+///
+/// let memory = Resident::now()?;
+/// let taken = vec![1_u8; 64 << 20];
+/// assert!(memory.usage().unwrap().peak_allocated_bytes > 32 << 20);
+/// drop(taken);
+/// # }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Resident {
+    /// Resident bytes at first.
+    base_bytes: u64,
+    /// Those of them that are free again, as far as the allocator serves work from them.
+    held_bytes: u64,
+}
+
+impl Resident {
+    /// Counts from now on.
+    ///
+    /// # Errors
+    /// Where the system does not tell resident bytes: other systems than Linux.
+    pub fn now() -> io::Result<Self> {
+        let held_bytes = held_back()?;
+        Ok(Self { base_bytes: resident_bytes()?.0, held_bytes })
+    }
+}
+
+impl MemorySource for Resident {
+    fn name(&self) -> &str {
+        Host::shared().name()
+    }
+
+    /// What could be taken if all that was taken since were given back.
+    fn read(&self) -> io::Result<Reading> {
+        let (now, taken) = (Host::shared().read()?, resident_bytes()?.0.saturating_sub(self.base_bytes));
+        Ok(Reading { free_bytes: now.free_bytes.saturating_add(taken), ..now })
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let (_, peak) = resident_bytes().ok()?;
+        Some(Usage::new(0, peak.saturating_sub(self.base_bytes)))
+    }
+
+    fn reset_peak(&self) {
+        // Where it is refused the peak only rises, and a size counts as no smaller than those before it.
+        let _ = fs::write("/proc/self/clear_refs", "5");
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held_bytes + NOISE_BYTES
+    }
+}
+
+/// What can be allocated before resident bytes grow, found by allocating it.
+fn held_back() -> io::Result<u64> {
+    let (before, _) = resident_bytes()?;
+    let mut blocks = Vec::new();
+    let mut grown = 0;
+    while grown < NOISE_BYTES && blocks.len() < MOST_BLOCKS {
+        blocks.extend((0..BLOCKS).map(|_| vec![1_u8; BLOCK_BYTES]));
+        grown = resident_bytes()?.0.saturating_sub(before);
+    }
+    Ok(((blocks.len() * BLOCK_BYTES) as u64).saturating_sub(grown))
+}
+
+/// Bytes that are resident now and at most.
+fn resident_bytes() -> io::Result<(u64, u64)> {
+    let mut buffer = Vec::new();
+    let expected = "lines `VmRSS:` and `VmHWM:` with a number of kB";
+    let status = KernelFile::must_read(Path::new("/proc/self/status"), expected, &mut buffer)?;
+    let bytes = |key| Ok::<_, io::Error>(status.value_of(key)?.saturating_mul(1024));
+    Ok((bytes("VmRSS")?, bytes("VmHWM")?))
+}

@@ -1,0 +1,168 @@
+//! Sizes that grow from a small first piece, as far as what earlier pieces took says that the next one fits.
+//!
+//! # Why
+//!
+//! Where too large a size ends the process, it cannot be tried. What a larger size takes lies below the largest of three
+//! curves through the last two points: a line, a power, and a square beside a constant. Bytes that grow as a line, with
+//! or without a constant, or as a square, lie on one of them.
+//!
+//! Resident bytes do not grow while the allocator serves a piece from what it holds back. Until pieces have shown that
+//! they grow, all that it may hold counts as taken, and to grow with the square of the size.
+
+use super::figures::{bytes, number, whole};
+use super::{Evidence, Needs, Policy};
+use crate::memory::MemorySource;
+
+/// The next size is at most so many times the largest so far.
+const FASTEST: f64 = 4.0;
+
+/// What a size is said to take, times this, has to fit.
+const MARGIN: f64 = 1.1;
+
+/// Resident bytes that come and go without a reason in the work.
+const NOISE: f64 = 256.0 * 1024.0;
+
+/// Grows from one piece of the smallest size, as far as a larger one is sure to fit: see
+/// [`calibrated`](crate::execute::With::calibrated).
+#[derive(Clone, Copy, Debug)]
+pub struct Calibrate {
+    /// Bytes that an allocator may hold back, where it hides what pieces take.
+    held_bytes: u64,
+}
+
+impl Calibrate {
+    /// For work in this memory.
+    ///
+    /// # Panics
+    /// When the memory does not count what is taken.
+    #[track_caller]
+    pub fn of(memory: &dyn MemorySource) -> Self {
+        let name = memory.name();
+        assert!(
+            memory.usage().is_some(),
+            "calibrate: {name} counts no bytes: take `memory::Resident`, which does"
+        );
+        Self { held_bytes: memory.held_bytes() }
+    }
+
+    /// The largest size that is sure to fit.
+    fn fits(&self, evidence: &Evidence) -> Option<f64> {
+        let usable = bytes(evidence.available_bytes?) / MARGIN;
+        let (points, held) = (points(evidence), bytes(self.held_bytes));
+        let noise = if self.held_bytes == 0 { 0.0 } else { NOISE };
+        Some(match *points.last()? {
+            (size, took) if took > usable => size * usable / took,
+            (size, took) => match points[..] {
+                [.., (near, less), (far, more)] if less >= noise => {
+                    let curves = Curves { near, less, far, more: more.max(less + noise) };
+                    largest(size, |size| curves.at(size) <= usable)
+                }
+                _ => alone(size, (usable + held) / (took + held).max(1.0)),
+            },
+        })
+    }
+}
+
+impl Policy for Calibrate {
+    fn shrink(&self, evidence: &Evidence) -> usize {
+        evidence.size / 2
+    }
+
+    fn advance(&self, evidence: &Evidence) -> usize {
+        self.fits(evidence).map_or(evidence.floor, whole)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::TIME_AND_MEMORY
+    }
+}
+
+/// Sizes with the bytes that they took, the smallest first.
+fn points(evidence: &Evidence) -> Vec<(f64, f64)> {
+    let samples = evidence.measurements.samples().iter();
+    samples.filter_map(|sample| Some((number(sample.size), bytes(sample.bytes?)))).collect()
+}
+
+/// The size after one of which alone is known that so many times its bytes fit. Two items take at most twice what one
+/// takes.
+fn alone(size: f64, times: f64) -> f64 {
+    let grown = size * times.sqrt().min(FASTEST);
+    if size < 2.0 && times >= 2.0 { grown.max(2.0) } else { grown }
+}
+
+/// What two sizes took.
+struct Curves {
+    near: f64,
+    less: f64,
+    far: f64,
+    more: f64,
+}
+
+impl Curves {
+    /// The most that a size beyond both takes.
+    fn at(&self, size: f64) -> f64 {
+        let Self { near, less, far, more } = *self;
+        let grown = more - less;
+        let line = grown / (far - near) * (size - far);
+        let square = grown / (far * far - near * near) * (size * size - far * far);
+        let power = (size / far).powf((more / less.max(1.0)).ln() / (far / near).ln());
+        (more + line.max(square)).max(more * power)
+    }
+}
+
+/// The largest size between `size` and [`FASTEST`] times that for which this holds, which it does for `size`.
+fn largest(size: f64, fits: impl Fn(f64) -> bool) -> f64 {
+    let (mut low, mut high) = (size, size * FASTEST);
+    if fits(high) {
+        return high;
+    }
+    for _ in 0..24 {
+        let middle = f64::midpoint(low, high);
+        *(if fits(middle) { &mut low } else { &mut high }) = middle;
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::figures::whole_bytes;
+    use super::*;
+    use crate::policy::{Measurements, Sample, Samples};
+
+    /// The sizes of pieces one after another where so many bytes can be taken.
+    fn sizes((held, most_held): (u64, u64), available: u64, takes: impl Fn(f64) -> f64) -> Vec<usize> {
+        let (policy, mut samples, mut sizes) =
+            (Calibrate { held_bytes: most_held }, Samples::default(), Vec::new());
+        for _ in 0..200 {
+            let mut evidence = Evidence::new(1 << 40);
+            evidence.available_bytes = Some(available);
+            evidence.measurements = Measurements::from(samples);
+            let size = policy.advance(&evidence).max(1);
+            sizes.push(size);
+            let took = takes(number(size)) - bytes(held);
+            samples.add(Sample { bytes: Some(whole_bytes(took)), ..Sample::new(size) });
+        }
+        sizes
+    }
+
+    proptest! {
+        /// Whatever the curve and what the allocator holds back: never more than there is, and soon most of it.
+        #[test]
+        fn no_size_takes_too_much_and_most_is_taken_in_the_end(
+            (constant, each, square) in (0..100_u64 << 20, 1_u64 << 10..1 << 20, prop_oneof![Just(0), 0_u64..1 << 14]),
+            (held, most_held) in prop_oneof![Just((0, 0)), (1_u64 << 20..64 << 20, 0.0..1.0).prop_map(|(most, share)| (whole_bytes(bytes(most) * share), most))],
+            free in 1_u64 << 26..8 << 30,
+        ) {
+            let takes = |size: f64| bytes(constant) + bytes(each) * size + bytes(square) * size * size;
+            let available = whole_bytes(takes(2.0) * 2.2) + 4 * most_held + free;
+            let sizes = sizes((held, most_held), available, takes);
+            let usable = bytes(available + held);
+            prop_assert!(sizes.iter().all(|&size| takes(number(size)) <= usable), "{sizes:?}");
+            let last = *sizes.last().unwrap();
+            let is_near = takes(number(last) / 0.8) > usable;
+            prop_assert!(is_near, "{} of {usable}: {sizes:?}", takes(number(last)));
+        }
+    }
+}
