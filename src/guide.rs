@@ -1,5 +1,6 @@
 //! [checkpoint]: crate::guide::checkpoint
 //! [devices]: crate::guide::devices
+//! [neighbors]: crate::guide::neighbors
 //! [offload]: crate::guide::offload
 //! [options]: crate::guide::options
 //! [predict]: crate::guide::predict
@@ -40,6 +41,7 @@ pages! {
             [`report`](crate::report), [`observe`](crate::observe)",
     options: "[`cache`](crate::cache), [`policy`](crate::policy), [`execute::With`](crate::execute::With)",
     devices: "[`device`](crate::device), [`memory`](crate::memory), [`leaner`](crate::leaner)",
+    neighbors: "[`execute`](crate::execute), [`memory`](crate::memory), `toma::candle`",
     #[cfg(any(feature = "testing", not(doctest)))]
     testing: "`toma::testing`",
     questions: "[`classify`](crate::classify), [`memory`](crate::memory)",

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Ix2, s};
 use ort::ep::CPU;
+use ort::logging::LogLevel;
 use ort::session::Session;
 use ort::value::TensorRef;
 use toma::memory::{set_cpu_memory_limit, used_bytes};
@@ -41,8 +42,8 @@ fn classify(
 }
 
 fn main() -> Result<()> {
-    let model =
-        env::var_os("MAGIKA_DIR").map(PathBuf::from).ok_or("MAGIKA_DIR: must name the model's folder")?;
+    ort::init_from(library(&folder("ONNXRUNTIME_DIR")?)?)?.commit();
+    let model = folder("MAGIKA_DIR")?;
     let mut session = session(&model)?;
     let labels = labels(&model)?;
     let paths = files::of_project()?;
@@ -76,10 +77,24 @@ fn main() -> Result<()> {
     fails_once(&mut session, labels.len())
 }
 
+fn folder(variable: &str) -> Result<PathBuf> {
+    let folder = env::var_os(variable).map(PathBuf::from);
+    let missing = || format!("{variable}: must name a folder; `cargo xtask run onnx` fetches and gives it");
+    Ok(folder.ok_or_else(missing)?)
+}
+
+fn library(folder: &Path) -> Result<PathBuf> {
+    let files = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut libraries = files.filter(|path| path.to_string_lossy().contains("/libonnxruntime.so"));
+    Ok(libraries.next().ok_or_else(|| format!("{}: no libonnxruntime.so", folder.display()))?)
+}
+
 /// The arena keeps what it has ever held, so a smaller batch would not help: it is off.
 fn session(model: &Path) -> Result<Session> {
     let provider = CPU::default().with_arena_allocator(false).build();
-    let builder = Session::builder()?.with_execution_providers([provider])?;
+    // What fails comes back as an error.
+    let builder =
+        Session::builder()?.with_log_level(LogLevel::Fatal)?.with_execution_providers([provider])?;
     Ok(builder
         .with_memory_pattern(false)?
         .with_intra_threads(1)?

@@ -89,22 +89,12 @@ pub(crate) struct ExampleSettings {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Data {
-    /// Name and version, as pip is asked for them: `name==1.2.3`.
-    pub(crate) package: String,
-    /// The checksum of its file, or of one for each Python.
-    pub(crate) sha256: String,
+    /// The package with its version and the checksums of its files, as pip reads them.
+    pub(crate) requirements: String,
     /// Where the files are in the package.
     pub(crate) folder: PathBuf,
     /// The variable by which the example learns where that is on this machine.
     pub(crate) variable: String,
-}
-
-impl Data {
-    /// As pip reads them.
-    pub(crate) fn requirements(&self) -> String {
-        let hashes = self.sha256.split_whitespace().map(|hash| format!(" --hash=sha256:{hash}"));
-        format!("{}{}\n", self.package, hashes.collect::<String>())
-    }
 }
 
 impl Workspace {

@@ -71,6 +71,7 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     };
     let of_torch = of_torch.map(|(name, filters)| test(name, filters));
     let others = [
+        ["calibrated", "none_is_killed"],
         ["checkpoint", "optimum::"],
         ["checkpoint", "properties::"],
         ["loops", "rules::"],

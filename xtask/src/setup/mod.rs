@@ -68,10 +68,10 @@ impl<'a> Provision<'a> {
         if std::env::var_os(&data.variable).is_some_and(|value| !value.is_empty()) {
             return Ok(None);
         }
-        let root = self.project.workspace.target_dir.join("models").join(data.package.replace("==", "-"));
+        let root = self.project.workspace.target_dir.join("models").join(&data.variable);
         let packages = Packages {
             root,
-            requirements: data.requirements(),
+            requirements: data.requirements.clone(),
             otherwise: format!("or set {} to a folder with its files", data.variable),
         };
         let folder = packages.install(self.project, &|_| Ok(()))?;
