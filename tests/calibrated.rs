@@ -20,11 +20,11 @@ const KILLED: i32 = 137;
 /// What pieces of a program take, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Program {
-    constant: f64,
-    each: f64,
-    square: f64,
+    constant: usize,
+    each: usize,
+    square: usize,
     /// More than this, beyond what is resident before the work, and the program is killed.
-    limit: u64,
+    limit: usize,
     /// Bytes that are allocated and freed before.
     freed_before: usize,
 }
@@ -32,32 +32,32 @@ struct Program {
 impl Program {
     fn drawn(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
-        let limit = random.u64(16 << 20..32 << 20);
-        let best = 20.0 + random.f64() * 400.0;
-        let constant = if seed % 3 == 0 { 0.0 } else { random.f64() * 0.4 } * limit as f64;
-        let left = limit as f64 - constant;
-        let (each, square) = if seed % 2 == 0 { (left / best, 0.0) } else { (0.0, left / (best * best)) };
+        let (limit, best) = (random.usize(16 << 20..32 << 20), random.usize(20..420));
+        let constant = if seed.is_multiple_of(3) { 0 } else { random.usize(0..limit * 2 / 5) };
+        let left = limit - constant;
+        let (each, square) =
+            if seed.is_multiple_of(2) { (left / best, 0) } else { (0, left / (best * best)) };
         Self { constant, each, square, limit, freed_before: random.usize(0..16 << 20) }
     }
 
     fn takes(&self, size: usize) -> usize {
-        let size = size as f64;
-        (self.constant + self.each * size + self.square * size * size) as usize
+        self.constant + self.each * size + self.square * size * size
     }
 
     fn best(&self) -> usize {
-        (1..).take_while(|&size| self.takes(size) as u64 <= self.limit).last().unwrap()
+        (1..=self.limit).take_while(|&size| self.takes(size) <= self.limit).last().unwrap()
     }
 
     /// Works on many items, and exits with the last size that was no rest.
     fn run(self, is_calibrated: bool) -> ! {
         // As loading a model does: much of it stays with the allocator.
         drop((0..self.freed_before / 4096).map(|_| vec![1_u8; 4096]).collect::<Vec<_>>());
-        let memory = Killing { resident: Resident::now().unwrap(), limit: self.limit };
+        let memory =
+            Killing { resident: Resident::now().unwrap(), limit: u64::try_from(self.limit).unwrap() };
         let items = self.best() * 10;
         let piece = |start: usize, end: usize| {
             let taken = vec![1_u8; self.takes(end - start)];
-            if memory.usage().unwrap().peak_allocated_bytes > self.limit + (1 << 20) {
+            if memory.usage().unwrap().peak_allocated_bytes > memory.limit + (1 << 20) {
                 exit(KILLED);
             }
             black_box(taken);

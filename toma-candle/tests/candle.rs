@@ -1,6 +1,6 @@
 //! Tensors of candle in loops that shrink, and what its errors mean.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use candle_core::{D, Device, Error, Result, Tensor};
@@ -163,4 +163,27 @@ fn errors_of_unknown_types_are_known_by_their_words() {
     assert_eq!(class(Error::Cuda(Box::new(DriverErrorOfAnother))), Class::OutOfMemory);
     assert_eq!(class(Error::msg("Metal error Failed to create metal resource: Buffer")), Class::OutOfMemory);
     assert_eq!(class(Error::msg("no such model")), Class::Other);
+}
+
+/// In a program with candle's CUDA, which needs nvcc to build: `cargo xtask test card` does where there is one.
+#[test]
+fn what_does_not_fit_on_a_device_is_worked_on_in_pieces() {
+    let device = match Device::new_cuda(0) {
+        Ok(device) => device,
+        Err(error) => {
+            // Past the capture of what passes.
+            let _ = writeln!(io::stderr(), "skipped: candle on CUDA: {error}");
+            return;
+        }
+    };
+    let memory = memory(&device).unwrap();
+    let numbers = usize::try_from(memory.read().unwrap().free_bytes / 64).unwrap();
+    // A row takes a sixteenth of what is free.
+    let rows = |start, end| Tensor::zeros((end - start, numbers), candle_core::DType::F32, &device);
+    let sizes = execute::with::<NoCache>()
+        .device(&*memory)
+        .map(0..64, 64, |start, end| rows(start, end).map(|_| end - start))
+        .unwrap();
+    assert_eq!(sizes.iter().sum::<usize>(), 64);
+    assert_eq!((memory.name(), report::last().unwrap().out_of_memory > 1), ("cuda:0", true));
 }

@@ -56,7 +56,7 @@ proptest! {
     fn pieces_in_order_are_as_full_as_the_step_allows(lengths in vec(0_u64..40, 0..60), step in 1_usize..400) {
         let form = execute::with::<NoCache>().by_padded_cost(|item| lengths[item]);
         let pieces = form.map(0..lengths.len(), step, |start, end| (start, end));
-        let cost = |start, end| taken(&lengths, &Vec::from_iter(start..end), false);
+        let cost = |start, end| taken(&lengths, &(start..end).collect::<Vec<_>>(), false);
         let mut expected_start = 0;
         for (start, end) in pieces {
             prop_assert!(start == expected_start && (end == start + 1 || cost(start, end) <= step as u64));
@@ -118,7 +118,7 @@ fn panics_and_plain_values() {
         assert!(items.len() < 3, "CUDA out of memory. Tried to allocate 2.00 GiB");
         items.to_vec()
     });
-    assert_eq!(values, Vec::from_iter(0..9));
+    assert_eq!(values, (0..9).collect::<Vec<_>>());
     let other = catch_unwind(|| form().map(0..9, 100, |_| -> Vec<()> { panic!("a mistake") }));
     assert_eq!(other.unwrap_err().downcast_ref(), Some(&"a mistake"));
     assert_eq!(form().map(5..5, 100, |_| -> Vec<()> { panic!("nothing to do") }), []);
@@ -137,7 +137,7 @@ fn forms_inside_of_forms() {
         })
     };
     let form = execute::with::<NoCache>().by_padded_cost(|_| 4).in_buckets();
-    assert_eq!(form.map(0..20, 40, inner).unwrap(), Vec::from_iter(0..20));
+    assert_eq!(form.map(0..20, 40, inner).unwrap(), (0..20).collect::<Vec<_>>());
 }
 
 #[test]

@@ -59,13 +59,10 @@ impl<'a, P, K, B> With<'a, P, K, B> {
 
     /// By the lengths that an attribute names.
     #[doc(hidden)]
-    pub fn padded<C: Cost + Copy>(
+    pub fn padded<C: Cost + Copy + 'a>(
         self,
         lengths: &'a (impl AsRef<[C]> + ?Sized),
-    ) -> With<'a, P, K, B, ByCost<impl FnMut(usize) -> C + 'a, (), Padded>>
-    where
-        C: 'a,
-    {
+    ) -> With<'a, P, K, B, ByCost<impl FnMut(usize) -> C + 'a, (), Padded>> {
         let lengths = lengths.as_ref();
         let mut form = self.by_padded_cost(|item| lengths[item]);
         form.unit.sums.lengths = Some(lengths.len());
@@ -73,7 +70,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     }
 }
 
-impl<'a, P, K, B, F, T> With<'a, P, K, B, ByCost<F, T, Padded>> {
+impl<P, K, B, F, T> With<'_, P, K, B, ByCost<F, T, Padded>> {
     /// Counts rows times the square of the longest length, as memory grows where attention is dense.
     #[inline]
     pub fn squared(self) -> Self {

@@ -46,7 +46,7 @@ impl Calibrate {
     }
 
     /// The largest size that is sure to fit.
-    fn fits(&self, evidence: &Evidence) -> Option<f64> {
+    fn fits(self, evidence: &Evidence) -> Option<f64> {
         let usable = bytes(evidence.available_bytes?) / MARGIN;
         let (points, held) = (points(evidence), bytes(self.held_bytes));
         let noise = if self.held_bytes == 0 { 0.0 } else { NOISE };

@@ -38,8 +38,11 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let (count, all) = (cannot.len(), ran + cannot.len());
     ensure!(10 * count <= all, "{count} of {all} cannot run:\n{}", cannot.join("\n"));
     let last = table.lines().last().context("the checks said nothing")?;
-    checks.run_in_pairs(on.suites(AT_NIGHT)?)?;
-    Ok(format!("tested on a paper card: {last}; a GPU is needed by {}", counted(count, "check")))
+    let candle = on.candle()?;
+    let nvcc =
+        if candle.is_some() { "" } else { "; SKIPPED candle: no nvcc, with which it is built for CUDA" };
+    checks.run_in_pairs(on.suites(AT_NIGHT)?.into_iter().chain(candle))?;
+    Ok(format!("tested on a paper card: {last}; a GPU is needed by {}{nvcc}", counted(count, "check")))
 }
 
 /// Predictions of large nets against what the allocator counts, at both capabilities, and 2,000 random steps beside fragments,
@@ -80,6 +83,16 @@ impl<'a> OnCard<'a> {
     fn program(&self, kind: &str, name: &str) -> Result<Cmd<'a>> {
         let cargo = self.project.cargo("test").args(["--no-run", "-p", "toma-torch", kind, name]);
         Ok(self.project.command(bundle::built(self.libtorch.give(cargo), name)?))
+    }
+
+    /// The tests of `toma-candle`, where candle can be built for CUDA.
+    fn candle(&self) -> Result<Option<Cmd<'a>>> {
+        if self.project.command("nvcc").arg("--version").quiet().ignore_stdout().run().is_err() {
+            return Ok(None);
+        }
+        let test = ["--no-run", "-p", "toma-candle", "--features", "candle-core/cuda", "--test", "candle"];
+        let program = bundle::built(self.project.cargo("test").args(test), "candle")?;
+        Ok(Some(self.card.give(self.project.command(program))))
     }
 
     /// One process each.
