@@ -48,6 +48,9 @@ struct Arguments {
     /// The most items
     #[arg(long, default_value_t = 48)]
     items: usize,
+    /// The most items in bf16, in which a CPU may be ten times as slow
+    #[arg(long, default_value_t = 48)]
+    bf16_items: usize,
     /// On the first CUDA device
     #[arg(long)]
     cuda: bool,
@@ -140,7 +143,8 @@ fn measured(net: Net, kind: Kind, arguments: &Arguments) -> Result<Row, String> 
     }
     let prediction = predict(&device, step).map_err(|error| error.to_string())?;
     let fits = prediction.fits(arguments.within.as_u64()).ok_or("not one item fits")?;
-    let items = fits.min(arguments.items);
+    let most = if kind == Kind::BFloat16 { arguments.bf16_items } else { arguments.items };
+    let items = fits.min(most);
     let prediction = if arguments.cuda {
         prediction.confirm(items, step).map_err(|error| error.to_string())?
     } else {
