@@ -126,6 +126,31 @@ fn none_is_killed_that_grows_and_all_that_do_not() {
     }
 }
 
+/// Also where the first item costs more than the first step, which is 1.
+#[test]
+fn costs_grow_as_counts_do() {
+    let memory = Resident::now().unwrap();
+    let sizes = execute::with::<NoCache>()
+        .calibrated(&memory)
+        .by_padded_cost(|item| 300 + item % 200)
+        .in_buckets()
+        .map(0..3000, 1 << 20, |items| vec![items.len(); items.len()]);
+    assert!(sizes.contains(&1) && sizes.iter().max() > Some(&500), "{:?}", sizes.iter().max());
+}
+
+/// What is given back after the beginning hides nothing.
+#[test]
+fn the_base_falls_with_what_is_given_back() {
+    let old = black_box(vec![1_u8; 200 << 20]);
+    let memory = Resident::now().unwrap();
+    drop(old);
+    memory.reset_peak();
+    let taken = black_box(vec![1_u8; 150 << 20]);
+    let peak = memory.usage().unwrap().peak_allocated_bytes;
+    drop(taken);
+    assert!(peak > 140 << 20, "{peak}");
+}
+
 #[test]
 #[should_panic(expected = "calibrate: host counts no bytes: take `memory::Resident`, which does")]
 fn memory_that_counts_nothing_is_refused() {

@@ -24,6 +24,7 @@ fn failure_of(error: &Error) -> Failure {
             failure_of(inner)
         }
         Error::WrappedContext { wrapped, .. } => classify_error(&**wrapped),
+        Error::Io(inner) => classify_error(inner),
         other => classify_error(&Words(other.to_string())),
     }
 }

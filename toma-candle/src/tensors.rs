@@ -88,6 +88,8 @@ impl Concatenate for Vec<Tensor> {
     type Error = Error;
 
     fn concatenate(self, dim: usize) -> Result<Tensor, Error> {
+        // One part is returned as it is, whatever the dim.
+        self.first().map(|first| first.dim(dim)).transpose()?;
         Tensor::cat(&self, dim)
     }
 }

@@ -42,6 +42,7 @@ fn pieces_are_put_back_together() {
     }
     let none = execute::with::<NoCache>().map(0..0, 8, |_, _| Ok::<_, Error>(rows(1))).concatenate(0);
     assert!(none.unwrap_err().to_string().contains("at least one tensor"));
+    assert!(vec![rows(2)].concatenate(7).is_err(), "as of several parts");
 }
 
 #[test]
@@ -140,6 +141,8 @@ fn errors_are_known_by_the_type_inside() {
             assert_eq!(class(nested(Error::UnwrapNone)), Class::Other);
         }
     }
+    let refused = || io::Error::new(io::ErrorKind::OutOfMemory, "no");
+    assert_eq!(class(Error::Io(refused()).context("read")), Class::OutOfMemory);
     // And inside of other errors.
     let boxed = io::Error::other(driver(CUDA_ERROR_OUT_OF_MEMORY).context("load"));
     assert_eq!(classify_error(&boxed).class, Class::OutOfMemory);

@@ -6,8 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use toma::classify::OutOfMemory;
+use toma::policy::Policy;
 use toma::ranks::threads;
-use toma::{GlobalCache, NoCache, execute, report};
+use toma::{Adaptive, Bisect, GlobalCache, Halve, NoCache, execute, report};
 
 const BUCKETS: [fn(u64) -> u64; 4] = [u64::next_power_of_two, |length| length, |length| length / 10, |_| 0];
 
@@ -96,6 +97,47 @@ fn each_bucket_remembers_its_size_and_begins_near_that_of_its_neighbor() {
 }
 
 #[test]
+fn a_bucket_that_remembers_goes_on_from_its_own_size() {
+    let cache = GlobalCache::new();
+    let most = |lengths: &[u64]| {
+        let mut most = 0;
+        let form = execute::with::<NoCache>().cache(&cache).by_padded_cost(|item| lengths[item]).in_buckets();
+        let done = form.map(0..lengths.len(), 100_000, |items| {
+            if items.len() > if lengths[items[0]] == 100 { 10 } else { 300 } {
+                return Err(OutOfMemory::new(None));
+            }
+            most = most.max(items.len());
+            Ok(items.to_vec())
+        });
+        done.unwrap();
+        most
+    };
+    assert_eq!(most(&[50; 1000]), 250);
+    let both: Vec<_> = [100; 100].into_iter().chain([50; 1000]).collect();
+    assert_eq!([most(&both), most(&both)], [250; 2], "another bucket has met a limit");
+}
+
+#[test]
+fn a_bucket_is_one_call_whatever_its_function_is() {
+    let mut reports = Vec::new();
+    let form = execute::with::<NoCache>().by_padded_cost(|item| item + 1).bucket_by(|length| length % 2);
+    assert_eq!(form.reports(&mut reports).map(0..6, 99, <[usize]>::to_vec), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(
+        reports.iter().map(|(bucket, report)| (*bucket, report.done)).collect::<Vec<_>>(),
+        [(0, 3), (1, 3)]
+    );
+    let form = execute::with::<NoCache>().by_padded_cost(|item| u64::MAX - item as u64).in_buckets();
+    assert_eq!(form.map(0..3, 99, <[usize]>::to_vec), [0, 1, 2]);
+}
+
+/// A policy that is asked after each piece asks what is left.
+#[test]
+fn many_pieces_take_no_time_that_grows_with_their_square() {
+    let form = execute::with::<NoCache>().policy(Adaptive::default()).by_padded_cost(|_| 10);
+    assert_eq!(form.map(0..200_000, 10, |start, end| end - start).len(), 200_000);
+}
+
+#[test]
 fn buckets_are_told_apart_from_those_of_other_keys() {
     let cache = GlobalCache::new();
     let of_key = |key: u32| {
@@ -158,18 +200,23 @@ fn mistakes_are_named() {
     };
     let negative = "cost of item 4: must not be negative";
     assert_eq!(message(&|| drop(form().in_buckets().map(0..5, 9, one))), negative);
-    let nothing = "by_padded_cost: length 3 costs 0: must be at least 1";
-    assert_eq!(message(&|| drop(form().costing(|_, _| 0).in_buckets().map(0..2, 9, one))), nothing);
+    let nothing = "by_padded_cost: length 2 costs 0: must be at least 1";
+    let free = |rows, longest| if longest > 2 { rows } else { 0 };
+    assert_eq!(message(&|| drop(form().costing(free).in_buckets().map(0..2, 9, one))), nothing);
+    let huge = execute::with::<NoCache>().by_padded_cost(|_| 1).in_buckets();
+    let huge = RefCell::new(Some(huge));
+    let no_memory = message(&|| drop(huge.take().unwrap().map(0..1 << 58, 9, one)));
+    assert!(no_memory.starts_with("by_padded_cost: the order of 288230376151711744 items: "), "{no_memory}");
     let backwards = "embed: start 3: must be at most end 2";
     let (start, end) = (3, 2);
     assert_eq!(message(&|| drop(form().in_buckets().map(start..end, 9, one))), backwards);
     let rank = &threads(2)[0];
     let ranks = execute::with::<NoCache>().name("embed").ranks(rank).by_padded_cost(|_| 1).in_buckets();
     let ranks = RefCell::new(Some(ranks));
-    let refused = "embed: in_buckets: each rank would have other buckets, leave it out";
+    let refused = "embed: by_padded_cost: each rank would have other buckets, leave them out";
     assert_eq!(message(&|| drop(ranks.take().unwrap().map(0..2, 9, one))), refused);
     assert_eq!(*runs.borrow(), 0, "nothing has run");
-    let count = "in_buckets: 1 values for 2 items: must be one for each";
+    let count = "by_padded_cost: 1 values for 2 items: must be one for each";
     assert_eq!(message(&|| drop(form().bucket_by(|_| 0).map(0..2, 9, one))), count);
 }
 

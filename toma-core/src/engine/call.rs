@@ -156,6 +156,9 @@ impl<'a> Call<'a> {
             // Before anything foreign runs: the others hear of a panic there.
             self.joins(options);
         }
+        if let Some(first) = options.sizes.first {
+            self.machine.starts_at(first);
+        }
         let mut shortfall = None;
         if disabled {
             self.machine.fixed = true;

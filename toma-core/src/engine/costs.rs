@@ -21,8 +21,8 @@ pub(crate) enum Costs {
     /// What the items before each position cost together. Sums of 128 bits cannot overflow, so that no cost is too
     /// large to be compared.
     Sums(Box<[u128]>),
-    /// The length of each item, where all of a piece are padded to the longest.
-    Padded(Box<[u64]>, Padding),
+    /// The length of each item and the longest from it on, where all of a piece are padded to the longest.
+    Padded(Box<[[u64; 2]]>, Padding),
 }
 
 /// What so many rows of the longest one's length cost.
@@ -48,12 +48,24 @@ impl Costs {
     /// # Panics
     /// When an item costs nothing, or there is no memory for the lengths.
     pub(crate) fn padded(items: usize, mut length: impl FnMut(usize) -> u64, padding: Padding) -> Self {
-        let lengths = (0..items).map(|position| {
-            let length = length(position).max(1);
-            assert!(padding(1, length) > 0, "by_padded_cost: length {length} costs 0: must be at least 1");
-            length
+        let lengths = (0..items).map(|position| Self::checked(length(position), padding));
+        let mut lengths = kept(items, lengths.map(|length| [length; 2]));
+        // Sizes of all that is left are asked for after each piece.
+        lengths.iter_mut().rev().fold(0, |longest, [length, longest_from_here]| {
+            *longest_from_here = longest.max(*length);
+            *longest_from_here
         });
-        Self::Padded(kept(items, lengths), padding)
+        Self::Padded(lengths, padding)
+    }
+
+    /// The length as it counts: at least 1.
+    ///
+    /// # Panics
+    /// When such an item costs nothing.
+    pub(crate) fn checked(length: u64, padding: Padding) -> u64 {
+        let length = length.max(1);
+        assert!(padding(1, length) > 0, "by_padded_cost: length {length} costs 0: must be at least 1");
+        length
     }
 
     pub(crate) fn items(&self) -> usize {
@@ -72,7 +84,7 @@ impl Costs {
                 sums[position + 1..].partition_point(|&sum| sum <= limit)
             }
             Self::Padded(lengths, padding) => {
-                let longest = lengths[position..].iter().scan(0, |longest, &length| {
+                let longest = lengths[position..].iter().scan(0, |longest, &[length, _]| {
                     *longest = length.max(*longest);
                     Some(*longest)
                 });
@@ -90,9 +102,14 @@ impl Costs {
         match self {
             Self::Sums(sums) => usize::try_from(sums[items.end] - sums[items.start]).unwrap_or(usize::MAX),
             Self::Padded(lengths, padding) => {
-                let (rows, longest) = (items.len(), lengths[items].iter().copied().max());
-                longest
-                    .map_or(0, |longest| padded(*padding, u64::try_from(rows).unwrap_or(u64::MAX), longest))
+                let rows = items.len();
+                let longest = if items.end == lengths.len() {
+                    lengths.get(items.start).map(|&[_, longest]| longest)
+                } else {
+                    lengths[items].iter().map(|&[length, _]| length).max()
+                };
+                let rows = u64::try_from(rows).unwrap_or(u64::MAX);
+                longest.map_or(0, |longest| padded(*padding, rows, longest))
             }
         }
     }

@@ -31,8 +31,9 @@ impl Options<'_> {
     /// Whether a call needs extras for any of them, but for being watched.
     #[inline]
     pub(crate) fn need_extras(&self) -> bool {
-        let Self { deadline, device, ladder, predict, is_whole, ranks, .. } = self;
-        deadline.is_some()
+        let Self { sizes, deadline, device, ladder, predict, is_whole, ranks, .. } = self;
+        sizes.first.is_some()
+            | deadline.is_some()
             | device.is_some()
             | ladder.is_some()
             | predict.is_some()

@@ -6,6 +6,8 @@ use std::fmt::Display;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SizeOptions {
     pub(crate) initial: Option<usize>,
+    /// The size to begin with, where nothing better is known.
+    pub(crate) first: Option<usize>,
     pub(crate) min: usize,
     pub(crate) max: Option<usize>,
     pub(crate) multiple_of: usize,
@@ -13,7 +15,7 @@ pub(crate) struct SizeOptions {
 
 impl Default for SizeOptions {
     fn default() -> Self {
-        Self { initial: None, min: 1, max: None, multiple_of: 1 }
+        Self { initial: None, first: None, min: 1, max: None, multiple_of: 1 }
     }
 }
 
@@ -32,7 +34,7 @@ impl Sizes {
     /// the body's own error type.
     #[inline]
     pub(crate) fn new(options: &SizeOptions, of: &impl Display) -> Self {
-        let &SizeOptions { initial, min, max, multiple_of } = options;
+        let &SizeOptions { initial, min, max, multiple_of, .. } = options;
         let largest = initial.unwrap_or(usize::MAX).min(max.unwrap_or(usize::MAX));
         if multiple_of == 1 {
             // Most calls: nothing to divide.
@@ -67,7 +69,7 @@ impl Sizes {
 /// Says what is wrong with the options, with names and values.
 #[cold]
 fn refuse(options: &SizeOptions, of: &impl Display) -> ! {
-    let &SizeOptions { initial, min, max, multiple_of } = options;
+    let &SizeOptions { initial, min, max, multiple_of, .. } = options;
     let given = [("initial", initial), ("min", Some(min)), ("max", max), ("multiple_of", Some(multiple_of))];
     for (name, value) in given {
         assert!(value != Some(0), "{of}: {name} 0: must be at least 1");
@@ -89,7 +91,10 @@ mod tests {
     use super::{SizeOptions, Sizes};
 
     fn sizes(initial: usize, min: usize, max: usize, multiple_of: usize) -> Sizes {
-        Sizes::new(&SizeOptions { initial: Some(initial), min, max: Some(max), multiple_of }, &"here")
+        Sizes::new(
+            &SizeOptions { initial: Some(initial), first: None, min, max: Some(max), multiple_of },
+            &"here",
+        )
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::{ControlFlow, Range};
 use std::panic::Location;
@@ -15,14 +16,14 @@ use super::unit::{AfterFailure, Job, Unit};
 use super::with::{Core, With};
 use crate::call_site::hash_of;
 use crate::classify::Failure;
-use crate::engine::costs::Padding;
+use crate::engine::costs::{Costs, Padding};
 use crate::engine::drive::next_piece;
 use crate::observe::report::{self, Report};
 use crate::outcome::{Judge, Outcome};
 use crate::policy::Policy;
 
 impl<'a, P, K, B> With<'a, P, K, B> {
-    /// Counts sizes by what padded batches cost: as many rows as there are items, each as long as the longest.
+    /// Counts sizes by what padded batches cost: rows times the longest row.
     ///
     /// A batch of texts is padded to its longest text, so memory follows rows times length. A piece is as many
     /// consecutive items as cost at most the step. Items keep their order, so that one long item makes its whole piece
@@ -38,11 +39,11 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// assert_eq!(form.map(0..5, 20, |start, end| end - start), [3, 1, 1]);
     /// ```
     ///
-    /// `length` gives the length of the item with an index. It is asked once for each item, before the first attempt.
-    /// A length of 0 counts as 1. Items that do not fit by themselves are left out as with [`by_cost`](Self::by_cost).
+    /// `length` gives the length of the item with an index, not what it costs. It is asked once for each item, before the
+    /// first attempt. A length of 0 counts as 1. Items that do not fit by themselves are left out as with [`by_cost`](Self::by_cost).
     ///
     /// # Panics
-    /// When a length is negative, with the item, or there is no memory for the lengths: 8 bytes for each item.
+    /// When a length is negative, with the item, or there is no memory for the lengths: 16 bytes for each item.
     #[inline]
     pub fn by_padded_cost<C: Cost, F: FnMut(usize) -> C>(
         self,
@@ -88,11 +89,11 @@ impl<P, K, B, F, T> With<'_, P, K, B, ByCost<F, T, Padded>> {
 }
 
 impl<'a, P, K, F, T> With<'a, P, K, (), ByCost<F, T, Padded>> {
-    /// Puts items into buckets by length, each up to a power of two: [`bucket_by`](Self::bucket_by) with
+    /// Puts items whose length has the same next power of two into one bucket: [`bucket_by`](Self::bucket_by) with
     /// [`u64::next_power_of_two`].
     #[inline]
     pub fn in_buckets(self) -> Buckets<'a, P, K, F, T> {
-        self.bucket_by(u64::next_power_of_two)
+        self.bucket_by(|length| length.checked_next_power_of_two().unwrap_or(u64::MAX))
     }
 
     /// Puts items into buckets: those for whose length `bucket` says the same.
@@ -131,6 +132,16 @@ pub struct Padded {
     lengths: Option<usize>,
 }
 
+impl Padded {
+    /// Of a length that is at least 1.
+    ///
+    /// # Panics
+    /// When it costs nothing.
+    fn checked(&self, length: u64) -> u64 {
+        Costs::checked(length, self.cost)
+    }
+}
+
 impl Sums for Padded {
     fn padding(&self, items: usize) -> Option<Padding> {
         let lengths = self.lengths.unwrap_or(items);
@@ -148,7 +159,8 @@ pub struct Buckets<'a, P, K, F, T = ()> {
 }
 
 impl<'a, P, K, F, T> Buckets<'a, P, K, F, T> {
-    /// Adds each bucket, with the report of its call, also where that fails.
+    /// Adds what the function of the buckets says of each, with the report of its call, also of one that returns an
+    /// error.
     #[inline]
     pub fn reports(mut self, reports: &'a mut Vec<(u64, Report)>) -> Self {
         self.reports = Some(reports);
@@ -163,15 +175,15 @@ impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P
     /// Sizes are [padded costs](With::by_padded_cost).
     ///
     /// Each bucket is a call of its own, which remembers its own size: memory seldom grows as any one formula says.
-    /// The longest items come first. Where a bucket has met a limit, the next one begins with that size, or with as much
-    /// more as the square of the lengths would allow.
+    /// The bucket with the longest item comes first. Where one has met a limit, the next that remembers nothing begins
+    /// with the size that worked there, times the ratio of their longest lengths.
     ///
     /// With [`left_out`](With::left_out) the values are a `Vec<Option<V>>`, with `None` for items that are left out.
     /// Otherwise the first such failure goes through when the rest of its bucket is done.
     ///
     /// # Panics
-    /// When the body returns more or fewer values than it got items, and with [`ranks`](With::ranks), which would
-    /// have other buckets each.
+    /// When the body returns more or fewer values than it got items, there is no memory for the order (16 bytes for
+    /// each item, and its value), and with [`ranks`](With::ranks), which would have other buckets each.
     #[track_caller]
     #[inline(always)]
     pub fn map<R, S, V, M>(
@@ -186,11 +198,14 @@ impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P
     {
         let (caller, begun) = (Location::caller(), Instant::now());
         let Self { form: With { core, judge, undo: (), mut unit }, bucket, mut reports } = self;
-        let mut sorted = Sorted::of(&core, caller, range.clone(), |index| units((unit.cost)(index), index));
-        let (mut values, mut initial) = (Vec::new(), initial);
+        core.takes_buckets(caller, &range);
+        let length = |index| unit.sums.checked(units((unit.cost)(index), index));
+        let (groups, mut values) = (groups(range.clone(), bucket, length), with_room(range.len()));
         values.resize_with(range.len(), || None);
-        while let Some(items) = sorted.next(bucket) {
-            let core = core.of_bucket(bucket(items[0].0), initial, begun);
+        let mut met = None;
+        for (bucket, items) in groups {
+            let longest = items[0].0;
+            let core = core.of_bucket((bucket, longest), initial, met, begun);
             let indices: Vec<_> = items.iter().map(|&(_, index)| index).collect();
             let unit = Bucket { items: &items, cost: unit.sums.cost, report: &mut unit.report };
             let form = With { core, judge: &judge, undo: (), unit };
@@ -201,9 +216,9 @@ impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P
             };
             let done = form.bucket_at(caller, items.len(), |start, end| body(&indices[start..end]), keep);
             let report = report::last().unwrap_or_default();
-            initial = sorted.next_initial(initial, items[0].0, &report);
+            met = limit(&report, longest).or(met);
             if let Some(reports) = &mut reports {
-                reports.push((bucket(items[0].0), report));
+                reports.push((bucket, report));
             }
             if let ControlFlow::Break(error) = done {
                 return error;
@@ -219,56 +234,74 @@ impl<P, K, F, T> fmt::Debug for Buckets<'_, P, K, F, T> {
     }
 }
 
-/// The items that are left, with their lengths, the longest last.
-struct Sorted(Vec<(u64, usize)>);
+/// Items with their lengths, the longest first.
+type Lengths = Vec<(u64, usize)>;
 
-impl Sorted {
-    fn of<P>(
-        core: &Core<'_, P>,
-        caller: &'static Location<'static>,
-        range: Range<usize>,
-        mut length_of: impl FnMut(usize) -> u64,
-    ) -> Self {
-        length(range.start, range.end, || core.name_at(Some(caller)));
-        if core.options.ranks.is_some() {
-            let name = core.name_at(Some(caller));
-            name.refuse(format_args!("in_buckets: each rank would have other buckets, leave it out"));
+/// Items by what `bucket` says of their lengths; the bucket with the longest comes first.
+fn groups(
+    range: Range<usize>,
+    bucket: fn(u64) -> u64,
+    length: impl FnMut(usize) -> u64,
+) -> Vec<(u64, Lengths)> {
+    let mut items = with_room(range.len());
+    items.extend(range.clone().map(length).zip(range));
+    items.sort_by_key(|&(length, _)| Reverse(length));
+    let (mut groups, mut places) = (Vec::<(u64, Lengths)>::new(), HashMap::new());
+    for item in items {
+        let bucket = bucket(item.0);
+        let place = *places.entry(bucket).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push((bucket, Vec::new()));
         }
-        let mut items: Vec<_> = range.map(|index| (length_of(index).max(1), index)).collect();
-        items.sort_by_key(|&(length, index)| (length, Reverse(index)));
-        Self(items)
+        groups[place].1.push(item);
     }
+    groups
+}
 
-    /// Takes out the items of the longest one's bucket, the longest first.
-    fn next(&mut self, bucket: fn(u64) -> u64) -> Option<Vec<(u64, usize)>> {
-        let &(longest, _) = self.0.last()?;
-        let others = self.0.iter().rposition(|&(length, _)| bucket(length) != bucket(longest));
-        let mut items = self.0.split_off(others.map_or(0, |other| other + 1));
-        items.reverse();
-        Some(items)
-    }
+/// # Panics
+/// When there is no memory for so many.
+fn with_room<T>(count: usize) -> Vec<T> {
+    let mut all = Vec::new();
+    let reserved = all.try_reserve_exact(count);
+    reserved.unwrap_or_else(|error| panic!("by_padded_cost: the order of {count} items: {error}"));
+    all
+}
 
-    /// The largest size of the next bucket, after one with this longest length: where that one has met a limit, as
-    /// much more than its size as the square of the lengths allows.
-    fn next_initial(&self, initial: usize, longest: u64, report: &Report) -> usize {
-        let Some(&(next, _)) = self.0.last() else { return initial };
-        let size = match report.settled.or(report.remembered) {
-            Some(size) if report.out_of_memory > 0 || report.start < initial => size,
-            _ => return initial,
-        };
-        let times = usize::try_from(longest.div_ceil(next)).unwrap_or(usize::MAX);
-        size.saturating_mul(times).min(initial)
-    }
+/// The largest size that worked in a bucket with this longest length, where one has failed.
+fn limit(report: &Report, longest: u64) -> Option<(usize, u64)> {
+    report.bounds.smallest_failure?;
+    Some((report.bounds.largest_success?, longest))
 }
 
 impl<'a, P> Core<'a, P> {
-    /// Of the call for one bucket of a form that has begun then.
-    fn of_bucket(&self, bucket: u64, initial: usize, begun: Instant) -> Core<'a, &P> {
+    /// # Panics
+    /// When the range is backwards, or the call has ranks.
+    #[track_caller]
+    fn takes_buckets(&self, caller: &'static Location<'static>, range: &Range<usize>) {
+        let name = || self.name_at(Some(caller));
+        length(range.start, range.end, name);
+        if self.options.ranks.is_some() {
+            name().refuse(format_args!("by_padded_cost: each rank would have other buckets, leave them out"));
+        }
+    }
+
+    /// Of the call for one bucket of a form that has begun then. A limit was `met` by a bucket before.
+    fn of_bucket(
+        &self,
+        (bucket, longest): (u64, u64),
+        initial: usize,
+        met: Option<(usize, u64)>,
+        begun: Instant,
+    ) -> Core<'a, &P> {
         let Self { cache, site, name, dim, shape, options, policy, start: _ } = self;
         let mut options = options.clone();
         options.user = hash_of((options.user, bucket));
         options.deadline = options.deadline.map(|deadline| deadline.saturating_sub(begun.elapsed()));
         options.sizes.initial = Some(initial);
+        options.sizes.first = met.map(|(size, of_longest)| {
+            let times = usize::try_from(of_longest.div_ceil(longest)).unwrap_or(usize::MAX);
+            size.saturating_mul(times)
+        });
         Core {
             cache: *cache,
             site: *site,
@@ -341,7 +374,10 @@ impl<P: Policy, K, U: Unit> With<'_, P, K, (), U> {
             let values = outcome(done).branch()?;
             let (start, end) = piece.get();
             let (got, expected) = (values.len(), end - start);
-            assert!(got == expected, "in_buckets: {got} values for {expected} items: must be one for each");
+            assert!(
+                got == expected,
+                "by_padded_cost: {got} values for {expected} items: must be one for each"
+            );
             keep(start..end, values);
         }
         ControlFlow::Continue(())

@@ -278,12 +278,18 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
-    /// Grows from one small piece, as far as what pieces took says that the next one fits into `memory`.
+    /// Grows from one small piece, as far as the next one fits into `memory` by what earlier pieces took.
     ///
     /// For work that ends the process where it takes too much, as on a CPU in a container: there is no failure to
     /// learn from. Pieces are real work from the first on. Each is at most four times as large as any before, and what
-    /// it is said to take, and a tenth more, has to fit. Sizes are remembered like any others; a batch, which is one
-    /// piece, grows from call to call.
+    /// it is said to take, and a tenth more, has to fit.
+    ///
+    /// That is right for memory that grows as a line or as a square of the size, beside a constant or not. Memory that
+    /// grows in steps of more than a tenth, such as a `Vec` that doubles, may exceed what there is.
+    ///
+    /// Sizes are remembered like any others, so a later call begins with the remembered one: give other data another
+    /// [`key`](Self::key), or count by [cost](With::by_cost). A batch, which is one piece, grows from call to call where
+    /// its cache remembers. A loop inside an attempt that is measured does not grow, because its own peak is not known.
     ///
     /// ```
     /// # extern crate toma_core as toma;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::kernel_file::KernelFile;
 use super::{Host, MemorySource, Reading, Usage};
@@ -42,8 +44,8 @@ const MOST_BLOCKS: usize = 1024;
 /// ```
 #[derive(Debug)]
 pub struct Resident {
-    /// Resident bytes at first.
-    base_bytes: u64,
+    /// The least resident bytes before a piece: what was there before the work, less what was given back since.
+    base_bytes: AtomicU64,
     /// Those of them that are free again, as far as the allocator serves work from them.
     held_bytes: u64,
 }
@@ -55,7 +57,13 @@ impl Resident {
     /// Where the system does not tell resident bytes: other systems than Linux.
     pub fn now() -> io::Result<Self> {
         let held_bytes = held_back()?;
-        Ok(Self { base_bytes: resident_bytes()?.0, held_bytes })
+        Ok(Self { base_bytes: AtomicU64::new(resident_bytes()?.0), held_bytes })
+    }
+}
+
+impl Resident {
+    fn beyond_base(&self, bytes: u64) -> u64 {
+        bytes.saturating_sub(self.base_bytes.load(Relaxed))
     }
 }
 
@@ -66,16 +74,19 @@ impl MemorySource for Resident {
 
     /// What could be taken if all that was taken since were given back.
     fn read(&self) -> io::Result<Reading> {
-        let (now, taken) = (Host::shared().read()?, resident_bytes()?.0.saturating_sub(self.base_bytes));
+        let (now, taken) = (Host::shared().read()?, self.beyond_base(resident_bytes()?.0));
         Ok(Reading { free_bytes: now.free_bytes.saturating_add(taken), ..now })
     }
 
     fn usage(&self) -> Option<Usage> {
         let (_, peak) = resident_bytes().ok()?;
-        Some(Usage::new(0, peak.saturating_sub(self.base_bytes)))
+        Some(Usage::new(0, self.beyond_base(peak)))
     }
 
     fn reset_peak(&self) {
+        if let Ok((now, _)) = resident_bytes() {
+            self.base_bytes.fetch_min(now, Relaxed);
+        }
         // Where it is refused the peak only rises, and a size counts as no smaller than those before it.
         let _ = fs::write("/proc/self/clear_refs", "5");
     }

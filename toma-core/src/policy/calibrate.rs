@@ -1,10 +1,11 @@
-//! Sizes that grow from a small first piece, as far as what earlier pieces took says that the next one fits.
+//! Sizes that grow from a small first piece, as far as the next one fits by what earlier pieces took.
 //!
 //! # Why
 //!
-//! Where too large a size ends the process, it cannot be tried. What a larger size takes lies below the largest of three
-//! curves through the last two points: a line, a power, and a square beside a constant. Bytes that grow as a line, with
-//! or without a constant, or as a square, lie on one of them.
+//! Where too large a size ends the process, it cannot be tried. What a larger size takes is said to be the largest of
+//! three curves through the last two points: a line, a power, and a square beside a constant. Bytes that grow as a line
+//! or as a square, beside a constant or not, lie on one of them. Those that grow in steps of more than the margin, or
+//! faster at larger sizes than these, do not.
 //!
 //! Resident bytes do not grow while the allocator serves a piece from what it holds back. Until pieces have shown that
 //! they grow, all that it may hold counts as taken, and to grow with the square of the size.
@@ -22,7 +23,7 @@ const MARGIN: f64 = 1.1;
 /// Resident bytes that come and go without a reason in the work.
 const NOISE: f64 = 256.0 * 1024.0;
 
-/// Grows from one piece of the smallest size, as far as a larger one is sure to fit: see
+/// Grows from a piece of the smallest size, as far as the next one fits by what earlier pieces took: see
 /// [`calibrated`](crate::execute::With::calibrated).
 #[derive(Clone, Copy, Debug)]
 pub struct Calibrate {
@@ -45,7 +46,7 @@ impl Calibrate {
         Self { held_bytes: memory.held_bytes() }
     }
 
-    /// The largest size that is sure to fit.
+    /// The largest size that fits by what pieces took.
     fn fits(self, evidence: &Evidence) -> Option<f64> {
         let usable = bytes(evidence.available_bytes?) / MARGIN;
         let (points, held) = (points(evidence), bytes(self.held_bytes));
@@ -77,10 +78,15 @@ impl Policy for Calibrate {
     }
 }
 
-/// Sizes with the bytes that they took, the smallest first.
+/// Sizes with the bytes that they took, the smallest first. A first item that costs more than a step is no sample yet.
 fn points(evidence: &Evidence) -> Vec<(f64, f64)> {
     let samples = evidence.measurements.samples().iter();
-    samples.filter_map(|sample| Some((number(sample.size), bytes(sample.bytes?)))).collect()
+    let mut points: Vec<_> =
+        samples.filter_map(|sample| Some((number(sample.size), bytes(sample.bytes?)))).collect();
+    if points.is_empty() {
+        points.extend(evidence.peak_bytes.map(|peak| (number(evidence.size), bytes(peak))));
+    }
+    points
 }
 
 /// The size after one of which alone is known that so many times its bytes fit. Two items take at most twice what one

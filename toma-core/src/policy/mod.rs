@@ -24,7 +24,7 @@
 //! | [`Throughput`](crate::Throughput) | the smallest size that is as fast as any | time, memory |
 //! | [`Bisect`](crate::Bisect) | within a tolerance of the largest size that works | nothing |
 //! | [`Halve`] (the default) | between half of it and all of it | nothing |
-//! | [`Calibrate`] | near the largest size that is sure to work, without a failure | time, memory |
+//! | [`Calibrate`] | near the largest size that fits by what pieces took, without a failure | time, memory |
 //! | [`Decay`](crate::Decay) | within a factor of it | nothing |
 
 pub(crate) mod adaptive;
