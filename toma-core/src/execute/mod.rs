@@ -7,6 +7,7 @@
 //! | [`chunked`] | a chunk, `start, end` | `()` or `Result<(), E>` |
 //! | [`map`] | `start, end` | a value, collected in order |
 //! | [`fold`] | the value so far, `start, end` | the next value |
+//! | [`Buckets::map`], of items of similar length | their indices | a value for each, collected in order |
 //! | [`With::iter`] | `start, end` | a value, given out when it is asked for |
 //! | [`With::stream`] | `start, end`, asynchronously | the same |
 //!

@@ -21,7 +21,8 @@ use crate::switches::Switches;
 
 /// An inline form with its cache and options, made by [`with()`](super::with()); ends with one of
 /// [`batch`](With::batch), [`range`](Self::range), [`chunked`](Self::chunked), [`map`](Self::map),
-/// [`fold`](Self::fold), [`iter`](Self::iter) and [`stream`](Self::stream).
+/// [`fold`](Self::fold), [`iter`](Self::iter) and [`stream`](Self::stream), or goes on to
+/// [`Buckets`](super::Buckets).
 ///
 /// Sizes are in items, unless [`by_cost`](With::by_cost) gives them another unit. The sizes used are
 /// multiples of `multiple_of` between the floor, the larger of `min` and `multiple_of`, and `initial`
