@@ -138,6 +138,16 @@ fn costs_grow_as_counts_do() {
     assert!(sizes.contains(&1) && sizes.iter().max() > Some(&500), "{:?}", sizes.iter().max());
 }
 
+#[test]
+fn no_more_is_free_than_may_be_resident() {
+    let free = |memory: &Resident| memory.read().unwrap().free_bytes;
+    let memory = Resident::now().unwrap();
+    let all = free(&memory);
+    let some = free(&memory.at_most(1 << 30));
+    assert!(some <= 1 << 30 && some > 1 << 28 && all > some, "{some} of {all}");
+    assert_eq!(free(&Resident::now().unwrap().at_most(1)), 0);
+}
+
 /// What is given back after the beginning hides nothing.
 #[test]
 fn the_base_falls_with_what_is_given_back() {

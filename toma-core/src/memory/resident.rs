@@ -48,6 +48,8 @@ pub struct Resident {
     base_bytes: AtomicU64,
     /// Those of them that are free again, as far as the allocator serves work from them.
     held_bytes: u64,
+    /// No more may be resident, whatever is free.
+    most_bytes: u64,
 }
 
 impl Resident {
@@ -57,7 +59,15 @@ impl Resident {
     /// Where the system does not tell resident bytes: other systems than Linux.
     pub fn now() -> io::Result<Self> {
         let held_bytes = held_back()?;
-        Ok(Self { base_bytes: AtomicU64::new(resident_bytes()?.0), held_bytes })
+        Ok(Self { base_bytes: AtomicU64::new(resident_bytes()?.0), held_bytes, most_bytes: u64::MAX })
+    }
+
+    /// With at most so many resident bytes in the whole process, where something else than the machine or its container
+    /// kills it beyond.
+    #[must_use]
+    pub fn at_most(mut self, bytes: u64) -> Self {
+        self.most_bytes = bytes;
+        self
     }
 }
 
@@ -74,8 +84,9 @@ impl MemorySource for Resident {
 
     /// What could be taken if all that was taken since were given back.
     fn read(&self) -> io::Result<Reading> {
-        let (now, taken) = (Host::shared().read()?, self.beyond_base(resident_bytes()?.0));
-        Ok(Reading { free_bytes: now.free_bytes.saturating_add(taken), ..now })
+        let (now, resident) = (Host::shared().read()?, resident_bytes()?.0);
+        let free_bytes = now.free_bytes.min(self.most_bytes.saturating_sub(resident));
+        Ok(Reading { free_bytes: free_bytes.saturating_add(self.beyond_base(resident)), ..now })
     }
 
     fn usage(&self) -> Option<Usage> {
