@@ -16,8 +16,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-const PUBLISHED: [&str; 7] =
-    ["toma", "toma-core", "toma-cuda", "toma-macros", "toma-plan", "toma-torch", "toma-trace"];
+const PUBLISHED: [&str; 8] =
+    ["toma", "toma-candle", "toma-core", "toma-cuda", "toma-macros", "toma-plan", "toma-torch", "toma-trace"];
 
 #[test]
 #[ignore = "rustdoc reads every package once more: cargo xtask nightly surface"]
