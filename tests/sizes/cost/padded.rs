@@ -6,9 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use toma::classify::OutOfMemory;
-use toma::policy::Policy;
 use toma::ranks::threads;
-use toma::{Adaptive, Bisect, GlobalCache, Halve, NoCache, execute, report};
+use toma::{Adaptive, GlobalCache, NoCache, execute, report};
 
 const BUCKETS: [fn(u64) -> u64; 4] = [u64::next_power_of_two, |length| length, |length| length / 10, |_| 0];
 

@@ -305,8 +305,6 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// This is [`device`](Self::device) and [`policy`](Self::policy) in one.
-    ///
     /// # Panics
     /// When `memory` counts no bytes, as the host by itself; [`Resident`](crate::memory::Resident) does.
     #[track_caller]

@@ -45,11 +45,11 @@ const MOST_BLOCKS: usize = 1024;
 #[derive(Debug)]
 pub struct Resident {
     /// The least resident bytes before a piece: what was there before the work, less what was given back since.
-    base_bytes: AtomicU64,
+    base: AtomicU64,
     /// Those of them that are free again, as far as the allocator serves work from them.
-    held_bytes: u64,
+    held: u64,
     /// No more may be resident, whatever is free.
-    most_bytes: u64,
+    most: u64,
 }
 
 impl Resident {
@@ -58,22 +58,22 @@ impl Resident {
     /// # Errors
     /// Where the system does not tell resident bytes: other systems than Linux.
     pub fn now() -> io::Result<Self> {
-        let held_bytes = held_back()?;
-        Ok(Self { base_bytes: AtomicU64::new(resident_bytes()?.0), held_bytes, most_bytes: u64::MAX })
+        let held = held_back()?;
+        Ok(Self { base: AtomicU64::new(resident_bytes()?.0), held, most: u64::MAX })
     }
 
     /// With at most so many resident bytes in the whole process, where something else than the machine or its container
     /// kills it beyond.
     #[must_use]
     pub fn at_most(mut self, bytes: u64) -> Self {
-        self.most_bytes = bytes;
+        self.most = bytes;
         self
     }
 }
 
 impl Resident {
     fn beyond_base(&self, bytes: u64) -> u64 {
-        bytes.saturating_sub(self.base_bytes.load(Relaxed))
+        bytes.saturating_sub(self.base.load(Relaxed))
     }
 }
 
@@ -85,7 +85,7 @@ impl MemorySource for Resident {
     /// What could be taken if all that was taken since were given back.
     fn read(&self) -> io::Result<Reading> {
         let (now, resident) = (Host::shared().read()?, resident_bytes()?.0);
-        let free_bytes = now.free_bytes.min(self.most_bytes.saturating_sub(resident));
+        let free_bytes = now.free_bytes.min(self.most.saturating_sub(resident));
         Ok(Reading { free_bytes: free_bytes.saturating_add(self.beyond_base(resident)), ..now })
     }
 
@@ -96,14 +96,14 @@ impl MemorySource for Resident {
 
     fn reset_peak(&self) {
         if let Ok((now, _)) = resident_bytes() {
-            self.base_bytes.fetch_min(now, Relaxed);
+            self.base.fetch_min(now, Relaxed);
         }
         // Where it is refused the peak only rises, and a size counts as no smaller than those before it.
         let _ = fs::write("/proc/self/clear_refs", "5");
     }
 
     fn held_bytes(&self) -> u64 {
-        self.held_bytes + NOISE_BYTES
+        self.held + NOISE_BYTES
     }
 }
 
