@@ -46,8 +46,8 @@ impl<'a> Ways<'a> {
         let most = arguments.batch();
         let way = |name: PolicyName, fixed_for| {
             let mut embedder = Embedder::new(model, memory, name.policy(), most);
-            embedder.name =
-                if arguments.compare_policies.is_empty() { "adaptive".to_owned() } else { name.to_string() };
+            let is_one = arguments.compare_policies.is_empty();
+            embedder.name = if is_one { "adaptive".to_owned() } else { name.to_string() };
             Way { embedder, fixed_for }
         };
         let mut all: Vec<_> = arguments.compare_policies.iter().map(|&name| way(name, None)).collect();

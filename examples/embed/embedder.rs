@@ -15,9 +15,6 @@ use crate::{Result, first_line};
 /// By how much a value may differ between batches: sums are added up in another order.
 pub(crate) const VALUE: f32 = 1e-5;
 
-/// Shorter texts are not told apart.
-const SHORTEST: u64 = 8;
-
 /// Embeds texts and remembers, window after window, how large batches may be.
 pub(crate) struct Embedder<'a> {
     pub(crate) model: &'a Model,
@@ -66,7 +63,7 @@ impl<'a> Embedder<'a> {
             .name(self.name.clone())
             .by_padded_cost(|text| texts[text].len())
             .costing(self.cost)
-            .bucket_by(|tokens| tokens.next_power_of_two().max(SHORTEST))
+            .bucket_by(|tokens| tokens.next_power_of_two().max(8))
             .reports(&mut self.summary.reports)
             .map(0..texts.len(), self.most, |batch| {
                 let batch: Vec<&Tokens> = batch.iter().map(|&text| &texts[text]).collect();

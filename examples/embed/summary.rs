@@ -22,9 +22,7 @@ impl Summary {
     /// By the most tokens of their texts, longest first.
     fn buckets(&self) -> BTreeMap<Reverse<u64>, Vec<&Report>> {
         let mut buckets = BTreeMap::<_, Vec<_>>::new();
-        for (tokens, report) in &self.reports {
-            buckets.entry(Reverse(*tokens)).or_default().push(report);
-        }
+        self.reports.iter().for_each(|(most, of)| buckets.entry(Reverse(*most)).or_default().push(of));
         buckets
     }
 

@@ -125,11 +125,8 @@ fn a_size_that_was_found_before_the_first_batch_serves_the_next_window() {
     let rows = embedder.embed(&texts).unwrap();
     assert_eq!(embedder.embed(&texts).unwrap(), rows);
     assert_eq!((embedder.summary.out_of_memory(), embedder.summary.lines()), (0, 128));
-    assert!(
-        embedder.summary.reports().all(|report| report.start < 64 * texts[0].len()),
-        "{}",
-        embedder.summary
-    );
+    let all = 64 * texts[0].len();
+    assert!(embedder.summary.reports().all(|report| report.start < all), "{}", embedder.summary);
     assert!(memory.peak().0 > model_bytes && memory.peak().0 <= model_bytes + (4 << 20));
 }
 
