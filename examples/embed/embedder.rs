@@ -20,12 +20,12 @@ pub(crate) struct Embedder<'a> {
     pub(crate) model: &'a Model,
     pub(crate) memory: &'a Memory,
     policy: Box<dyn Policy>,
-    /// The largest batch, in padded tokens or in what `cost` says of rows and the longest.
+    /// The largest batch, in units of `cost`.
     pub(crate) most: usize,
     pub(crate) cost: fn(u64, u64) -> u64,
     sizes: GlobalCache,
     bar: Box<dyn Observer>,
-    /// What calls are called.
+    /// The name in reports.
     pub(crate) name: String,
     pub(crate) summary: Summary,
 }
@@ -75,7 +75,7 @@ impl<'a> Embedder<'a> {
             .map_err(|error| self.explain(&error).into())
     }
 
-    /// The error is the one of the smallest batch when the loop has given up.
+    /// Where the loop has given up, the error is the smallest batch's.
     fn explain(&self, error: &TchError) -> String {
         let error = first_line(error);
         match self.summary.reports.last() {

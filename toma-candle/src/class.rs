@@ -29,7 +29,7 @@ fn failure_of(error: &Error) -> Failure {
     }
 }
 
-/// An error that is known by its words alone: asked as what it is, it would come here again.
+/// An error of another type, so that classifying by words does not come here again.
 #[derive(Debug)]
 struct Words(String);
 

@@ -75,10 +75,9 @@ fn what_cannot_be_cut_or_written_is_named_once() {
         attempts += 1;
         rows(4).t()?.slice_set(chunk, 0, start)
     });
-    assert_eq!(
-        (failed.unwrap_err().to_string(), attempts),
-        ("slice-set only supports contiguous tensors".into(), 1)
-    );
+    // A backtrace may follow.
+    let failed = failed.unwrap_err().to_string();
+    assert!(failed.starts_with("slice-set only supports contiguous tensors") && attempts == 1, "{failed}");
     let scalar = Tensor::new(1_u32, &Device::Cpu).unwrap();
     let message = message(|| execute::with::<NoCache>().chunked(&scalar, 3, |_, _, _| ()));
     assert_eq!(message, "dim 0: a value without axes has no items");
@@ -112,7 +111,7 @@ fn data_on_another_device_is_refused() {
     let host = memory(&Device::Cpu).unwrap();
     run(&*host);
     run(&Named("a device of one's own"));
-    let refused = "device cuda:1: the data is on cpu, whose memory it has to be";
+    let refused = "device cuda:1: the data is on cpu, so give the memory of that";
     assert_eq!(message(|| run(&Named("cuda:1"))), refused);
 }
 
@@ -174,6 +173,8 @@ fn what_does_not_fit_on_a_device_is_worked_on_in_pieces() {
     let device = match Device::new_cuda(0) {
         Ok(device) => device,
         Err(error) => {
+            let error = error.to_string();
+            assert!(error.contains("not been built with cuda"), "{error}");
             // Past the capture of what passes.
             let _ = writeln!(io::stderr(), "skipped: candle on CUDA: {error}");
             return;

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use cudarc::driver::result::{self, ctx, mem_pool};
-use cudarc::driver::sys::{self, CUmemPool_attribute, CUmemoryPool};
+use cudarc::driver::sys::{CUmemPool_attribute, CUmemoryPool};
 use cudarc::driver::{CudaContext, DriverError};
 use toma_core::classify::{self, Failure};
 use toma_core::memory::{Reading, Usage};
@@ -33,9 +33,19 @@ fn failure_of(error: DriverError) -> Failure {
 
 /// Whether there is a driver. Without one every other function of cudarc panics.
 pub(crate) fn is_present() -> bool {
+    // Its function of this name stands before the one below, and exists where cudarc loads the driver at run time.
+    #[allow(clippy::wildcard_imports, unused_imports, reason = "by its name it could not be missing")]
+    use cudarc::driver::sys::*;
     static PRESENT: OnceLock<bool> = OnceLock::new();
     // SAFETY: loads the driver's library and lets it go again; nothing of it is called.
-    *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() })
+    *PRESENT.get_or_init(|| unsafe { is_culib_present() })
+}
+
+/// Of a program that is linked with the driver, because another crate has turned on cudarc's `dynamic-linking`: it has
+/// not started without one.
+#[allow(dead_code, reason = "of the same name as cudarc's own")]
+unsafe fn is_culib_present() -> bool {
+    true
 }
 
 /// What the driver has left, and what the memory pool holds back without using it.

@@ -212,7 +212,7 @@ fn mistakes_are_named() {
     let rank = &threads(2)[0];
     let ranks = execute::with::<NoCache>().name("embed").ranks(rank).by_padded_cost(|_| 1).in_buckets();
     let ranks = RefCell::new(Some(ranks));
-    let refused = "embed: by_padded_cost: each rank would have other buckets, leave them out";
+    let refused = "embed: by_padded_cost: each rank would have other buckets: remove the option `ranks`";
     assert_eq!(message(&|| drop(ranks.take().unwrap().map(0..2, 9, one))), refused);
     assert_eq!(*runs.borrow(), 0, "nothing has run");
     let count = "by_padded_cost: 1 values for 2 items: must be one for each";

@@ -12,10 +12,9 @@
 use std::iter;
 use std::ops::Range;
 
-/// The end of a piece is a function of position and step; here is what it takes besides: for each
-/// position, what the items before it cost together.
+/// What all items cost. With it the end of a piece is a function of position and step.
 ///
-/// They are asked for once, before the first attempt: a cost that panics then costs no work.
+/// Costs are asked for once, before the first attempt: a cost that panics then costs no work.
 #[derive(Clone, Debug)]
 pub(crate) enum Costs {
     /// What the items before each position cost together. Sums of 128 bits cannot overflow, so that no cost is too
@@ -25,7 +24,7 @@ pub(crate) enum Costs {
     Padded(Box<[[u64; 2]]>, Padding),
 }
 
-/// What so many rows of the longest one's length cost.
+/// What `rows` cost that are padded to `longest`: `fn(rows, longest)`.
 pub(crate) type Padding = fn(u64, u64) -> u64;
 
 impl Costs {
@@ -40,17 +39,17 @@ impl Costs {
             sum += u128::from(cost(position).max(1));
             sum
         });
-        Self::Sums(kept(items.saturating_add(1), iter::once(0).chain(sums)))
+        Self::Sums(kept("by_cost: the sums", items, iter::once(0).chain(sums)))
     }
 
-    /// The same of items that are padded. A length is at least 1.
+    /// Costs of items that are padded to the longest of their piece.
     ///
     /// # Panics
     /// When an item costs nothing, or there is no memory for the lengths.
     pub(crate) fn padded(items: usize, mut length: impl FnMut(usize) -> u64, padding: Padding) -> Self {
         let lengths = (0..items).map(|position| Self::checked(length(position), padding));
-        let mut lengths = kept(items, lengths.map(|length| [length; 2]));
-        // Sizes of all that is left are asked for after each piece.
+        let mut lengths = kept("by_padded_cost: the lengths", items, lengths.map(|length| [length; 2]));
+        // The cost of all that is left is asked for after each piece.
         lengths.iter_mut().rev().fold(0, |longest, [length, longest_from_here]| {
             *longest_from_here = longest.max(*length);
             *longest_from_here
@@ -115,12 +114,14 @@ impl Costs {
     }
 }
 
+/// One for each item, and perhaps one more.
+///
 /// # Panics
-/// When there is no memory for them.
-fn kept<T>(count: usize, values: impl Iterator<Item = T>) -> Box<[T]> {
+/// When there is no memory for them, with their name.
+fn kept<T>(name: &str, items: usize, values: impl Iterator<Item = T>) -> Box<[T]> {
     let mut all = Vec::new();
-    let reserved = all.try_reserve_exact(count);
-    reserved.unwrap_or_else(|error| panic!("by_cost: the costs of {count} items: {error}"));
+    let reserved = all.try_reserve_exact(items.saturating_add(1));
+    reserved.unwrap_or_else(|error| panic!("{name} of {items} items: {error}"));
     all.extend(values);
     all.into_boxed_slice()
 }

@@ -290,15 +290,14 @@ impl<'a, P: Policy> Core<'a, P> {
 /// # Panics
 /// When the memory that data is in is known to be another than the device's. Names of others than libraries give tell
 /// nothing.
-#[cold]
 #[track_caller]
 fn same_place(data: &str, device: &str) {
-    let known = |name: &'_ str| match name {
-        "host" | "cpu" => Some(String::from("cpu")),
-        name => (name.starts_with("cuda:") || name.starts_with("metal:")).then(|| name.to_owned()),
-    };
+    fn known(name: &str) -> Option<&str> {
+        let is_gpu = name.starts_with("cuda:") || name.starts_with("metal:");
+        if name == "host" { Some("cpu") } else { (is_gpu || name == "cpu").then_some(name) }
+    }
     let differ = known(data).zip(known(device)).is_some_and(|(data, device)| data != device);
-    assert!(!differ, "device {device}: the data is on {data}, whose memory it has to be");
+    assert!(!differ, "device {device}: the data is on {data}, so give the memory of that");
 }
 
 /// What a piece means to the body of a batch.

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::{ControlFlow, Range};
 use std::panic::Location;
-use std::time::Instant;
 
 use super::by_cost::{ByCost, Cost, LeftOut, Sums, TakesLeftOut, units};
 use super::dry::{Collect, Dry};
@@ -16,6 +15,7 @@ use super::unit::{AfterFailure, Job, Unit};
 use super::with::{Core, With};
 use crate::call_site::hash_of;
 use crate::classify::Failure;
+use crate::clock;
 use crate::engine::costs::{Costs, Padding};
 use crate::engine::drive::next_piece;
 use crate::observe::report::{self, Report};
@@ -43,7 +43,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// first attempt. A length of 0 counts as 1. Items that do not fit by themselves are left out as with [`by_cost`](Self::by_cost).
     ///
     /// # Panics
-    /// When a length is negative, with the item, or there is no memory for the lengths: 16 bytes for each item.
+    /// When a length is negative, with the item, or there is no memory for the lengths.
     #[inline]
     pub fn by_padded_cost<C: Cost, F: FnMut(usize) -> C>(
         self,
@@ -78,7 +78,7 @@ impl<P, K, B, F, T> With<'_, P, K, B, ByCost<F, T, Padded>> {
         self.costing(|rows, longest| rows.saturating_mul(longest.saturating_mul(longest)))
     }
 
-    /// Counts what `cost` says of so many rows of the longest length. It grows with both.
+    /// Counts `cost(rows, longest)`, which must grow with both.
     ///
     /// The form panics when one row costs 0.
     #[inline]
@@ -96,7 +96,7 @@ impl<'a, P, K, F, T> With<'a, P, K, (), ByCost<F, T, Padded>> {
         self.bucket_by(|length| length.checked_next_power_of_two().unwrap_or(u64::MAX))
     }
 
-    /// Puts items into buckets: those for whose length `bucket` says the same.
+    /// Groups items whose lengths `bucket` maps to the same number.
     ///
     /// ```
     /// # extern crate toma_core as toma;
@@ -159,8 +159,7 @@ pub struct Buckets<'a, P, K, F, T = ()> {
 }
 
 impl<'a, P, K, F, T> Buckets<'a, P, K, F, T> {
-    /// Adds what the function of the buckets says of each, with the report of its call, also of one that returns an
-    /// error.
+    /// Appends each bucket's number and the report of its call, also of one that returns an error.
     #[inline]
     pub fn reports(mut self, reports: &'a mut Vec<(u64, Report)>) -> Self {
         self.reports = Some(reports);
@@ -182,8 +181,7 @@ impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P
     /// Otherwise the first such failure goes through when the rest of its bucket is done.
     ///
     /// # Panics
-    /// When the body returns more or fewer values than it got items, there is no memory for the order (16 bytes for
-    /// each item, and its value), and with [`ranks`](With::ranks), which would have other buckets each.
+    /// When the body returns more or fewer values than it got items, there is no memory for their order, and with [`ranks`](With::ranks), which would have other buckets each.
     #[track_caller]
     #[inline(always)]
     pub fn map<R, S, V, M>(
@@ -196,7 +194,7 @@ impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P
         R: Outcome<S, Value = Vec<V>>,
         K: Judge<R, M>,
     {
-        let (caller, begun) = (Location::caller(), Instant::now());
+        let (caller, begun) = (Location::caller(), clock::now());
         let Self { form: With { core, judge, undo: (), mut unit }, bucket, mut reports } = self;
         core.takes_buckets(caller, &range);
         let length = |index| unit.sums.checked(units((unit.cost)(index), index));
@@ -237,7 +235,7 @@ impl<P, K, F, T> fmt::Debug for Buckets<'_, P, K, F, T> {
 /// Items with their lengths, the longest first.
 type Lengths = Vec<(u64, usize)>;
 
-/// Items by what `bucket` says of their lengths; the bucket with the longest comes first.
+/// Items grouped by `bucket(length)`; the group with the longest comes first.
 fn groups(
     range: Range<usize>,
     bucket: fn(u64) -> u64,
@@ -281,22 +279,25 @@ impl<'a, P> Core<'a, P> {
         let name = || self.name_at(Some(caller));
         length(range.start, range.end, name);
         if self.options.ranks.is_some() {
-            name().refuse(format_args!("by_padded_cost: each rank would have other buckets, leave them out"));
+            name().refuse(format_args!(
+                "by_padded_cost: each rank would have other buckets: remove the option `ranks`"
+            ));
         }
     }
 
-    /// Of the call for one bucket of a form that has begun then. A limit was `met` by a bucket before.
+    /// The core of one bucket's call. `met`: the limit of an earlier bucket; `begun`: when the form began.
     fn of_bucket(
         &self,
         (bucket, longest): (u64, u64),
         initial: usize,
         met: Option<(usize, u64)>,
-        begun: Instant,
+        begun: std::time::Instant,
     ) -> Core<'a, &P> {
         let Self { cache, site, name, dim, shape, options, policy, start: _ } = self;
         let mut options = options.clone();
         options.user = hash_of((options.user, bucket));
-        options.deadline = options.deadline.map(|deadline| deadline.saturating_sub(begun.elapsed()));
+        options.deadline =
+            options.deadline.map(|deadline| deadline.saturating_sub(clock::now().duration_since(begun)));
         options.sizes.initial = Some(initial);
         options.sizes.first = met.map(|(size, of_longest)| {
             let times = usize::try_from(of_longest.div_ceil(longest)).unwrap_or(usize::MAX);
@@ -343,7 +344,7 @@ impl<T: TakesLeftOut> Unit for Bucket<'_, T> {
 }
 
 impl<P: Policy, K, U: Unit> With<'_, P, K, (), U> {
-    /// Like [`map`](Self::map), but says which piece each value is of.
+    /// Like [`map`](Self::map), but passes each value with its piece to `keep`.
     #[inline(never)]
     fn bucket_at<R, S, V, W, M>(
         self,

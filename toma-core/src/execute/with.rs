@@ -282,11 +282,12 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Grows from one small piece, as far as the next one fits into `memory` by what earlier pieces took.
     ///
     /// For work that ends the process where it takes too much, as on a CPU in a container: there is no failure to
-    /// learn from. Pieces are real work from the first on. Each is at most four times as large as any before, and what
-    /// it is said to take, and a tenth more, has to fit.
+    /// learn from. Pieces are real work from the first on. Each is at most four times as large as any before, and the
+    /// bytes that it is estimated to take have to fit, with a tenth to spare.
     ///
-    /// That is right for memory that grows as a line or as a square of the size, beside a constant or not. Memory that
-    /// grows in steps of more than a tenth, such as a `Vec` that doubles, may exceed what there is.
+    /// That is right for memory that grows as a line or as a square of the number of items, or as a line of what they
+    /// [cost](With::by_cost), beside a constant or not. Memory that grows in steps of more than a tenth, such as a `Vec`
+    /// that doubles, may exceed what there is. So may a second item, where two take more than twice what one takes.
     ///
     /// Sizes are remembered like any others, so a later call begins with the remembered one: give other data another
     /// [`key`](Self::key), or count by [cost](With::by_cost). A batch, which is one piece, grows from call to call where

@@ -112,8 +112,8 @@ pub trait MemorySource: fmt::Debug + Sync {
     /// Makes what is allocated now the peak.
     fn reset_peak(&self) {}
 
-    /// Bytes that an allocator may hold back, where that hides what is taken anew.
-    #[doc(hidden)]
+    /// Bytes that an allocator may use again before [`usage`](Self::usage) grows: 0 where every allocation is counted. A
+    /// source around another one has to pass this on.
     fn held_bytes(&self) -> u64 {
         0
     }

@@ -24,7 +24,7 @@ const MOST_BLOCKS: usize = 1024;
 /// The host's memory as far as it is free, and what this process has taken since: resident bytes.
 ///
 /// For work that ends with the process where it takes too much, because nothing fails before: see
-/// [`calibrated`](crate::execute::With::calibrated). Make it when the model is loaded, right before the work. What is
+/// [`calibrated`](crate::execute::With::calibrated). Make one for each loop, when the model is loaded, right before the work. What is
 /// taken from then on counts as the work's, so let one loop at a time use it.
 ///
 /// Its name is `host`, as that of [`Host`]. Resident bytes and their peak are read from `/proc/self/status`; the peak
@@ -44,11 +44,12 @@ const MOST_BLOCKS: usize = 1024;
 /// ```
 #[derive(Debug)]
 pub struct Resident {
-    /// The least resident bytes before a piece: what was there before the work, less what was given back since.
+    /// The lowest resident bytes before a piece.
     base: AtomicU64,
-    /// Those of them that are free again, as far as the allocator serves work from them.
+    /// Freed bytes of them that the allocator can use again without growing, and the height of a peak that could not be
+    /// reset.
     held: u64,
-    /// No more may be resident, whatever is free.
+    /// A limit on resident bytes.
     most: u64,
 }
 
@@ -59,7 +60,10 @@ impl Resident {
     /// Where the system does not tell resident bytes: other systems than Linux.
     pub fn now() -> io::Result<Self> {
         let held = held_back()?;
-        Ok(Self { base: AtomicU64::new(resident_bytes()?.0), held, most: u64::MAX })
+        reset_peak();
+        let (now, peak) = resident_bytes()?;
+        let held = held.saturating_add(peak.saturating_sub(now));
+        Ok(Self { base: AtomicU64::new(now), held, most: u64::MAX })
     }
 
     /// With at most so many resident bytes in the whole process, where something else than the machine or its container
@@ -82,7 +86,7 @@ impl MemorySource for Resident {
         Host::shared().name()
     }
 
-    /// What could be taken if all that was taken since were given back.
+    /// Free bytes, and those taken since [`now`](Self::now).
     fn read(&self) -> io::Result<Reading> {
         let (now, resident) = (Host::shared().read()?, resident_bytes()?.0);
         let free_bytes = now.free_bytes.min(self.most.saturating_sub(resident));
@@ -98,13 +102,17 @@ impl MemorySource for Resident {
         if let Ok((now, _)) = resident_bytes() {
             self.base.fetch_min(now, Relaxed);
         }
-        // Where it is refused the peak only rises, and a size counts as no smaller than those before it.
-        let _ = fs::write("/proc/self/clear_refs", "5");
+        reset_peak();
     }
 
     fn held_bytes(&self) -> u64 {
         self.held + NOISE_BYTES
     }
+}
+
+/// Where it is refused the peak only rises, and a size counts as no smaller than those before it.
+fn reset_peak() {
+    let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
 /// What can be allocated before resident bytes grow, found by allocating it.

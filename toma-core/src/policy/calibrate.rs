@@ -2,7 +2,7 @@
 //!
 //! # Why
 //!
-//! Where too large a size ends the process, it cannot be tried. What a larger size takes is said to be the largest of
+//! Where too large a size ends the process, it cannot be tried. What a larger size takes is estimated as the largest of
 //! three curves through the last two points: a line, a power, and a square beside a constant. Bytes that grow as a line
 //! or as a square, beside a constant or not, lie on one of them. Those that grow in steps of more than the margin, or
 //! faster at larger sizes than these, do not.
@@ -17,7 +17,7 @@ use crate::memory::MemorySource;
 /// The next size is at most so many times the largest so far.
 const FASTEST: f64 = 4.0;
 
-/// What a size is said to take, times this, has to fit.
+/// The bytes that a size is estimated to take, times this, have to fit.
 const MARGIN: f64 = 1.1;
 
 /// Resident bytes that come and go without a reason in the work.
@@ -70,7 +70,9 @@ impl Policy for Calibrate {
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {
-        self.fits(evidence).map_or(evidence.floor, whole)
+        let fits = self.fits(evidence).map_or(evidence.floor, whole);
+        // Where failures can be caught, they say more than curves.
+        evidence.bounds.smallest_failure.map_or(fits, |failed| fits.min(evidence.bounds.below(failed)))
     }
 
     fn needs(&self) -> Needs {
@@ -89,8 +91,8 @@ fn points(evidence: &Evidence) -> Vec<(f64, f64)> {
     points
 }
 
-/// The size after one of which alone is known that so many times its bytes fit. Two items take at most twice what one
-/// takes.
+/// The next size after a single sample, if `times` its bytes fit: they are taken to grow as a square, but from one item to
+/// two as a line, because otherwise few programs would begin.
 fn alone(size: f64, times: f64) -> f64 {
     let grown = size * times.sqrt().min(FASTEST);
     if size < 2.0 && times >= 2.0 { grown.max(2.0) } else { grown }
