@@ -18,7 +18,7 @@ use toma::{NoCache, execute};
 /// The killer's own code, as a shell shows it.
 const KILLED: i32 = 137;
 
-/// What pieces of a program take, in bytes.
+/// Bytes that the pieces of a program take.
 #[derive(Clone, Copy, Debug)]
 struct Program {
     constant: usize,
@@ -157,7 +157,7 @@ fn no_more_is_free_than_may_be_resident() {
     assert!(free(&Resident::now().unwrap().at_most(1)) < 1 << 20);
 }
 
-/// What is given back after the beginning hides nothing.
+/// Memory that is given back after the beginning hides nothing.
 #[test]
 fn the_base_falls_with_what_is_given_back() {
     let _alone = alone();

@@ -76,7 +76,7 @@ fn against_fixed(parts: &Parts, budget: Option<ByteSize>, texts: &[Tokens]) -> R
                 "check: {memory}, {policy:?}: {lines} lines, {out_of_memory} out of memory, values differ from \
                  fixed batches' by at most {worst:.1e}"
             ))?;
-            // Those two go beyond the size that is said to fit, to measure what that gains.
+            // Both go beyond the size that is said to fit, to measure the gain.
             let tries_more = matches!(policy, PolicyName::Adaptive | PolicyName::Throughput);
             failed += if tries_more { 0 } else { out_of_memory };
             cut += embedder.summary.reports().filter(|r| r.attempts > r.out_of_memory + 1).count();

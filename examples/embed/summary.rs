@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use toma::report::Report;
 
-/// What the calls of a run came to; with its `Display` a few lines.
+/// The reports of a run's calls; with its `Display` a few lines.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     /// With the most tokens that their texts may have.

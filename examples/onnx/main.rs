@@ -92,7 +92,7 @@ fn library(folder: &Path) -> Result<PathBuf> {
 /// The arena keeps what it has ever held, so a smaller batch would not help: it is off.
 fn session(model: &Path) -> Result<Session> {
     let provider = CPU::default().with_arena_allocator(false).build();
-    // What fails comes back as an error.
+    // Failures come back as errors: nothing need be printed.
     let builder =
         Session::builder()?.with_log_level(LogLevel::Fatal)?.with_execution_providers([provider])?;
     Ok(builder

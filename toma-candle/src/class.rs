@@ -1,4 +1,4 @@
-//! What candle's errors mean.
+//! The meaning of candle's errors.
 
 use std::fmt;
 

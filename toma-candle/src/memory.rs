@@ -19,7 +19,7 @@ use toma_core::memory::{Host, MemorySource};
 /// [`toma_cuda::Device`].
 ///
 /// # Errors
-/// Those of [`toma_cuda::Device::new`]; of kind [`Unsupported`](io::ErrorKind::Unsupported) for Metal, whose free
+/// The errors of [`toma_cuda::Device::new`]; of kind [`Unsupported`](io::ErrorKind::Unsupported) for Metal, whose free
 /// memory is not known: leave the option `device` out there.
 pub fn memory(device: &Device) -> io::Result<Box<dyn MemorySource + Send>> {
     match device.location() {

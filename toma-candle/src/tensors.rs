@@ -73,7 +73,7 @@ chunked!(&Tensor, Tensor);
 ///
 /// The parts and the whole are in memory together for a moment. One part is the whole, without a copy.
 pub trait Concatenate {
-    /// What bodies fail with.
+    /// The error of the bodies.
     type Error;
 
     /// The parts one after the other along `dim`.

@@ -11,7 +11,7 @@ use toma::{Adaptive, GlobalCache, NoCache, execute, report};
 
 const BUCKETS: [fn(u64) -> u64; 4] = [u64::next_power_of_two, |length| length, |length| length / 10, |_| 0];
 
-/// What a batch of these items takes, where attention is dense or not.
+/// Memory of a batch of these items, with dense attention or without.
 fn taken(lengths: &[u64], items: &[usize], is_dense: bool) -> u64 {
     let longest = items.iter().map(|&item| lengths[item].max(1)).max().unwrap();
     items.len() as u64 * if is_dense { longest * longest } else { longest }

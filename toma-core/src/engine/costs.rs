@@ -12,19 +12,19 @@
 use std::iter;
 use std::ops::Range;
 
-/// What all items cost. With it the end of a piece is a function of position and step.
+/// The costs of all items. With them the end of a piece is a function of position and step.
 ///
 /// Costs are asked for once, before the first attempt: a cost that panics then costs no work.
 #[derive(Clone, Debug)]
 pub(crate) enum Costs {
-    /// What the items before each position cost together. Sums of 128 bits cannot overflow, so that no cost is too
+    /// The cost of all items before each position. Sums of 128 bits cannot overflow, so that no cost is too
     /// large to be compared.
     Sums(Box<[u128]>),
     /// The length of each item and the longest from it on, where all of a piece are padded to the longest.
     Padded(Box<[[u64; 2]]>, Padding),
 }
 
-/// What `rows` cost that are padded to `longest`: `fn(rows, longest)`.
+/// The cost of `rows` that are padded to `longest`: `fn(rows, longest)`.
 pub(crate) type Padding = fn(u64, u64) -> u64;
 
 impl Costs {

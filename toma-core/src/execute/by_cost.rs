@@ -141,7 +141,7 @@ pub struct ByCost<F, T = (), S = AddedUp> {
     pub(super) sums: S,
 }
 
-/// What the items of a piece cost together.
+/// The cost of a piece's items together.
 pub trait Sums {
     /// How so many items are padded, if they are.
     ///

@@ -40,7 +40,8 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// ```
     ///
     /// `length` gives the length of the item with an index, not what it costs. It is asked once for each item, before the
-    /// first attempt. A length of 0 counts as 1. Items that do not fit by themselves are left out as with [`by_cost`](Self::by_cost).
+    /// first attempt. A length of 0 counts as 1. Items that do not fit by themselves are left out as with
+    /// [`by_cost`](Self::by_cost).
     ///
     /// # Panics
     /// When a length is negative, with the item, or there is no memory for the lengths.
@@ -181,7 +182,8 @@ impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P
     /// Otherwise the first such failure goes through when the rest of its bucket is done.
     ///
     /// # Panics
-    /// When the body returns more or fewer values than it got items, there is no memory for their order, and with [`ranks`](With::ranks), which would have other buckets each.
+    /// When the body returns more or fewer values than it got items, there is no memory for their order, and with
+    /// [`ranks`](With::ranks), which would have other buckets each.
     #[track_caller]
     #[inline(always)]
     pub fn map<R, S, V, M>(

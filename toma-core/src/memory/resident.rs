@@ -24,8 +24,8 @@ const MOST_BLOCKS: usize = 1024;
 /// The host's memory as far as it is free, and what this process has taken since: resident bytes.
 ///
 /// For work that ends with the process where it takes too much, because nothing fails before: see
-/// [`calibrated`](crate::execute::With::calibrated). Make one for each loop, when the model is loaded, right before the work. What is
-/// taken from then on counts as the work's, so let one loop at a time use it.
+/// [`calibrated`](crate::execute::With::calibrated). Make one for each loop, when the model is loaded, right before the
+/// work. Memory taken from then on counts as the work's, so let one loop at a time use it.
 ///
 /// Its name is `host`, as that of [`Host`]. Resident bytes and their peak are read from `/proc/self/status`; the peak
 /// is reset where the kernel allows it, and otherwise is the highest so far.
@@ -66,16 +66,14 @@ impl Resident {
         Ok(Self { base: AtomicU64::new(now), held, most: u64::MAX })
     }
 
-    /// With at most so many resident bytes in the whole process, where something else than the machine or its container
+    /// With a limit on resident bytes of the whole process, where something else than the machine or its container
     /// kills it beyond.
     #[must_use]
     pub fn at_most(mut self, bytes: u64) -> Self {
         self.most = bytes;
         self
     }
-}
 
-impl Resident {
     fn beyond_base(&self, bytes: u64) -> u64 {
         bytes.saturating_sub(self.base.load(Relaxed))
     }
@@ -115,7 +113,7 @@ fn reset_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// What can be allocated before resident bytes grow, found by allocating it.
+/// Bytes that can be allocated before resident bytes grow, found by allocating them.
 fn held_back() -> io::Result<u64> {
     let (before, _) = resident_bytes()?;
     let mut blocks = Vec::new();

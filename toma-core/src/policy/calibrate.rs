@@ -20,7 +20,7 @@ const FASTEST: f64 = 4.0;
 /// The bytes that a size is estimated to take, times this, have to fit.
 const MARGIN: f64 = 1.1;
 
-/// Resident bytes that come and go without a reason in the work.
+/// Growth of resident bytes below this shows nothing.
 const NOISE: f64 = 256.0 * 1024.0;
 
 /// Grows from a piece of the smallest size, as far as the next one fits by what earlier pieces took: see
@@ -98,7 +98,7 @@ fn alone(size: f64, times: f64) -> f64 {
     if size < 2.0 && times >= 2.0 { grown.max(2.0) } else { grown }
 }
 
-/// What two sizes took.
+/// The bytes that two sizes took.
 struct Curves {
     near: f64,
     less: f64,

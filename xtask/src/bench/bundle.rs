@@ -67,7 +67,7 @@ pub(crate) fn built(cargo: Cmd<'_>, name: &str) -> Result<PathBuf> {
     Programs::build(cargo)?.of(name)
 }
 
-/// What a cargo command says of the programs that it has built.
+/// The messages of a cargo command about the programs that it has built.
 pub(crate) struct Programs(String);
 
 impl Programs {

@@ -28,7 +28,7 @@ pub(super) fn features(checks: &Checks<'_>) -> Result<String> {
     let bare = project.cargo_all("clippy", Features::None).arg("--all-targets");
     let features = project.workspace.facade().features();
     let alone = features.map(|feature| project.cargo_all("clippy", Features::One(feature)).arg("--lib"));
-    // What candle's `cuda` turns on.
+    // candle's `cuda` turns this on.
     let linked =
         project.cargo("clippy").args(["-p", "toma-cuda", "--features", "cudarc/dynamic-linking", "--lib"]);
     let count = checks.run_all([bare, linked].into_iter().chain(alone).map(strict_lint))?;
