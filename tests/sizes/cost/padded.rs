@@ -182,6 +182,12 @@ fn forms_inside_of_forms() {
 }
 
 #[test]
+#[should_panic(expected = "length 3 costs 0: must be at least 1")]
+fn a_padded_item_that_costs_nothing_is_refused() {
+    execute::with::<NoCache>().by_padded_cost(|_| 3).costing(|_, _| 0).range(0..2, 9, |_, _| ());
+}
+
+#[test]
 fn mistakes_are_named() {
     let message = |mistake: &dyn Fn()| {
         let panic = catch_unwind(AssertUnwindSafe(mistake)).unwrap_err();

@@ -45,26 +45,16 @@ impl Costs {
     /// Costs of items that are padded to the longest of their piece.
     ///
     /// # Panics
-    /// When an item costs nothing, or there is no memory for the lengths.
+    /// When there is no memory for the lengths.
     pub(crate) fn padded(items: usize, mut length: impl FnMut(usize) -> u64, padding: Padding) -> Self {
-        let lengths = (0..items).map(|position| Self::checked(length(position), padding));
-        let mut lengths = kept("by_padded_cost: the lengths", items, lengths.map(|length| [length; 2]));
+        let lengths = (0..items).map(|position| [length(position); 2]);
+        let mut lengths = kept("by_padded_cost: the lengths", items, lengths);
         // The cost of all that is left is asked for after each piece.
         lengths.iter_mut().rev().fold(0, |longest, [length, longest_from_here]| {
             *longest_from_here = longest.max(*length);
             *longest_from_here
         });
         Self::Padded(lengths, padding)
-    }
-
-    /// The length as it counts: at least 1.
-    ///
-    /// # Panics
-    /// When such an item costs nothing.
-    pub(crate) fn checked(length: u64, padding: Padding) -> u64 {
-        let length = length.max(1);
-        assert!(padding(1, length) > 0, "by_padded_cost: length {length} costs 0: must be at least 1");
-        length
     }
 
     pub(crate) fn items(&self) -> usize {
@@ -114,16 +104,21 @@ impl Costs {
     }
 }
 
-/// One for each item, and perhaps one more.
+fn kept<T>(name: &str, items: usize, values: impl Iterator<Item = T>) -> Box<[T]> {
+    let mut all = with_room(name, items);
+    all.extend(values);
+    all.into_boxed_slice()
+}
+
+/// Room for one of each item, and for one more.
 ///
 /// # Panics
-/// When there is no memory for them, with their name.
-fn kept<T>(name: &str, items: usize, values: impl Iterator<Item = T>) -> Box<[T]> {
+/// When there is no memory for that, with the name.
+pub(crate) fn with_room<T>(name: &str, items: usize) -> Vec<T> {
     let mut all = Vec::new();
     let reserved = all.try_reserve_exact(items.saturating_add(1));
     reserved.unwrap_or_else(|error| panic!("{name} of {items} items: {error}"));
-    all.extend(values);
-    all.into_boxed_slice()
+    all
 }
 
 fn padded(padding: Padding, rows: u64, longest: u64) -> usize {
@@ -165,7 +160,7 @@ mod tests {
 
     #[test]
     fn padded_items_cost_as_many_rows_of_the_longest() {
-        let padded = |padding| Costs::padded(5, |position| [2, 3, 1, 0, 4][position], padding);
+        let padded = |padding| Costs::padded(5, |position| [2, 3, 1, 1, 4][position], padding);
         let area = padded(u64::saturating_mul);
         assert_eq!(ends(&area, 6), [2, 4, 5]);
         assert_eq!(ends(&area, 9), [3, 5]);
@@ -173,12 +168,6 @@ mod tests {
         assert_eq!((area.of(0..2), area.of(2..4), area.of(0..5), area.of(1..1)), (6, 2, 20, 0));
         let squared = padded(|rows, longest| rows * longest * longest);
         assert_eq!((squared.of(0..2), ends(&squared, 12)), (18, vec![1, 2, 4, 5]));
-    }
-
-    #[test]
-    #[should_panic(expected = "length 3 costs 0: must be at least 1")]
-    fn a_padded_item_that_costs_nothing_is_refused() {
-        Costs::padded(2, |_| 3, |_, _| 0);
     }
 
     #[test]

@@ -5,6 +5,14 @@ use super::with::With;
 use crate::classify::Failure;
 use crate::engine::costs::Padding;
 
+impl<'a, P, K, B, U> With<'a, P, K, B, U> {
+    /// The same form with another unit.
+    #[inline]
+    pub(super) fn counting<V>(self, unit: impl FnOnce(U) -> V) -> With<'a, P, K, B, V> {
+        With { core: self.core, judge: self.judge, undo: self.undo, unit: unit(self.unit) }
+    }
+}
+
 impl<'a, P, K, B> With<'a, P, K, B> {
     /// Counts sizes by what items cost (tokens, bytes, atoms) instead of by items.
     ///
@@ -56,8 +64,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// goes through before anything has run.
     #[inline]
     pub fn by_cost<C: Cost, F: FnMut(usize) -> C>(self, cost: F) -> With<'a, P, K, B, ByCost<F>> {
-        let unit = ByCost { cost, report: (), sums: AddedUp };
-        With { core: self.core, judge: self.judge, undo: self.undo, unit }
+        self.counting(|_| ByCost { cost, report: (), sums: AddedUp })
     }
 }
 
@@ -91,8 +98,7 @@ impl<'a, P, K, B, F, S> With<'a, P, K, B, ByCost<F, (), S>> {
     /// ```
     #[inline]
     pub fn left_out<T: FnMut(LeftOut)>(self, report: T) -> With<'a, P, K, B, ByCost<F, T, S>> {
-        let With { core, judge, undo, unit: ByCost { cost, report: (), sums } } = self;
-        With { core, judge, undo, unit: ByCost { cost, report, sums } }
+        self.counting(|ByCost { cost, report: (), sums }| ByCost { cost, report, sums })
     }
 }
 
@@ -148,6 +154,14 @@ pub trait Sums {
     /// # Panics
     /// When they are not as many as there are lengths.
     fn padding(&self, items: usize) -> Option<Padding>;
+
+    /// The cost, or the length, as it counts.
+    ///
+    /// # Panics
+    /// When a length costs nothing.
+    fn counted(&self, cost: u64) -> u64 {
+        cost
+    }
 }
 
 /// The sum of what each costs.
@@ -164,7 +178,8 @@ impl<C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, S: Sums> Unit for ByCost<F,
     const PACKS: bool = true;
 
     fn cost(&mut self, index: usize) -> u64 {
-        units((self.cost)(index), index)
+        let cost = (self.cost)(index).units();
+        self.sums.counted(cost.unwrap_or_else(|| panic!("cost of item {index}: must not be negative")))
     }
 
     fn padding(&self, items: usize) -> Option<Padding> {
@@ -178,12 +193,6 @@ impl<C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, S: Sums> Unit for ByCost<F,
     fn leave_out(&mut self, index: usize, cost: u64, failure: Failure) {
         self.report.take(LeftOut { index, cost, failure });
     }
-}
-
-/// # Panics
-/// When it is negative.
-pub(super) fn units(cost: impl Cost, index: usize) -> u64 {
-    cost.units().unwrap_or_else(|| panic!("cost of item {index}: must not be negative"))
 }
 
 impl<F, T, S> fmt::Debug for ByCost<F, T, S> {

@@ -10,7 +10,7 @@
 //! cloned.
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
@@ -184,8 +184,28 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         self,
         caller: Caller,
         range: Range<usize>,
-        mut body: impl FnMut(usize, usize) -> R,
+        body: impl FnMut(usize, usize) -> R,
     ) -> R::Of<Vec<R::Value>>
+    where
+        R: Outcome<S>,
+        K: Judge<R, M>,
+    {
+        let mut values = Vec::new();
+        match self.pieces_at(caller, range, body, |_, value| values.push(value)) {
+            ControlFlow::Continue(()) => R::of(values),
+            ControlFlow::Break(error) => error,
+        }
+    }
+
+    /// Passes the value of each piece with the piece, from 0 on, to `keep`. Inlined into a form that never is.
+    #[inline(always)]
+    pub(super) fn pieces_at<R, S, W, M>(
+        self,
+        caller: Caller,
+        range: Range<usize>,
+        mut body: impl FnMut(usize, usize) -> R,
+        mut keep: impl FnMut(Range<usize>, R::Value),
+    ) -> ControlFlow<R::Of<W>>
     where
         R: Outcome<S>,
         K: Judge<R, M>,
@@ -198,15 +218,19 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
             let hold = Collect(Vec::new());
             Dry::new(from(start, &mut body), &mut after.undo, &self.judge, hold).within(&self.core)
         });
-        let (mut work, mut values) = (Job { run: from(start, &mut body), after }, Vec::new());
+        let (last, mut run) = (Cell::new((0, 0)), from(start, &mut body));
+        let run = |piece: Range<usize>| {
+            last.set((piece.start, piece.end));
+            run(piece)
+        };
+        let mut work = Job { run, after };
         while let Some(done) = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
         {
-            match outcome(done).branch() {
-                ControlFlow::Continue(value) => values.push(value),
-                ControlFlow::Break(error) => return error,
-            }
+            let value = outcome(done).branch()?;
+            let (start, end) = last.get();
+            keep(start..end, value);
         }
-        R::of(values)
+        ControlFlow::Continue(())
     }
 
     #[inline(never)]
@@ -270,7 +294,7 @@ impl<'a, P: Policy> Core<'a, P> {
     /// A call that is not open yet. Inlined into the form, so that the local whose address it takes lives
     /// in the form's frame.
     #[inline(always)]
-    pub(super) fn begin(&self, caller: Caller, extent: Extent) -> Call<'a> {
+    fn begin(&self, caller: Caller, extent: Extent) -> Call<'a> {
         let here = 0_u8;
         let entry = std::ptr::from_ref(&here).addr();
         let origin = Origin { site: self.site, caller: Some(caller), above: Above::From(entry) };

@@ -1,23 +1,19 @@
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
-use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
-use super::by_cost::{ByCost, Cost, LeftOut, Sums, TakesLeftOut, units};
-use super::dry::{Collect, Dry};
-use super::forms::{from, outcome};
+use super::by_cost::{ByCost, Cost, LeftOut, Sums, TakesLeftOut};
 use super::size::length;
-use super::unit::{AfterFailure, Job, Unit};
+use super::unit::Unit;
 use super::with::{Core, With};
 use crate::call_site::hash_of;
 use crate::classify::Failure;
 use crate::clock;
-use crate::engine::costs::{Costs, Padding};
-use crate::engine::drive::next_piece;
+use crate::engine::costs::{Padding, with_room};
 use crate::observe::report::{self, Report};
 use crate::outcome::{Judge, Outcome};
 use crate::policy::Policy;
@@ -51,12 +47,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
         length: F,
     ) -> With<'a, P, K, B, ByCost<F, (), Padded>> {
         let sums = Padded { cost: u64::saturating_mul, lengths: None };
-        With {
-            core: self.core,
-            judge: self.judge,
-            undo: self.undo,
-            unit: ByCost { cost: length, report: (), sums },
-        }
+        self.counting(|_| ByCost { cost: length, report: (), sums })
     }
 
     /// By the lengths that an attribute names.
@@ -133,21 +124,17 @@ pub struct Padded {
     lengths: Option<usize>,
 }
 
-impl Padded {
-    /// Of a length that is at least 1.
-    ///
-    /// # Panics
-    /// When it costs nothing.
-    fn checked(&self, length: u64) -> u64 {
-        Costs::checked(length, self.cost)
-    }
-}
-
 impl Sums for Padded {
     fn padding(&self, items: usize) -> Option<Padding> {
         let lengths = self.lengths.unwrap_or(items);
         assert!(lengths == items, "padded: {lengths} lengths for {items} items: must be as many");
         Some(self.cost)
+    }
+
+    fn counted(&self, length: u64) -> u64 {
+        let length = length.max(1);
+        assert!((self.cost)(1, length) > 0, "by_padded_cost: length {length} costs 0: must be at least 1");
+        length
     }
 }
 
@@ -199,8 +186,8 @@ impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P
         let (caller, begun) = (Location::caller(), clock::now());
         let Self { form: With { core, judge, undo: (), mut unit }, bucket, mut reports } = self;
         core.takes_buckets(caller, &range);
-        let length = |index| unit.sums.checked(units((unit.cost)(index), index));
-        let (groups, mut values) = (groups(range.clone(), bucket, length), with_room(range.len()));
+        let groups = groups(range.clone(), bucket, |index| unit.cost(index));
+        let mut values = with_room(ORDER, range.len());
         values.resize_with(range.len(), || None);
         let mut met = None;
         for (bucket, items) in groups {
@@ -234,6 +221,9 @@ impl<P, K, F, T> fmt::Debug for Buckets<'_, P, K, F, T> {
     }
 }
 
+/// The name of lists of all items, where there is no memory for them.
+const ORDER: &str = "by_padded_cost: the order";
+
 /// Items with their lengths, the longest first.
 type Lengths = Vec<(u64, usize)>;
 
@@ -243,7 +233,7 @@ fn groups(
     bucket: fn(u64) -> u64,
     length: impl FnMut(usize) -> u64,
 ) -> Vec<(u64, Lengths)> {
-    let mut items = with_room(range.len());
+    let mut items = with_room(ORDER, range.len());
     items.extend(range.clone().map(length).zip(range));
     items.sort_by_key(|&(length, _)| Reverse(length));
     let (mut groups, mut places) = (Vec::<(u64, Lengths)>::new(), HashMap::new());
@@ -256,15 +246,6 @@ fn groups(
         groups[place].1.push(item);
     }
     groups
-}
-
-/// # Panics
-/// When there is no memory for so many.
-fn with_room<T>(count: usize) -> Vec<T> {
-    let mut all = Vec::new();
-    let reserved = all.try_reserve_exact(count);
-    reserved.unwrap_or_else(|error| panic!("by_padded_cost: the order of {count} items: {error}"));
-    all
 }
 
 /// The largest size that worked in a bucket with this longest length, where one has failed.
@@ -346,43 +327,26 @@ impl<T: TakesLeftOut> Unit for Bucket<'_, T> {
 }
 
 impl<P: Policy, K, U: Unit> With<'_, P, K, (), U> {
-    /// Like [`map`](Self::map), but passes each value with its piece to `keep`.
+    /// Passes the values of each piece with the piece to `keep`.
     #[inline(never)]
     fn bucket_at<R, S, V, W, M>(
         self,
         caller: &'static Location<'static>,
         items: usize,
-        mut body: impl FnMut(usize, usize) -> R,
+        body: impl FnMut(usize, usize) -> R,
         mut keep: impl FnMut(Range<usize>, Vec<V>),
     ) -> ControlFlow<R::Of<W>>
     where
         R: Outcome<S, Value = Vec<V>>,
         K: Judge<R, M>,
     {
-        let mut after = AfterFailure { undo: self.undo, unit: self.unit, start: 0 };
-        let extent = after.extent(items);
-        let (mut call, mut left_out) = (self.core.begin(caller, extent), None);
-        self.core.open(&mut call, || {
-            let hold = Collect(Vec::new());
-            Dry::new(from(0, &mut body), &mut after.undo, &self.judge, hold).within(&self.core)
-        });
-        let piece = Cell::new((0, 0));
-        let run = |of: Range<usize>| {
-            piece.set((of.start, of.end));
-            body(of.start, of.end)
-        };
-        let mut work = Job { run, after };
-        while let Some(done) = next_piece(&mut call, &self.core.policy, &self.judge, &mut work, &mut left_out)
-        {
-            let values = outcome(done).branch()?;
-            let (start, end) = piece.get();
-            let (got, expected) = (values.len(), end - start);
+        self.pieces_at(caller, 0..items, body, |piece, values| {
+            let (got, expected) = (values.len(), piece.len());
             assert!(
                 got == expected,
                 "by_padded_cost: {got} values for {expected} items: must be one for each"
             );
-            keep(start..end, values);
-        }
-        ControlFlow::Continue(())
+            keep(piece, values);
+        })
     }
 }

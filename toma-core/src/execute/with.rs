@@ -389,7 +389,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// ```
     #[inline]
     pub fn evenly(self) -> With<'a, P, K, B, EvenItems> {
-        With { core: self.core, judge: self.judge, undo: self.undo, unit: EvenItems }
+        self.counting(|_| EvenItems)
     }
 }
 
