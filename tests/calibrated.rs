@@ -4,15 +4,16 @@
 
 #[path = "common/child.rs"]
 mod child;
+#[path = "common/resident.rs"]
+mod resident;
 #[path = "common/rounds.rs"]
 mod rounds;
 
 use std::hint::black_box;
-use std::io;
 use std::process::exit;
 use std::sync::{Mutex, PoisonError};
 
-use toma::memory::{MemorySource, Reading, Resident, Usage};
+use toma::memory::{MemorySource, Resident};
 use toma::{NoCache, execute};
 
 /// The killer's own code, as a shell shows it.
@@ -53,12 +54,13 @@ impl Program {
     fn run(self, is_calibrated: bool) -> ! {
         // As loading a model does: much of it stays with the allocator.
         drop((0..self.freed_before / 4096).map(|_| vec![1_u8; 4096]).collect::<Vec<_>>());
-        let memory =
-            Killing { resident: Resident::now().unwrap(), limit: u64::try_from(self.limit).unwrap() };
+        let memory = Resident::now().unwrap();
+        let most = resident::bytes("VmRSS") + u64::try_from(self.limit).unwrap();
+        let memory = memory.at_most(most);
         let items = self.best() * 10;
         let piece = |start: usize, end: usize| {
             let taken = vec![1_u8; self.takes(end - start)];
-            if memory.usage().unwrap().peak_allocated_bytes > memory.limit + (1 << 20) {
+            if resident::bytes("VmHWM") > most + (1 << 20) {
                 exit(KILLED);
             }
             black_box(taken);
@@ -74,35 +76,6 @@ impl Program {
         let (largest, best) = (sizes.iter().max().unwrap(), self.best());
         assert!(largest * 10 >= best * 8, "{largest} of {best}: {sizes:?}, {self:?}");
         exit(0)
-    }
-}
-
-/// The memory of a program that is killed beyond a limit.
-#[derive(Debug)]
-struct Killing {
-    resident: Resident,
-    limit: u64,
-}
-
-impl MemorySource for Killing {
-    fn name(&self) -> &str {
-        self.resident.name()
-    }
-
-    fn read(&self) -> io::Result<Reading> {
-        Ok(Reading::new(self.limit, self.limit))
-    }
-
-    fn usage(&self) -> Option<Usage> {
-        self.resident.usage()
-    }
-
-    fn reset_peak(&self) {
-        self.resident.reset_peak();
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.resident.held_bytes()
     }
 }
 

@@ -9,6 +9,8 @@ mod forms;
 mod listening;
 #[cfg(feature = "testing")]
 mod measured;
+#[path = "../common/named.rs"]
+mod named;
 mod random;
 mod scripted;
 mod shown;

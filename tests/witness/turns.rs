@@ -1,30 +1,15 @@
 //! Attempts that wait for a device: they run once it is their turn.
 
-use std::io;
 use std::sync::{Barrier, mpsc};
 use std::thread;
 
 use expect_test::expect;
 use toma::classify::OutOfMemory;
-use toma::memory::{MemorySource, Reading};
 use toma::observe::{Event, EventKind};
 use toma::{NoCache, execute};
 
+use crate::named::Named;
 use crate::scripted::{Session, depth, lines, note, thread_ends};
-
-/// A device of this name, half full.
-#[derive(Debug)]
-struct Named(&'static str);
-
-impl MemorySource for Named {
-    fn name(&self) -> &str {
-        self.0
-    }
-
-    fn read(&self) -> io::Result<Reading> {
-        Ok(Reading::new(512, 1024))
-    }
-}
 
 /// What a thread is told of `call`, which first meets an attempt of this thread on the device, and is alone there once it
 /// has said that it waits.

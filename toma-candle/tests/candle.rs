@@ -1,5 +1,11 @@
 //! Tensors of candle in loops that shrink, and what its errors mean.
 
+// What tests share knows the library by the name that users have.
+extern crate toma_core as toma;
+
+#[path = "../../tests/common/named.rs"]
+mod named;
+
 use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,8 +14,10 @@ use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult::{self, CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_OUT_OF_MEMORY};
 use toma_candle::{Concatenate as _, memory};
 use toma_core::classify::{Class, Classify as _, classify_error};
-use toma_core::memory::{MemorySource, Reading};
+use toma_core::memory::MemorySource;
 use toma_core::{NoCache, execute, report};
+
+use named::Named;
 
 fn driver(code: CUresult) -> Error {
     Error::Cuda(Box::new(DriverError(code)))
@@ -81,20 +89,6 @@ fn what_cannot_be_cut_or_written_is_named_once() {
     let scalar = Tensor::new(1_u32, &Device::Cpu).unwrap();
     let message = message(|| execute::with::<NoCache>().chunked(&scalar, 3, |_, _, _| ()));
     assert_eq!(message, "dim 0: a value without axes has no items");
-}
-
-/// A memory that only has a name.
-#[derive(Debug)]
-struct Named(&'static str);
-
-impl MemorySource for Named {
-    fn name(&self) -> &str {
-        self.0
-    }
-
-    fn read(&self) -> io::Result<Reading> {
-        Ok(Reading::new(1 << 30, 1 << 30))
-    }
 }
 
 fn message(refused: impl FnOnce()) -> String {

@@ -1,13 +1,15 @@
 //! Batches that are padded to their longest item, in order and in buckets.
 
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use toma::classify::OutOfMemory;
 use toma::ranks::threads;
 use toma::{Adaptive, GlobalCache, NoCache, execute, report};
+
+use crate::kit::{fits, panic_of};
 
 const BUCKETS: [fn(u64) -> u64; 4] = [u64::next_power_of_two, |length| length, |length| length / 10, |_| 0];
 
@@ -102,11 +104,11 @@ fn a_bucket_that_remembers_goes_on_from_its_own_size() {
         let mut most = 0;
         let form = execute::with::<NoCache>().cache(&cache).by_padded_cost(|item| lengths[item]).in_buckets();
         let done = form.map(0..lengths.len(), 100_000, |items| {
-            if items.len() > if lengths[items[0]] == 100 { 10 } else { 300 } {
-                return Err(OutOfMemory::new(None));
-            }
-            most = most.max(items.len());
-            Ok(items.to_vec())
+            let fitting = fits(items.len(), if lengths[items[0]] == 100 { 10 } else { 300 });
+            fitting.map(|()| {
+                most = most.max(items.len());
+                items.to_vec()
+            })
         });
         done.unwrap();
         most
@@ -141,11 +143,7 @@ fn buckets_are_told_apart_from_those_of_other_keys() {
     let cache = GlobalCache::new();
     let of_key = |key: u32| {
         let form = execute::with::<NoCache>().cache(&cache).key(key).by_padded_cost(|_| 3).in_buckets();
-        form.map(
-            0..4,
-            12,
-            |items| if items.len() > 2 { Err(OutOfMemory::new(None)) } else { Ok(items.to_vec()) },
-        )
+        form.map(0..4, 12, |items| fits(items.len(), 2).map(|()| items.to_vec()))
     };
     assert_eq!([of_key(1), of_key(2)].map(Result::unwrap), [[0, 1, 2, 3]; 2]);
     assert_eq!(cache.entries().len(), 2);
@@ -170,11 +168,7 @@ fn forms_inside_of_forms() {
     let inner = |items: &[usize]| {
         let form = execute::with::<NoCache>().by_padded_cost(|at| items[at] + 1).in_buckets();
         form.map(0..items.len(), 9, |places| {
-            if places.len() > 2 {
-                Err(OutOfMemory::new(None))
-            } else {
-                Ok(places.iter().map(|&at| items[at]).collect())
-            }
+            fits(places.len(), 2).map(|()| places.iter().map(|&at| items[at]).collect())
         })
     };
     let form = execute::with::<NoCache>().by_padded_cost(|_| 4).in_buckets();
@@ -189,13 +183,6 @@ fn a_padded_item_that_costs_nothing_is_refused() {
 
 #[test]
 fn mistakes_are_named() {
-    let message = |mistake: &dyn Fn()| {
-        let panic = catch_unwind(AssertUnwindSafe(mistake)).unwrap_err();
-        panic
-            .downcast_ref::<String>()
-            .cloned()
-            .unwrap_or_else(|| panic.downcast_ref::<&str>().unwrap().to_string())
-    };
     let form =
         || execute::with::<NoCache>().name("embed").by_padded_cost(|item| 3 - i32::try_from(item).unwrap());
     let runs = RefCell::new(0);
@@ -204,25 +191,25 @@ fn mistakes_are_named() {
         vec![1]
     };
     let negative = "cost of item 4: must not be negative";
-    assert_eq!(message(&|| drop(form().in_buckets().map(0..5, 9, one))), negative);
+    assert_eq!(panic_of(|| drop(form().in_buckets().map(0..5, 9, one))), negative);
     let nothing = "by_padded_cost: length 2 costs 0: must be at least 1";
     let free = |rows, longest| if longest > 2 { rows } else { 0 };
-    assert_eq!(message(&|| drop(form().costing(free).in_buckets().map(0..2, 9, one))), nothing);
+    assert_eq!(panic_of(|| drop(form().costing(free).in_buckets().map(0..2, 9, one))), nothing);
     let huge = execute::with::<NoCache>().by_padded_cost(|_| 1).in_buckets();
     let huge = RefCell::new(Some(huge));
-    let no_memory = message(&|| drop(huge.take().unwrap().map(0..1 << 58, 9, one)));
+    let no_memory = panic_of(|| drop(huge.take().unwrap().map(0..1 << 58, 9, one)));
     assert!(no_memory.starts_with("by_padded_cost: the order of 288230376151711744 items: "), "{no_memory}");
     let backwards = "embed: start 3: must be at most end 2";
     let (start, end) = (3, 2);
-    assert_eq!(message(&|| drop(form().in_buckets().map(start..end, 9, one))), backwards);
+    assert_eq!(panic_of(|| drop(form().in_buckets().map(start..end, 9, one))), backwards);
     let rank = &threads(2)[0];
     let ranks = execute::with::<NoCache>().name("embed").ranks(rank).by_padded_cost(|_| 1).in_buckets();
     let ranks = RefCell::new(Some(ranks));
     let refused = "embed: by_padded_cost: each rank would have other buckets: remove the option `ranks`";
-    assert_eq!(message(&|| drop(ranks.take().unwrap().map(0..2, 9, one))), refused);
+    assert_eq!(panic_of(|| drop(ranks.take().unwrap().map(0..2, 9, one))), refused);
     assert_eq!(*runs.borrow(), 0, "nothing has run");
     let count = "by_padded_cost: 1 values for 2 items: must be one for each";
-    assert_eq!(message(&|| drop(form().bucket_by(|_| 0).map(0..2, 9, one))), count);
+    assert_eq!(panic_of(|| drop(form().bucket_by(|_| 0).map(0..2, 9, one))), count);
 }
 
 #[toma::chunked(initial = 12, cache = NoCache, padded = lengths)]
@@ -239,8 +226,7 @@ fn an_attribute_names_the_lengths() {
     assert_eq!(rows, [3, 3, 3, 1, 1]);
     assert!(report::last().unwrap().sizes_are_costs);
     for lengths in [&[1; 4][..], &[1; 6]] {
-        let panic = catch_unwind(|| padded(&mut [0; 5], lengths)).unwrap_err();
         let expected = format!("padded: {} lengths for 5 items: must be as many", lengths.len());
-        assert_eq!(panic.downcast_ref::<String>(), Some(&expected));
+        assert_eq!(panic_of(|| padded(&mut [0; 5], lengths)), expected);
     }
 }

@@ -24,6 +24,9 @@ mod plans;
 mod profiled;
 mod programs;
 mod rare;
+#[cfg(target_os = "linux")]
+#[path = "../../../tests/common/resident.rs"]
+mod resident;
 #[path = "../../../tests/common/rounds.rs"]
 mod rounds;
 mod sizes;

@@ -1,6 +1,5 @@
 //! Ten minutes of training in which activations are recomputed and weights are evicted: nothing accumulates.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use tch::nn::{self, ModuleT as _, OptimizerConfig as _, VarStore};
@@ -9,6 +8,7 @@ use toma_torch::offload::{Lru, Manager};
 use toma_torch::{checkpoint, cpu};
 
 use crate::alone::alone;
+use crate::resident;
 
 /// Steps after which as many operators are remembered as ever will be: 131,072, of 25 a step.
 const WARM_UP: usize = 6000;
@@ -43,7 +43,7 @@ fn resident_memory_does_not_grow_after_the_warm_up() {
         while begin.elapsed() < MINUTE {
             step();
             steps += 1;
-            least_bytes = least_bytes.min(resident_bytes());
+            least_bytes = least_bytes.min(resident::bytes("VmRSS"));
         }
         println!("{steps} steps: {least_bytes} resident, {} allocated bytes", cpu::allocated_bytes());
         (least_bytes, cpu::allocated_bytes())
@@ -62,10 +62,4 @@ fn resident_memory_does_not_grow_after_the_warm_up() {
 fn perceptron(variables: &VarStore) -> nn::SequentialT {
     let layer = |at| nn::linear(variables.root() / at, 256, 256, nn::LinearConfig::default());
     (0..8).fold(nn::seq_t(), |net, at| net.add(layer(at)).add_fn(Tensor::tanh))
-}
-
-fn resident_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB")).unwrap();
-    kib.trim().parse::<u64>().unwrap() << 10
 }

@@ -2,7 +2,6 @@
 //! leaves nothing behind.
 
 use std::cell::{Cell, RefCell};
-use std::fs;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -15,18 +14,12 @@ use toma_core::execute;
 use toma_torch::cpu::{self, Budget};
 
 use crate::nets::{ROADS, Road};
+use crate::resident;
 use crate::stage::{FLOATS, ROW, alone, in_child, rows, size};
 
 /// As many rows as said, by either road.
 fn rows_by(road: Road, count: usize) -> Result<Tensor, TchError> {
     road.of(Tensor::f_zeros([size(count), 1024], FLOATS))
-}
-
-/// Bytes of this process that are in memory.
-fn resident_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
 /// Runs out 1,200 times, of which the first 200 fill what a process keeps for good.
@@ -36,7 +29,7 @@ fn leaves_memory_level(run_out_once: impl Fn()) {
             run_out_once();
             assert_eq!(report::last().unwrap().out_of_memory, 1);
         }
-        resident_bytes()
+        resident::bytes("VmRSS")
     };
     let [before, after] = [200, 1000].map(resident_after);
     assert!(after < before + (1 << 20), "{before} bytes before, {after} after");

@@ -28,6 +28,8 @@ mod predict;
 mod random;
 mod readme;
 mod rehearsed;
+#[path = "../../../tests/common/resident.rs"]
+mod resident;
 mod rollback;
 #[path = "../../../tests/common/rounds.rs"]
 mod rounds;
