@@ -34,7 +34,7 @@ struct Program {
 impl Program {
     fn drawn(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (limit, best) = (random.usize(16 << 20..32 << 20), random.usize(20..420));
+        let (limit, best) = (random.usize(24 << 20..48 << 20), random.usize(20..420));
         let constant = if seed.is_multiple_of(3) { 0 } else { random.usize(0..limit * 2 / 5) };
         let left = limit - constant;
         let (each, square) =
