@@ -254,6 +254,14 @@ fn fill(least: i64) -> Vec<Tensor> {
     held
 }
 
+/// Room between other pieces: no tensor fits, but what Rust and libtorch allocate without asking finds it.
+fn room_for_small() -> Vec<Box<[u8]>> {
+    let mut pieces: Vec<_> = (0..1 << 11).map(|_| vec![0; 3 << 10].into_boxed_slice()).collect();
+    let mut is_kept = [true, false].into_iter().cycle();
+    pieces.retain(|_| is_kept.next().expect("it has no end"));
+    pieces
+}
+
 /// Threads that the recording has not met begin where the whole process has less left than one of them asks for.
 #[test]
 fn threads_that_begin_where_little_is_left_are_explained() {
@@ -286,10 +294,11 @@ fn threads_where_little_is_left(depth: Depth) {
                 report::last().unwrap()
             })
         });
+        let room = room_for_small();
         let held = fill(8 << 20);
         together.wait();
         let reports = threads.map(|thread| thread.join().unwrap());
-        drop(held);
+        drop((held, room));
         reports
     });
     drop(profiling);
