@@ -49,7 +49,7 @@ void write_use(Recorder& recorder, toma_event_kind kind, const at::Tensor& tenso
     std::vector<int64_t> values{flags};
     values.insert(values.end(), tensor.sizes().begin(), tensor.sizes().end());
     const auto* address = away ? static_cast<const void*>(&storage) : data.get();
-    recorder.write(of_memory(kind, address, away ? 0 : storage.nbytes(), tensor.device()), nullptr, values);
+    recorder.write(of_memory(kind, address, away ? 0 : bytes_of(storage), tensor.device()), nullptr, values);
   }
 }
 

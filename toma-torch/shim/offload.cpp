@@ -111,8 +111,7 @@ Uses made_by(const c10::OperatorHandle& op, const torch::jit::Stack& stack, cons
 // As they are afterwards: an operator may resize.
 void refresh(Uses& uses) {
   for (auto& use : uses.all) {
-    const auto& storage = *static_cast<const c10::StorageImpl*>(use.storage);
-    use.bytes = storage.sym_nbytes().is_heap_allocated() ? 0 : storage.nbytes();
+    use.bytes = bytes_of(*static_cast<const c10::StorageImpl*>(use.storage));
   }
 }
 

@@ -76,7 +76,12 @@ inline c10::weak_intrusive_ptr<c10::StorageImpl> weak_storage_of(const at::Tenso
   return tensor.has_storage() ? tensor.storage().getWeakStorageImpl() : c10::weak_intrusive_ptr<c10::StorageImpl>(Strong());
 }
 
-// Those of its elements; 0 where it is not strided.
+// Bytes of a storage; 0 where its size is a symbol.
+inline uint64_t bytes_of(const c10::StorageImpl& storage) {
+  return storage.sym_nbytes().is_heap_allocated() ? 0 : storage.nbytes();
+}
+
+// Bytes of a tensor's elements; 0 where it is not strided.
 inline uint64_t bytes_of(const at::Tensor& tensor) {
   return tensor.layout() == c10::kStrided && !tensor.is_nested() ? tensor.nbytes() : 0;
 }
@@ -85,6 +90,12 @@ inline uint64_t bytes_of(const at::Tensor& tensor) {
 inline uint64_t taken_bytes(uint64_t bytes, c10::Device device) {
   constexpr uint64_t block = 512;
   return device.is_cuda() ? (bytes + block - 1) / block * block : bytes;
+}
+
+// The bytes that an allocator has given for a tensor's storage; 0 where it has none.
+inline uint64_t taken_bytes(const at::Tensor& tensor) {
+  const auto* storage = storage_of(tensor);
+  return storage == nullptr ? 0 : taken_bytes(bytes_of(*storage), tensor.device());
 }
 
 inline uint32_t version_of(const at::Tensor& tensor) {

@@ -210,7 +210,7 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
   slot.hash = verify && !is_outside && !is_statistic ? hash_of(tensor) : 0;
   if (storage != nullptr) {
     slot.storage = tensor.storage().getWeakStorageImpl();
-    slot.bytes = taken_bytes(storage->nbytes(), tensor.device());
+    slot.bytes = taken_bytes(tensor);
   }
   slots.push_back(std::move(slot));
   return number;

@@ -72,7 +72,7 @@ int32_t toma_tensor_memory(const void* tensor, toma_tensor* out, toma_error* err
     const auto data = toma::block_of(asked) != nullptr ? 0 : address_of(asked);
     out->storage = reinterpret_cast<uintptr_t>(&storage);
     out->data = data;
-    out->bytes = data == 0 ? 0 : storage.nbytes();
+    out->bytes = data == 0 ? 0 : toma::bytes_of(storage);
     out->element_bytes = asked.itemsize();
     out->offset = static_cast<uint64_t>(asked.storage_offset());
   });

@@ -124,7 +124,7 @@ bool toma::is_away(const c10::StorageImpl& storage) noexcept {
 }
 
 toma_use toma::use_of(c10::StorageImpl& storage, c10::Device device, bool writes) {
-  const auto bytes = storage.sym_nbytes().is_heap_allocated() ? 0 : storage.nbytes();
+  const auto bytes = bytes_of(storage);
   if (writes && device.is_cuda() && storage.allocator() != nullptr) {
     // One from before the first manager would be resized past its budget.
     storage.set_allocator(c10::GetAllocator(c10::kCUDA));

@@ -243,15 +243,14 @@ void Tape::made(Op& op, const torch::jit::Stack& results) {
 
 uint32_t Tape::value_for(const at::Tensor& tensor, const Op& op) {
   const auto number = static_cast<uint32_t>(values.size()), at = static_cast<uint32_t>(ops.size()) - 1;
-  const auto* storage = storage_of(tensor);
   values.push_back({
-      WeakTensor(tensor.getIntrusivePtr()), weak_storage_of(tensor), storage == nullptr ? 0 : taken_bytes(storage->nbytes(), tensor.device()),
-      bytes_of(tensor), current(), current(), at, tensor.requires_grad()});
+      WeakTensor(tensor.getIntrusivePtr()), weak_storage_of(tensor), taken_bytes(tensor), bytes_of(tensor), current(), current(), at,
+      tensor.requires_grad()});
   auto& value = values.back();
   if (op.is_kept()) {
     keep_value(value, tensor);
   }
-  if (storage != nullptr) {
+  if (const auto* storage = storage_of(tensor)) {
     storages.emplace(storage, Made{value.storage, current(), number}).first->second.version = version_of(tensor);
   }
   value_of[tensor.unsafeGetTensorImpl()] = number;

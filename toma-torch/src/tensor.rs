@@ -64,6 +64,11 @@ macro_rules! chunked {
 
 chunked!(&Tensor, &mut Tensor, Tensor);
 
+/// Bytes of a tensor's elements, one beside the other. Its storage may have more, or fewer where dimensions are expanded.
+pub(crate) fn packed_bytes(tensor: &Tensor) -> usize {
+    tensor.numel() * tensor.kind().elt_size_in_bytes()
+}
+
 #[track_caller]
 fn extent(tensor: &Tensor, dim: isize) -> usize {
     assert!(tensor.defined(), "chunked tensor: must be defined");

@@ -45,6 +45,10 @@ pub const RUNS_ON_META: u32 = 1 << 11;
 pub const READS_STATISTICS: u32 = 1 << 12;
 /// Reduction, for which CUDA takes scratch where few results have many inputs.
 pub const REDUCES: u32 = 1 << 13;
+/// Makes zeros in the shape of its argument, with which most optimizers begin a state.
+pub const ZEROS_LIKE: u32 = 1 << 14;
+/// Copies its argument, with which SGD begins its momentum.
+pub const CLONES: u32 = 1 << 15;
 
 /// Rule for the shapes of an operator's results, where no Meta kernel tells them or it costs too much to ask one.
 #[repr(u8)]
@@ -140,6 +144,7 @@ const TABLE: &[(&str, u32, Option<ShapeRule>)] = &[
     ("baddbmm", COPIES_OPERANDS, None),
     ("binary_cross_entropy", TAKES_SCRATCH, None),
     ("bmm", COPIES_OPERANDS, None),
+    ("clone", CLONES, None),
     ("contiguous", HANDS_BACK, None),
     ("convolution", 0, Some(ShapeRule::Convolution)),
     ("convolution_backward", 0, Some(ShapeRule::ConvolutionBackward)),
@@ -167,6 +172,7 @@ const TABLE: &[(&str, u32, Option<ShapeRule>)] = &[
     ("sum", REDUCES, None),
     ("to", HANDS_BACK, None),
     ("zeros", CALLS_NONE | RUNS_ON_META, None),
+    ("zeros_like", ZEROS_LIKE, None),
 ];
 
 #[cfg(test)]

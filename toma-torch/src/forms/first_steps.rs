@@ -8,6 +8,7 @@ use tch::Tensor;
 
 use super::variables::Variables;
 use crate::ffi::{Remembered, Use};
+use crate::tensor::packed_bytes;
 
 /// Numbers for each weight that are made room for: those of Adam, the most that an optimizer of tch keeps. Which
 /// optimizer it is, tch does not tell.
@@ -69,6 +70,7 @@ impl<V: Variables> Variables for FirstSteps<'_, V> {
             return 0;
         }
         self.new.set(Some(identity));
+        let bytes = |weight| u64::try_from(packed_bytes(weight)).unwrap_or(u64::MAX);
         trained.iter().map(bytes).sum::<u64>().saturating_mul(NUMBERS)
     }
 }
@@ -89,6 +91,3 @@ impl Stepped {
     }
 }
 
-fn bytes(tensor: &Tensor) -> u64 {
-    u64::try_from(tensor.numel() * tensor.kind().elt_size_in_bytes()).unwrap_or(u64::MAX)
-}

@@ -12,6 +12,7 @@ use tch::nn::VarStore;
 use super::manager::Manager;
 use super::weights_file;
 use crate::error::Error;
+use crate::tensor::packed_bytes;
 
 impl Manager {
     /// Writes the variables to a safetensors file, one at a time, from wherever their bytes are: what is away is not
@@ -42,7 +43,7 @@ impl Manager {
     /// The elements of a tensor, one after the other.
     fn elements(&self, tensor: &Tensor) -> Result<Vec<u8>, Error> {
         let watched = self.adopt(tensor);
-        let bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
+        let bytes = packed_bytes(tensor);
         let mut elements = vec![0; bytes];
         if tensor.is_contiguous() && watched.has_one_memory() && watched.bytes() == bytes as u64 {
             watched.read(&mut elements)?;
@@ -96,6 +97,6 @@ impl View for Variable<'_> {
     }
 
     fn data_len(&self) -> usize {
-        self.tensor.numel() * self.tensor.kind().elt_size_in_bytes()
+        packed_bytes(&self.tensor)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use toma_trace::operators;
+
 /// Names what an optimizer makes by how it makes it.
 ///
 /// Source: `torch/csrc/api/src/optim` of libtorch 2.11. Adam and `AdamW` begin their states with `zeros_like` of the
@@ -37,11 +39,9 @@ impl State {
 
     /// An operator begins.
     pub(super) fn begins(&mut self, name: &str) {
-        self.operator = match name.split('.').next() {
-            Some("aten::zeros_like") => Some(Kind::Zeros),
-            Some("aten::clone") => Some(Kind::Clone),
-            _ => None,
-        };
+        let properties = operators::named(name);
+        let kinds = [(operators::ZEROS_LIKE, Kind::Zeros), (operators::CLONES, Kind::Clone)];
+        self.operator = kinds.into_iter().find(|(flag, _)| properties.has(*flag)).map(|(_, kind)| kind);
         (self.variable, self.has_read) = (None, false);
     }
 
