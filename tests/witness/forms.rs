@@ -57,12 +57,12 @@ fn what_comes_when() {
         leave a1
         asked
         event: failed, filled Some("a net\nanswer 1")
-        event: shrinks to 1
         enter a1 0..3 again
         error dropped at depth 1
         leave a1
         ended a1: Failed(OutOfMemory)
         undone at depth 0
+        event: shrinks to 1
         event: attempt
         enter a2 0..1
         body 0..1 at depth 1

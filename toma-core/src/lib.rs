@@ -9,7 +9,6 @@ pub mod classify;
 mod clock;
 mod contained;
 pub mod device;
-mod ended;
 mod engine;
 pub mod execute;
 pub mod leaner;

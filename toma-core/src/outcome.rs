@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::classify::{Class, Classify, Failure};
-use crate::ended;
+use crate::ranks::ended;
 
 /// What a body returns to an inline form: a `Result`, or a plain value.
 ///

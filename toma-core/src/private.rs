@@ -15,11 +15,11 @@ pub use crate::call_site::Site;
 use crate::chunk::Chunk;
 pub use crate::chunk::Chunked;
 use crate::classify::{Classify, Failure};
-use crate::ended;
 use crate::execute::{Size, Unit, With};
 pub use crate::outcome::AnyValue;
 use crate::outcome::{Auto, Classified, Completes, Judge};
 use crate::policy::{Halve, Policy};
+use crate::ranks::ended;
 pub use crate::task::Task;
 pub use crate::{done, judge, site, size};
 

@@ -50,7 +50,7 @@ impl Switches {
         self.0 & OBSERVED != 0
     }
 
-    /// Any of those for which a call has extras.
+    /// Any of those for which a call has stages.
     #[inline]
     pub(crate) fn anything(self) -> bool {
         self.0 & (DISABLE | HOOKED | WITNESSED | OFFERED) != 0

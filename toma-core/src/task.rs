@@ -91,8 +91,8 @@ impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
     where
         K: Judge<R, M>,
     {
-        let settled = self.attempts.run(body).await;
-        last(settled, F::SINGLE)
+        let alone = self.attempts.run(body).await;
+        last(alone.without_ranks(), F::SINGLE)
     }
 
     /// The same where ranks agree on what the attempt came to.
@@ -100,8 +100,8 @@ impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
     where
         K: Judge<R, M>,
     {
-        let settled = self.attempts.run(body).await;
-        let settled = self.attempts.agree(settled).await;
+        let alone = self.attempts.run(body).await;
+        let settled = self.attempts.agree(alone).await;
         last(settled, F::SINGLE)
     }
 
@@ -114,8 +114,8 @@ impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
 /// The outcome that ends the call.
 fn last<R>(settled: Settled<R>, single: bool) -> Option<R> {
     match settled {
-        Settled::Succeeded(_) | Settled::Votes(_) if !single => None,
-        Settled::Succeeded(outcome) | Settled::Votes(outcome) | Settled::Failed(outcome) => Some(outcome),
+        Settled::Succeeded(_) if !single => None,
+        Settled::Succeeded(outcome) | Settled::Failed(outcome) => Some(outcome),
         Settled::LeftOut(item) => Some(item.pass_on()),
         Settled::Retry(_) => None,
     }

@@ -8,7 +8,7 @@
 use std::error::Error;
 
 use super::{Failure, classify_error};
-use crate::ended;
+use crate::ranks::ended;
 
 /// An error that can be sorted into a [`Class`](super::Class): every standard and every boxed error.
 ///

@@ -9,7 +9,9 @@ use std::mem;
 
 use super::machine::Failed;
 use crate::contained::contained;
+use crate::device::Rung;
 use crate::leaner::{Action, Left};
+use crate::observe::Answer;
 use crate::text;
 
 /// What a call has of that; most have nothing, so it is in a box.
@@ -48,9 +50,11 @@ impl Again {
         actions.unwrap_or_default()
     }
 
-    /// What the body has left ends with its attempt.
-    pub(super) fn end_attempt(&mut self) {
-        discard(self.left.take());
+    /// The attempt failed: what its body has left ends with it, unless that is asked for a leaner plan.
+    pub(super) fn after_failure(&mut self, answer: Answer) {
+        if answer != Answer::Again(Rung::Leaner) {
+            discard(self.left.take());
+        }
     }
 
     /// What the failed attempt has left; the next begins with nothing.

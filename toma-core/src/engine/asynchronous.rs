@@ -18,8 +18,7 @@ use std::task::{Poll, Waker};
 
 use super::attempt::{Attempt, Guard, Told, poll_guarded};
 use super::call::Call;
-use super::drive::{Cleanup, LeftOutItem, Settled, agreed, leave_out, settle, settle_panic};
-use crate::leaner;
+use super::drive::{Alone, Cleanup, LeftOutItem, Settled, agreed, leave_out, settle, settle_panic};
 use crate::nesting::Inside;
 use crate::observe::Answer;
 use crate::observe::witness::Witnessed;
@@ -73,7 +72,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         let _inside = self.inside();
         let entered = self.call.witnessed().and_then(Witnessed::enter);
         let guard = Guard { retryable: self.attempt.retryable, inside: self.call.inside() };
-        let prepared = guard.run(&Before::now(), part, || self.call.leaves(leaner::take()));
+        let prepared = guard.run(&Before::now(), part, || self.call.takes_left());
         drop(entered);
         let panic = match prepared {
             Ok(prepared) => return Some(prepared),
@@ -83,13 +82,13 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         match settle_panic::<Infallible>(&mut self.call, &self.policy, &mut self.attempt, panic) {
             Settled::Retry(answer) => self.failed = Some(answer),
             Settled::LeftOut(_) => {}
-            Settled::Succeeded(never) | Settled::Failed(never) | Settled::Votes(never) => match never {},
+            Settled::Succeeded(never) | Settled::Failed(never) => match never {},
         }
         None
     }
 
     /// Runs the attempt, and looks at what it came to.
-    pub(crate) async fn run<R, M>(&mut self, body: impl Future<Output = R>) -> Settled<R>
+    pub(crate) async fn run<R, M>(&mut self, body: impl Future<Output = R>) -> Alone<R>
     where
         K: Judge<R, M>,
     {
@@ -101,24 +100,27 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
             self.call.leaves(left);
         }
         let ended = (result, &before);
-        let settled = settle(&mut self.call, &self.policy, &mut self.attempt, ended, &self.judge);
-        match &settled {
-            Settled::Retry(answer) => self.failed = Some(*answer),
+        let alone = settle(&mut self.call, &self.policy, &mut self.attempt, ended, &self.judge);
+        match &alone {
+            Alone::Settled(Settled::Retry(answer)) => self.failed = Some(*answer),
             // The memory of an attempt that succeeded is the caller's: nothing waits for it.
-            Settled::Succeeded(_) | Settled::Failed(_) => self.attempt.end(),
-            Settled::LeftOut(_) | Settled::Votes(_) => {}
+            Alone::Settled(Settled::Succeeded(_) | Settled::Failed(_)) => self.attempt.end(),
+            Alone::Settled(Settled::LeftOut(_)) | Alone::Votes(_) => {}
         }
-        settled
+        alone
     }
 
     /// What the attempt came to on all ranks, where the call has several.
     ///
     /// The value waits meanwhile: a future with this in it is `Send` only where the value is.
-    pub(crate) async fn agree<R, M>(&mut self, settled: Settled<R>) -> Settled<R>
+    pub(crate) async fn agree<R, M>(&mut self, alone: Alone<R>) -> Settled<R>
     where
         K: Judge<R, M>,
     {
-        let Settled::Votes(value) = settled else { return settled };
+        let value = match alone {
+            Alone::Settled(settled) => return settled,
+            Alone::Votes(value) => value,
+        };
         let heard = heard(self.call.votes(&self.policy, &mut self.attempt)).await;
         let _inside = self.inside();
         let settled = agreed(&mut self.call, &self.attempt, value, heard, &self.judge);

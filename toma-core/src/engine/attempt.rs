@@ -32,7 +32,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// An attempt of a call without extras.
+    /// An attempt of a call without stages.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "handing it over takes a tenth of a batch")]
     pub(super) fn of(piece: Range<usize>, retryable: Retryable) -> Self {

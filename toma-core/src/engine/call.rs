@@ -1,12 +1,12 @@
 //! One call: the machine, connected to the size cache, the memory source and the observers.
 
-pub(super) mod agreeing;
 mod failing;
 mod foreseeing;
 mod leaning;
 mod memory;
 mod remembering;
 mod succeeding;
+pub(super) mod voting;
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -15,13 +15,13 @@ use self::memory::Memory;
 use super::attempt::Attempt;
 use super::doubts::Doubts;
 use super::evidence;
-use super::extras::Extras;
 use super::hold::Hold;
 use super::machine::Machine;
 use super::meter::{self, Measured};
 use super::options::Options;
 use super::pieces::Extent;
 use super::sizes::Sizes;
+use super::stages::Stages;
 use super::turns::Turns;
 use crate::cache::{Remembered, SizeCache};
 use crate::call_site::{Name, Origin};
@@ -48,7 +48,7 @@ pub(crate) struct Call<'a> {
     /// A failure was injected: nothing is remembered.
     injected: bool,
     /// What most calls lack: one look instead of many, at every attempt.
-    extras: Option<Extras<'a>>,
+    stages: Option<Stages<'a>>,
 }
 
 /// Opening.
@@ -70,18 +70,18 @@ impl<'a> Call<'a> {
         let machine = Machine::new(extent, sizes, options.max_attempts, policy.is_fixed());
         let report = ReportBuilder::new(name, length, machine.is_packed().then(|| machine.whole()));
         let memory = Memory { cache, origin, device, user, now: None, failed_probes: None };
-        Self { machine, needs, memory, report, doubts: Doubts::default(), injected: false, extras: None }
+        Self { machine, needs, memory, report, doubts: Doubts::default(), injected: false, stages: None }
     }
 
     /// Asks the size cache where to start.
     #[inline]
     pub(crate) fn open(&mut self, policy: &dyn Policy, options: &Options<'a>) {
         if !self.opens_plain(policy, options) {
-            self.open_with_extras(policy, options, None);
+            self.open_with_stages(policy, options, None);
         }
     }
 
-    /// Asks the size cache where to start, unless the call has extras; whether that is done.
+    /// Asks the size cache where to start, unless the call has stages; whether that is done.
     #[inline]
     pub(crate) fn opens_plain(&mut self, policy: &dyn Policy, options: &Options<'a>) -> bool {
         shield::prepare();
@@ -90,7 +90,7 @@ impl<'a> Call<'a> {
             self.report.name().refuse("max_attempts 0: must be at least 1");
         }
         let switches = Switches::load();
-        let asked = options.need_extras();
+        let asked = options.need_stages();
         let around =
             self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
         if asked | around | Watch::is_needed(options.observer, switches) {
@@ -133,7 +133,7 @@ impl<'a> Call<'a> {
     }
 
     #[inline(never)]
-    pub(crate) fn open_with_extras(
+    pub(crate) fn open_with_stages(
         &mut self,
         policy: &dyn Policy,
         options: &Options<'a>,
@@ -151,7 +151,7 @@ impl<'a> Call<'a> {
             self.report.name().refuse("predict without device: must be told whose memory the size is to fit");
         }
         let disabled = switches.disable() | is_dry;
-        self.extras = Some(Extras::new(options, watch, self.needs, disabled));
+        self.stages = Some(Stages::new(options, watch, self.needs, disabled));
         if !is_dry {
             // Before anything foreign runs: the others hear of a panic there.
             self.joins(options);
@@ -176,7 +176,7 @@ impl<'a> Call<'a> {
         if offered {
             self.expect_offers();
         }
-        if self.extras.as_ref().is_some_and(|extras| extras.watch.is_some()) {
+        if self.stages.as_ref().is_some_and(|stages| stages.watch.is_some()) {
             self.is_watched(options, switches);
             self.tell_started();
         }
@@ -207,16 +207,16 @@ impl<'a> Call<'a> {
         source.map(meter::now).unwrap_or_default()
     }
 
-    /// Being watched changes nothing of how a call goes: one that has extras for nothing else asks no hooks that are
+    /// Being watched changes nothing of how a call goes: one that has stages for nothing else asks no hooks that are
     /// registered meanwhile.
     #[cold]
     fn is_watched(&mut self, options: &Options<'a>, switches: Switches) {
         let around = self.needs.anything() | switches.changes_calls() | Nesting::now().marks.anything();
-        if options.need_extras() | around {
+        if options.need_stages() | around {
             return;
         }
-        if let Some(extras) = &mut self.extras {
-            extras.turns = Turns::none();
+        if let Some(stages) = &mut self.stages {
+            stages.turns = Turns::none();
         }
     }
 
@@ -257,7 +257,7 @@ impl<'a> Call<'a> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "handing its answer over takes a tenth of a batch")]
     pub(crate) fn begin(&mut self) -> Attempt {
-        if self.extras.is_some() {
+        if self.stages.is_some() {
             let mut attempt = Attempt::none();
             self.begin_blocking(&mut attempt);
             return attempt;
@@ -276,7 +276,7 @@ impl<'a> Call<'a> {
 
     /// The same without blocking the thread.
     pub(crate) async fn begin_async(&mut self, attempt: &mut Attempt) {
-        if self.extras.is_none() {
+        if self.stages.is_none() {
             *attempt = self.begin();
             attempt.nesting = Some(Nesting::now().of_task());
             return;
@@ -291,11 +291,11 @@ impl<'a> Call<'a> {
     /// The wait until then, if any, and when it began.
     #[inline]
     fn take_turn(&mut self, polled: bool, attempt: &mut Attempt) -> Option<(Box<Waiting<'a>>, Instant)> {
-        let extras = self.extras.as_mut()?;
-        let waiting = extras.turns.take(polled, &mut attempt.hold)?;
+        let stages = self.stages.as_mut()?;
+        let waiting = stages.turns.take(polled, &mut attempt.hold)?;
         let (size, others, since) = (self.machine.coming_size(), waiting.others(), clock::now());
         let _queued = Inside::of(Some(Nesting::now().of_queued()));
-        extras.tell(|| EventKind::Waits { size, others });
+        stages.tell(|| EventKind::Waits { size, others });
         Some((waiting, since))
     }
 
@@ -304,10 +304,10 @@ impl<'a> Call<'a> {
         let (elapsed, exclusive) = (clock::now().saturating_duration_since(since), turn.is_exclusive());
         self.report.waited(elapsed, exclusive);
         let hold = Hold::Turn(turn);
-        if let Some(extras) = &mut self.extras {
-            extras.turns.waited(how);
+        if let Some(stages) = &mut self.stages {
+            stages.turns.waited(how);
             let _aside = hold.aside();
-            extras.tell(|| EventKind::Waited { elapsed, exclusive });
+            stages.tell(|| EventKind::Waited { elapsed, exclusive });
         }
         hold
     }
@@ -317,34 +317,34 @@ impl<'a> Call<'a> {
     fn begin_with(&mut self, attempt: &mut Attempt, at_once: bool) {
         attempt.piece = self.machine.cut();
         let goes_on = self.why_over().is_none();
-        let Some(extras) = &mut self.extras else { return };
+        let Some(stages) = &mut self.stages else { return };
         let falls_back = self.machine.fallback;
         if !falls_back {
-            self.machine.expect(extras.expected_rungs(attempt));
+            self.machine.expect(stages.expected_rungs(attempt));
         }
-        if extras.times {
+        if stages.times {
             self.report.begin_timing();
         }
         let (start, end) = (attempt.piece.start, attempt.piece.end);
-        if extras.watch.is_some() {
+        if stages.watch.is_some() {
             let _aside = attempt.hold.aside();
-            extras.tell(|| EventKind::Attempt { start, end });
+            stages.tell(|| EventKind::Attempt { start, end });
             let number = self.report.counts().0 + 1;
-            if let Some(told) = extras.witnessed() {
+            if let Some(told) = stages.witnessed() {
                 told.begins(number, start..end, self.machine.size(), at_once);
             }
         }
-        extras.begin(attempt, goes_on && self.machine.can_be_exclusive_yet(), falls_back);
+        stages.before(attempt, goes_on && self.machine.can_be_exclusive_yet(), falls_back);
         attempt.retryable = if goes_on { self.machine.retryable() } else { Retryable::NOTHING };
     }
 
     /// Why no retry may start any more.
     fn why_over(&self) -> Option<Reason> {
-        let extras = self.extras.as_ref()?;
+        let stages = self.stages.as_ref()?;
         match () {
-            () if extras.disabled => Some(Reason::Disabled),
-            () if extras.turns.is_cancelled() => Some(Reason::Cancelled),
-            () => extras.turns.is_late().then_some(Reason::Deadline),
+            () if stages.disabled => Some(Reason::Disabled),
+            () if stages.turns.is_cancelled() => Some(Reason::Cancelled),
+            () => stages.turns.is_late().then_some(Reason::Deadline),
         }
     }
 

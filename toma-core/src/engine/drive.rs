@@ -5,9 +5,8 @@ use std::ops::Range;
 
 use super::attempt::Attempt;
 use super::call::Call;
-use super::call::agreeing::Together;
+use super::call::voting::Together;
 use crate::classify::{Class, Failure, classify_panic};
-use crate::leaner;
 use crate::observe::Answer;
 use crate::outcome::Judge;
 use crate::policy::Policy;
@@ -61,10 +60,9 @@ pub(crate) fn next_piece<R, M, W: Work<R>>(
         let before = Before::now();
         let piece = attempt.piece.clone();
         let run = || work.run(piece);
-        let result = attempt.run(W::INSIDE, &before, run, || call.leaves(leaner::take()));
-        let settled = settle(call, policy, &mut attempt, (result, &before), judge);
-        match agreed_now(call, policy, &mut attempt, settled, judge) {
-            Settled::Succeeded(value) | Settled::Votes(value) => return Some(Ok(value)),
+        let result = attempt.run(W::INSIDE, &before, run, || call.takes_left());
+        match settle_now(call, policy, &mut attempt, (result, &before), judge) {
+            Settled::Succeeded(value) => return Some(Ok(value)),
             Settled::Failed(error) => return Some(Err(error)),
             Settled::LeftOut(item) if W::LEAVES_OUT => {
                 drop(inside);
@@ -84,21 +82,22 @@ pub(crate) fn next_piece<R, M, W: Work<R>>(
     left_out.take().map(|item| Err(pass_on_left_out(call, item)))
 }
 
-/// What an attempt came to on all ranks, where the call has several; blocks the thread until all have voted.
-#[inline]
-fn agreed_now<R, M>(
+/// Judges what an attempt came to; blocks the thread until all ranks have voted, where the call has several.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "handing its parts over takes a tenth of a batch")]
+fn settle_now<R, M>(
     call: &mut Call<'_>,
     policy: &dyn Policy,
     attempt: &mut Attempt,
-    settled: Settled<R>,
+    ended: (Result<R, Panic>, &Before),
     judge: &impl Judge<R, M>,
 ) -> Settled<R> {
-    match settled {
-        Settled::Votes(value) => {
+    match settle(call, policy, attempt, ended, judge) {
+        Alone::Settled(settled) => settled,
+        Alone::Votes(value) => {
             let heard = call.votes(policy, attempt).and_then(|waiting| waiting());
             agreed(call, attempt, value, heard, judge)
         }
-        settled => settled,
     }
 }
 
@@ -125,11 +124,26 @@ pub(crate) fn agreed<R, M>(
     }
 }
 
+/// What an attempt came to on this rank.
+pub(crate) enum Alone<R> {
+    Settled(Settled<R>),
+    /// It has succeeded here, and all ranks have to say what it came to.
+    Votes(R),
+}
+
+impl<R> Alone<R> {
+    /// The same of a call that has no other ranks.
+    pub(crate) fn without_ranks(self) -> Settled<R> {
+        match self {
+            Self::Settled(settled) => settled,
+            Self::Votes(value) => Settled::Succeeded(value),
+        }
+    }
+}
+
 /// What an attempt came to.
 pub(crate) enum Settled<R> {
     Succeeded(R),
-    /// It has succeeded here, and all ranks have to say what it came to.
-    Votes(R),
     Failed(R),
     LeftOut(LeftOutItem<R>),
     /// The failed values are dropped: undo, release, try again.
@@ -161,15 +175,15 @@ pub(crate) fn settle<R, M>(
     attempt: &mut Attempt,
     (result, before): (Result<R, Panic>, &Before),
     judge: &impl Judge<R, M>,
-) -> Settled<R> {
+) -> Alone<R> {
     let outcome = match result {
         Ok(outcome) => outcome,
-        Err(panic) => return settle_panic(call, policy, attempt, panic),
+        Err(panic) => return Alone::Settled(settle_panic(call, policy, attempt, panic)),
     };
     let failure = judge.failure(&outcome);
     let failure = if call.gave_way(attempt) { Some(or_gave_way(failure)) } else { failure };
-    match failure {
-        None if call.agrees() => Settled::Votes(outcome),
+    Alone::Settled(match failure {
+        None if call.agrees() => return Alone::Votes(outcome),
         None => {
             call.succeeded(policy, attempt);
             Settled::Succeeded(outcome)
@@ -178,7 +192,7 @@ pub(crate) fn settle<R, M>(
             before.recover();
             settle_failed(call, policy, attempt, failure, Ok(outcome))
         }
-    }
+    })
 }
 
 /// The same for an attempt that has panicked.

@@ -2,6 +2,9 @@
 
 use std::time::Instant;
 
+use super::attempt::Attempt;
+use super::machine::Failed;
+use crate::classify::Class;
 use crate::clock;
 use crate::contained::contained;
 use crate::memory::MemorySource;
@@ -82,11 +85,26 @@ impl<'a> Forecast<'a> {
         Some(fits.size)
     }
 
+    /// An attempt of this size failed, and is to blame for it if nothing else is.
+    pub(super) fn after_failure(
+        &mut self,
+        size: usize,
+        is_to_blame: bool,
+        attempt: &Attempt,
+        failed: &Failed,
+    ) {
+        if attempt.injected {
+            self.injected = true;
+        } else if is_to_blame && failed.class == Class::OutOfMemory && !attempt.hold.is_contended() {
+            self.ran_out(size, failed.now.map(|now| now.free_bytes));
+        }
+    }
+
     /// An attempt of this size ran out of memory, after which so many bytes were free.
     ///
     /// What earlier pieces have left behind was free when the size was foreseen; what others have taken since was
     /// not promised.
-    pub(super) fn ran_out(&mut self, size: usize, free_bytes: Option<u64>) {
+    fn ran_out(&mut self, size: usize, free_bytes: Option<u64>) {
         self.explores = false;
         let smallest = self.failed.map_or(self.said.size, |(failed, _)| failed - 1);
         if size > smallest {
@@ -102,16 +120,10 @@ impl<'a> Forecast<'a> {
         self.failed = Some((size, counted.unwrap_or(self.said.free_bytes)));
     }
 
-    /// What fits instead of a size that failed, where the prediction knows better by now.
-    /// Returns the two.
-    pub(super) fn smaller(&self, left: usize, free_bytes: u64) -> Option<(usize, usize)> {
-        let (failed, _) = self.failed?;
-        Some((failed, self.predict.foresee_smaller(left, free_bytes)?.size))
-    }
-
-    /// A failure was injected, which says nothing.
-    pub(super) fn is_injected(&mut self) {
-        self.injected = true;
+    /// What fits instead of a size that was said to fit and failed, where the prediction knows better by now.
+    pub(super) fn smaller(&self, left: usize, free_bytes: u64) -> Option<usize> {
+        self.failed?;
+        Some(self.predict.foresee_smaller(left, free_bytes)?.size)
     }
 }
 

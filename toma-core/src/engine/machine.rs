@@ -3,7 +3,7 @@
 //! Nothing here runs user code except the pure policy, reads a clock, or touches shared state, so every rule of
 //! the loop is tested against a script of failures.
 
-mod agreeing;
+mod adopting;
 mod failing;
 mod learned;
 mod learning;

@@ -3,7 +3,7 @@
 //! ```text
 //! options ──> Sizes ──> Machine <── Policy          what to try next, and what came back (pure)
 //!                          │
-//! cache, report ───────> Call ──── Extras           one call; deadline, observers, meter, turns on a device
+//! cache, report ───────> Call ──── Stages           one call; deadline, observers, meter, turns on a device
 //!                          │
 //! body ─────────────> drive(Attempt)                attempt, classify, clean up, again
 //! ```
@@ -19,17 +19,16 @@
 //! policy with a fixed step is not asked after a success.
 
 mod again;
-mod agreeing;
 pub(crate) mod asynchronous;
 mod attempt;
 mod backoff;
+mod ballot;
 pub(crate) mod call;
 mod checked_policy;
 pub(crate) mod costs;
 mod doubts;
 pub(crate) mod drive;
 mod evidence;
-mod extras;
 mod forecast;
 mod hold;
 mod machine;
@@ -38,4 +37,5 @@ pub(crate) mod options;
 pub(crate) mod pieces;
 mod rungs;
 mod sizes;
+mod stages;
 mod turns;

@@ -28,9 +28,9 @@ pub(crate) struct Options<'a> {
 }
 
 impl Options<'_> {
-    /// Whether a call needs extras for any of them, but for being watched.
+    /// Whether a call needs stages for any of them, but for being watched.
     #[inline]
-    pub(crate) fn need_extras(&self) -> bool {
+    pub(crate) fn need_stages(&self) -> bool {
         let Self { sizes, deadline, device, ladder, predict, is_whole, ranks, .. } = self;
         sizes.first.is_some()
             | deadline.is_some()

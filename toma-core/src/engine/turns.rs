@@ -22,7 +22,7 @@ use super::rungs::Rungs;
 use crate::clock;
 use crate::device::{self, Cancel, Device, How, Ladder, Rung, Turn, TurnKind, WaitBounds, Waiting};
 use crate::nesting::{Inside, Nesting, TurnId};
-use crate::observe::Answer;
+use crate::observe::{Answer, Reason};
 
 /// The turns of one call.
 #[derive(Debug)]
@@ -177,8 +177,17 @@ impl<'a> Turns<'a> {
         self.rungs(contended).with(Rungs::GIVE_WAY, contended && self.promised.is_some())
     }
 
+    /// The attempt failed, and its values are still there.
+    pub(super) fn after_failure(&mut self, hold: &Hold, answer: Answer) {
+        match answer {
+            Answer::GiveUp(Reason::GaveWay) => self.give_way(),
+            Answer::LeaveOut { .. } => self.piece_done(hold),
+            _ => {}
+        }
+    }
+
     /// The enclosing attempt that has promised it counts as failed from now on.
-    pub(super) fn give_way(&self) {
+    fn give_way(&self) {
         if let (Some(device), Some(turn)) = (&self.device, self.promised) {
             device.mark(turn);
         }
@@ -195,7 +204,7 @@ impl<'a> Turns<'a> {
 
     /// The failed attempt's memory is back: queues for an exclusive turn, keeps one for the next attempt at the
     /// piece, or gives the turn back.
-    pub(super) fn after_failure(&mut self, hold: Hold, answer: Answer) {
+    pub(super) fn release(&mut self, hold: Hold, answer: Answer) {
         self.next = match (hold, answer) {
             (Hold::Turn(turn), Answer::Again(Rung::Exclusive)) if self.has_patience() => {
                 self.after_contention = true;
@@ -210,7 +219,7 @@ impl<'a> Turns<'a> {
     }
 
     /// The same where ranks vote before the next attempt: while they do, nothing is held that one of them may wait for.
-    pub(super) fn before_vote(&mut self, hold: &Hold, answer: Answer) {
+    pub(super) fn release_before_vote(&mut self, hold: &Hold, answer: Answer) {
         let contended = answer == Answer::Again(Rung::Exclusive) && self.has_patience();
         let keeps = matches!(answer, Answer::Again(_) | Answer::Shrink(_)) && hold.is_exclusive();
         self.after_contention |= contended;

@@ -306,7 +306,7 @@ impl<'a, P: Policy> Core<'a, P> {
     #[inline(always)]
     pub(super) fn open<D: DryBody>(&self, call: &mut Call<'a>, body: impl FnOnce() -> D) {
         if !call.opens_plain(&self.policy, &self.options) {
-            call.open_with_extras(&self.policy, &self.options, Some(&mut body()));
+            call.open_with_stages(&self.policy, &self.options, Some(&mut body()));
         }
     }
 }

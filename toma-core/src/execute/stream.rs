@@ -183,8 +183,8 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Producer<'_, P, K, R, B, U> {
             let piece = self.attempts.piece();
             // The body is called inside the attempt: it may panic before there is a future.
             let attempt = async { body(start + piece.start, start + piece.end).await };
-            let settled = self.attempts.run(attempt).await;
-            let settled = self.attempts.agree(settled).await;
+            let alone = self.attempts.run(attempt).await;
+            let settled = self.attempts.agree(alone).await;
             match self.after(settled) {
                 NextStep::Attempt => {}
                 NextStep::HandOver => {
@@ -206,7 +206,7 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Producer<'_, P, K, R, B, U> {
     /// No outcome is held across an await: it is handed over, or dropped.
     fn after(&mut self, settled: Settled<R>) -> NextStep {
         match settled {
-            Settled::Succeeded(value) | Settled::Votes(value) => {
+            Settled::Succeeded(value) => {
                 self.value.put(value);
                 if self.attempts.call.is_over() && self.left_out.is_none() {
                     NextStep::End

@@ -40,10 +40,8 @@ impl fmt::Display for Answer {
             Self::Again(Rung::Transient) => f.write_str("tries it once more"),
             Self::Again(Rung::Release) => f.write_str("tries it once more, cached memory released"),
             Self::Again(Rung::Exclusive) => f.write_str("tries it once more, with the device to itself"),
-            Self::Again(Rung::Leaner) => f.write_str("tries it once more, if there is a leaner plan"),
-            Self::Again(Rung::Hooks) => {
-                f.write_str("tries it once more, if the release hooks give anything back")
-            }
+            Self::Again(Rung::Leaner) => f.write_str("tries it once more, a leaner plan asked for"),
+            Self::Again(Rung::Hooks) => f.write_str("tries it once more, release hooks asked"),
             Self::Shrink(to) => write!(f, "shrinks to {to}"),
             Self::FallBack(to) => write!(f, "falls back, from {to}"),
             Self::Follow { to, elsewhere } => write!(f, "goes on at {to} ({elsewhere})"),

@@ -101,7 +101,8 @@ pub enum EventKind<'a> {
         /// How long the failed attempt took.
         elapsed: Option<Duration>,
     },
-    /// What the engine does about the failure before it.
+    /// How the call goes on after the failure before it. This is final: the values of the attempt are dropped, and hooks
+    /// and leaner plans were asked by then. With ranks, all have voted. Giving up is answered at once.
     Answered {
         /// The size that failed.
         size: usize,

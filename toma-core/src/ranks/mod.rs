@@ -47,6 +47,7 @@
 
 mod bytes;
 mod calls;
+pub(crate) mod ended;
 mod error;
 mod heard;
 mod member;
@@ -58,13 +59,13 @@ mod vote;
 use std::fmt;
 
 pub use self::calls::{Calls, Running};
+pub use self::ended::{Error, add_error};
 pub(crate) use self::heard::heard;
 pub use self::member::{DEFAULT_TIMEOUT, Member};
 pub use self::memory::{MemoryStore, ThreadRank, threads};
 pub use self::store::{Store, StoreError};
 pub use self::verdict::{Agreed, Elsewhere};
 pub use self::vote::{Says, Subject, Vote};
-pub use crate::ended::{Error, add_error};
 use crate::leaner;
 use crate::nesting::Nesting;
 use crate::shield;

@@ -90,4 +90,3 @@ impl Stepped {
         stepped.push_back(identity);
     }
 }
-

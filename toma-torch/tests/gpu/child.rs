@@ -43,7 +43,8 @@ pub(crate) fn work(task: &str) {
         Some(("cudnn", left)) => with_little(left, convolution),
         Some(("card", task)) => card::work(task),
         Some(("retry", task)) => retry::work(task),
-        Some(("profile", _)) => profile::free_late(),
+        Some(("profile", "late")) => profile::free_late(),
+        Some(("profile", _)) => profile::replay(),
         _ => poison(),
     }
 }

@@ -6,9 +6,9 @@ use crate::classify::{Class, Failure};
 use crate::device::{self, Pressure, Rung};
 use crate::engine::attempt::Attempt;
 use crate::engine::checked_policy::CheckedPolicy;
-use crate::engine::extras::Extras;
 use crate::engine::machine::Failed;
 use crate::engine::rungs::Rungs;
+use crate::engine::stages::Stages;
 use crate::observe::witness::{self, Witnessed};
 use crate::observe::{Answer, EventKind, Reason, Shortfall};
 use crate::policy::Policy;
@@ -18,6 +18,8 @@ use crate::shield::{self, Panic, Retryable};
 impl Call<'_> {
     /// The attempt failed: says what happens next. The failed values are still there, because a failure that is
     /// not tried again goes through unchanged.
+    ///
+    /// Giving up is told here. Any other answer may still change and is told by [`release`](Self::release).
     #[cold]
     pub(crate) fn failed(
         &mut self,
@@ -26,6 +28,23 @@ impl Call<'_> {
         failure: &Failure,
         panic: Option<&Panic>,
     ) -> Answer {
+        let failed = self.look_at(attempt, failure, panic);
+        let (size, falls_back) = (self.machine.size(), self.machine.fallback);
+        let lacked = self.machine.lacked(&failed);
+        let answer = self.answer(policy, attempt, &failed);
+        self.tell_failed(attempt, failure, &failed, size);
+        self.tell_shortfall_of(&failed, lacked);
+        let injected = self.injected;
+        let stages = self.stages.get_or_insert_with(Stages::none);
+        stages.after_failure(attempt, (failure, &failed), (size, falls_back, injected), answer);
+        if let Answer::GiveUp(_) = answer {
+            self.tell_answer(size, answer);
+        }
+        answer
+    }
+
+    /// Ends the attempt: what it took, what memory there is now, and which rungs.
+    fn look_at(&mut self, attempt: &mut Attempt, failure: &Failure, panic: Option<&Panic>) -> Failed {
         self.time_from_now_on();
         self.injected |= attempt.injected;
         if self.machine.doubted.is_some() {
@@ -35,50 +54,25 @@ impl Call<'_> {
         if let Some(told) = self.witnessed() {
             told.leave();
         }
-        let (step, size) = (self.machine.step, self.machine.size());
-        self.report_worked(step);
-        self.report.failed(size, failure.class, took.elapsed);
-        let now = self.memory.read_after(failure.class).filter(|_| self.why_over() != Some(Reason::Disabled));
+        self.report_worked(self.machine.step);
         let &Failure { class, requested_bytes, .. } = failure;
-        let there = self.rungs_after(attempt, class, panic);
-        let failed = Failed { class, requested_bytes, now, took, there };
-        self.contradicts(attempt, &failed, size);
-        let lacked = self.machine.lacked(&failed);
-        let answer = self.answer(policy, attempt, &failed);
-        // Once nothing is measured any more, because the answer takes memory of its own.
-        if class == Class::OutOfMemory {
-            self.report.fills(witness::filled());
-        }
-        if let Some(told) = self.witnessed() {
-            told.failed(class);
-        }
-        self.tell_failed(attempt, failure, &failed, size);
-        let foreseen = took.measured.and_then(|measured| self.machine.shortfall(&measured));
-        if let Some(shortfall) = lacked.or(foreseen) {
-            self.tell_shortfall(shortfall);
-        }
-        self.take_rung(attempt, answer, failed);
-        self.tell_answer(size, answer);
-        self.owes(failure, answer);
-        let to = self.machine.step;
-        if matches!(answer, Answer::LeaveOut { .. }) && to != step {
-            self.tell(|| EventKind::Probe { from: step, to });
-        }
-        answer
+        self.report.failed(self.machine.size(), class, took.elapsed);
+        let now = self.memory.read_after(class).filter(|_| self.why_over() != Some(Reason::Disabled));
+        Failed { class, requested_bytes, now, took, there: self.rungs_after(attempt, class, panic) }
     }
 
     /// A history is worth the clock.
     pub(super) fn time_from_now_on(&mut self) {
-        self.extras.get_or_insert_with(Extras::none).times = true;
+        self.stages.get_or_insert_with(Stages::none).times = true;
     }
 
     /// What was printed because nothing was promised must be passed on: a rung that came meanwhile is too late for
     /// it. A panic can give way where the enclosing attempt keeps it from being printed.
     fn rungs_after(&self, attempt: &Attempt, class: Class, panic: Option<&Panic>) -> Rungs {
-        let Some(extras) = self.extras.as_ref().filter(|_| !self.machine.fallback) else {
+        let Some(stages) = self.stages.as_ref().filter(|_| !self.machine.fallback) else {
             return Rungs::NONE;
         };
-        let rungs = extras.rungs_after(attempt);
+        let rungs = stages.rungs_after(attempt);
         match panic {
             Some(panic) if panic.was_printed() && !attempt.retryable.covers(class) => Rungs::NONE,
             Some(_) if !shield::would_retry().covers(class) => rungs.without(Rungs::GIVE_WAY),
@@ -90,7 +84,7 @@ impl Call<'_> {
         // What the machine would retry and the attempt was not promised began too late.
         let promised_nothing = attempt.retryable == Retryable::NOTHING;
         let began_late = promised_nothing && self.machine.retryable() != Retryable::NOTHING;
-        let is_whole = self.extras.as_ref().is_some_and(Extras::is_whole);
+        let is_whole = self.stages.as_ref().is_some_and(Stages::is_whole);
         let why_over = self.why_over().or(began_late.then_some(Reason::Deadline));
         let why_over = why_over.or(is_whole.then_some(Reason::NothingSmaller));
         if is_about_memory(failed.class)
@@ -102,73 +96,70 @@ impl Call<'_> {
         self.machine.failed(&CheckedPolicy { policy, call: self.report.name() }, failed)
     }
 
-    /// Takes the rung that was decided on, as far as it can be taken before the failure is gone.
-    fn take_rung(&mut self, attempt: &Attempt, answer: Answer, failed: Failed) {
-        let Some(extras) = &mut self.extras else { return };
-        match answer {
-            Answer::GiveUp(Reason::GaveWay) => extras.turns.give_way(),
-            Answer::LeaveOut { .. } => extras.turns.piece_done(&attempt.hold),
-            Answer::Again(Rung::Leaner | Rung::Hooks) => {
-                extras.again.get_or_insert_default().asks = Some(failed);
-            }
-            _ => {}
-        }
-        if answer != Answer::Again(Rung::Leaner)
-            && let Some(again) = &mut extras.again
-        {
-            again.end_attempt();
-        }
-    }
-
-    /// Gives cached memory and the turn back; runs after the failed values are gone and undone.
+    /// The failed values are gone and undone: gives cached memory and the turn back, and tells how the call goes on.
     pub(crate) fn release(&mut self, policy: &dyn Policy, attempt: Attempt, answer: Answer) {
         if let Some(device) = self.memory.device {
             let _inside = attempt.enter();
             device.release_cached_memory();
         }
         reserve::hold();
-        if let Answer::Shrink(_) = answer {
-            self.foresees_smaller();
-        }
-        let (size, hold) = (self.machine.size(), attempt.hold);
-        let Some(extras) = &mut self.extras else { return };
-        if extras.is_agreed() {
-            extras.turns.after_failure(hold, answer);
-        } else {
-            extras.turns.before_vote(&hold, answer);
-            drop(hold);
-        }
-        if let Some(failed) = extras.again.as_mut().and_then(|again| again.asks.take()) {
-            let _aside = extras.turns.aside();
-            self.ask(policy, &failed, (size, answer));
+        let Some(stages) = &mut self.stages else { return };
+        stages.release(attempt.hold, answer);
+        let answer = self.final_answer(policy, answer);
+        self.tell_final(answer);
+    }
+
+    /// The answer once leaner plans and hooks were asked, and the prediction where that leads to a smaller size.
+    fn final_answer(&mut self, policy: &dyn Policy, mut answer: Answer) -> Answer {
+        let Some(stages) = &mut self.stages else { return answer };
+        if let Some(failed) = stages.again.as_mut().and_then(|again| again.asks.take()) {
+            let _aside = stages.turns.aside();
+            answer = self.asked(policy, &failed, answer);
         }
         if self.machine.fallback
-            && let Some(extras) = &mut self.extras
+            && let Some(stages) = &mut self.stages
         {
-            extras.fall_back();
+            stages.fall_back();
+        }
+        match answer {
+            Answer::Shrink(_) => self.foresees_smaller().unwrap_or(answer),
+            answer => answer,
         }
     }
 
     /// Asks those whose rung was taken, and goes on below while they have nothing to give.
-    fn ask(&mut self, policy: &dyn Policy, failed: &Failed, (size, mut answer): (usize, Answer)) {
-        while !self.is_given(failed, size, answer) {
+    fn asked(&mut self, policy: &dyn Policy, failed: &Failed, mut answer: Answer) -> Answer {
+        while !self.is_given(failed, answer) {
             let policy = CheckedPolicy { policy, call: self.report.name() };
-            let Some(next) = self.machine.gave_nothing(&policy, failed) else { return };
-            self.tell_answer(size, next);
+            let Some(next) = self.machine.gave_nothing(&policy, failed) else { break };
             answer = next;
         }
+        answer
     }
 
     /// Whether the answer holds once its rung was asked.
-    fn is_given(&mut self, failed: &Failed, size: usize, answer: Answer) -> bool {
+    fn is_given(&mut self, failed: &Failed, answer: Answer) -> bool {
         match answer {
             Answer::Again(Rung::Leaner) => self.leans(),
             Answer::Again(Rung::Hooks) => {
                 let free_bytes = failed.now.map(|now| now.free_bytes);
-                let device = self.memory.source().name();
+                let (device, size) = (self.memory.source().name(), self.machine.size());
                 device::ask(&Pressure { device, requested_bytes: failed.requested_bytes, free_bytes, size })
             }
             _ => true,
+        }
+    }
+
+    /// Where ranks vote on the next attempt, theirs is the last word.
+    fn tell_final(&mut self, answer: Answer) {
+        let Some(stages) = &mut self.stages else { return };
+        let (size, to) = (stages.failed_size, self.machine.step);
+        match &mut stages.ballot {
+            Some(ballot) if ballot.owes_failure() => ballot.untold = Some(answer),
+            _ => self.tell_answer(size, answer),
+        }
+        if matches!(answer, Answer::LeaveOut { .. }) && to != size {
+            self.tell(|| EventKind::Probe { from: size, to });
         }
     }
 
@@ -181,9 +172,16 @@ impl Call<'_> {
 
     fn tell_failed(&mut self, attempt: &Attempt, failure: &Failure, failed: &Failed, size: usize) {
         let &Failed { class, requested_bytes, now, took, .. } = failed;
+        // Once nothing is measured any more, because the answer takes memory of its own.
+        if class == Class::OutOfMemory {
+            self.report.fills(witness::filled());
+        }
+        if let Some(told) = self.witnessed() {
+            told.failed(class);
+        }
         let (start, end) = (attempt.piece.start, attempt.piece.end);
-        let Some(extras) = &mut self.extras else { return };
-        extras.tell(|| EventKind::Failed {
+        let Some(stages) = &mut self.stages else { return };
+        stages.tell(|| EventKind::Failed {
             start,
             end,
             size,
@@ -199,6 +197,13 @@ impl Call<'_> {
     pub(super) fn tell_answer(&mut self, size: usize, answer: Answer) {
         self.report.answered(answer);
         self.tell(|| EventKind::Answered { size, answer });
+    }
+
+    fn tell_shortfall_of(&mut self, failed: &Failed, lacked: Option<Shortfall>) {
+        let foreseen = failed.took.measured.and_then(|measured| self.machine.shortfall(&measured));
+        if let Some(shortfall) = lacked.or(foreseen) {
+            self.tell_shortfall(shortfall);
+        }
     }
 
     /// As soon as it is known that even the smallest size does not fit.
@@ -222,13 +227,13 @@ impl Call<'_> {
     /// The call's attempts as the witness is told of them, if it is.
     #[inline]
     pub(crate) fn witnessed(&mut self) -> Option<&mut Witnessed> {
-        self.extras.as_mut()?.witnessed()
+        self.stages.as_mut()?.witnessed()
     }
 
     #[inline]
     pub(super) fn tell<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
-        if let Some(extras) = &mut self.extras {
-            extras.tell(kind);
+        if let Some(stages) = &mut self.stages {
+            stages.tell(kind);
         }
     }
 }

@@ -13,13 +13,11 @@ use std::num::NonZeroUsize;
 
 use super::Call;
 use super::memory::Memory;
-use crate::classify::Class;
 use crate::device;
-use crate::engine::attempt::Attempt;
 use crate::engine::forecast::Forecast;
-use crate::engine::machine::{Failed, Took};
+use crate::engine::machine::Took;
 use crate::engine::meter::Measured;
-use crate::observe::{Shortfall, report};
+use crate::observe::{Answer, Shortfall, report};
 use crate::predict::{Asks, Followed, Foreseen, Predict, Rehearsal, Shown};
 
 impl<'a> Call<'a> {
@@ -70,20 +68,20 @@ impl<'a> Call<'a> {
     /// Returns the size to begin with, where any was said to fit.
     fn follow(&mut self, forecast: Forecast<'a>) -> Option<usize> {
         let first = Some(forecast.first()).filter(|&size| size > 0);
-        let extras = self.extras.as_mut()?;
+        let stages = self.stages.as_mut()?;
         if forecast.explores {
             // What the piece takes is worth knowing then, whatever the policy.
-            (extras.measures, extras.meters) = (true, self.memory.device);
+            (stages.measures, stages.meters) = (true, self.memory.device);
         }
-        extras.forecast = Some(Box::new(forecast));
+        stages.forecast = Some(Box::new(forecast));
         first
     }
 
     /// An attempt succeeded at a size that was foreseen: the prediction learns, and says what fits now.
     #[inline(never)]
     pub(super) fn shows(&mut self, took: &mut Took) {
-        let Some(extras) = &mut self.extras else { return };
-        let Some(forecast) = &mut extras.forecast else { return };
+        let Some(stages) = &mut self.stages else { return };
+        let Some(forecast) = &mut stages.forecast else { return };
         let Measured { peak_bytes, available_bytes, told, .. } = took.measured.unwrap_or_default();
         // What is said is said of work that repeats nothing.
         let peak_bytes = peak_bytes.filter(|_| told.repeated.is_zero());
@@ -101,41 +99,23 @@ impl<'a> Call<'a> {
             Some(measured) if self.needs.memory => measured.foreseen = fits,
             Some(measured) if explored => {
                 measured.explored = fits;
-                (extras.measures, extras.meters) = (self.needs.anything(), None);
+                stages.has_explored();
             }
             _ => {}
         }
     }
 
-    /// An attempt failed: what is said of its size is wrong, if the size and not something else is to blame.
-    pub(super) fn contradicts(&mut self, attempt: &Attempt, failed: &Failed, size: usize) {
-        let is_blamed = failed.class == Class::OutOfMemory && !self.machine.fallback;
-        let Some(extras) = &mut self.extras else { return };
-        let Some(forecast) = &mut extras.forecast else { return };
-        if forecast.explores && !self.needs.memory {
-            (extras.measures, extras.meters) = (self.needs.anything(), None);
-        }
-        if attempt.injected {
-            forecast.is_injected();
-        } else if is_blamed && !attempt.hold.is_contended() {
-            forecast.ran_out(size, failed.now.map(|now| now.free_bytes));
-        }
-    }
-
     /// A size that was said to fit has failed, and the policy has chosen another: a prediction that knows better by now
     /// chooses instead.
-    pub(super) fn foresees_smaller(&mut self) {
+    pub(super) fn foresees_smaller(&mut self) -> Option<Answer> {
         if self.agrees() {
-            return;
+            return None;
         }
-        let Some(device) = self.memory.device else { return };
-        let Some(forecast) = self.extras.as_ref().and_then(|extras| extras.forecast.as_ref()) else { return };
-        let Ok(read) = device.read() else { return };
-        let free_bytes = device::unpromised(device, read).free_bytes;
-        let Some((failed, said)) = forecast.smaller(self.machine.left(), free_bytes) else { return };
-        if let Some(answer) = self.machine.shrinks_to(said) {
-            self.tell_answer(failed, answer);
-        }
+        let device = self.memory.device?;
+        let forecast = self.stages.as_ref()?.forecast.as_ref()?;
+        let free_bytes = device::unpromised(device, device.read().ok()?).free_bytes;
+        let said = forecast.smaller(self.machine.left(), free_bytes)?;
+        self.machine.shrinks_to(said)
     }
 
     /// What the smallest size lacks, by a prediction.

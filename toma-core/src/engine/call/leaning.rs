@@ -2,8 +2,8 @@
 
 use super::Call;
 use crate::engine::again;
-use crate::engine::extras::Extras;
 use crate::engine::options::Options;
+use crate::engine::stages::Stages;
 use crate::leaner::{self, Left};
 use crate::nesting::Nesting;
 use crate::observe::Watch;
@@ -17,16 +17,22 @@ impl Call<'_> {
         self.machine.inside()
     }
 
+    /// Takes what the body of the attempt has left on this thread.
+    #[cold]
+    pub(crate) fn takes_left(&mut self) {
+        self.leaves(leaner::take());
+    }
+
     /// The body of the attempt has left something.
     #[cold]
     pub(crate) fn leaves(&mut self, left: Left) {
         if !left.offers.is_empty() {
             leaner::has_offered(&self.memory.origin);
         }
-        self.extras.get_or_insert_with(Extras::none).again.get_or_insert_default().add(left);
+        self.stages.get_or_insert_with(Stages::none).again.get_or_insert_default().add(left);
     }
 
-    /// Where attempts of the process have offered plans: opens a call that needs no extras but for that.
+    /// Where attempts of the process have offered plans: opens a call that needs no stages but for that.
     #[cold]
     pub(super) fn opens_plain_after_offers(
         &mut self,
@@ -37,7 +43,7 @@ impl Call<'_> {
         let others = switches.without_offered();
         let around =
             self.needs.anything() | others.anything() | Nesting::now().marks.anything() | shield::is_dry();
-        let is_plain = !(options.need_extras() | around | Watch::is_needed(options.observer, switches));
+        let is_plain = !(options.need_stages() | around | Watch::is_needed(options.observer, switches));
         if is_plain {
             self.choose_first(policy, false, None);
             self.report.starts_at(self.machine.first_size());
@@ -52,14 +58,14 @@ impl Call<'_> {
         let is_at_the_floor =
             !self.machine.is_done() && self.machine.coming_size() <= self.machine.sizes.floor;
         if is_at_the_floor && leaner::offers(&self.memory.origin) {
-            self.extras.get_or_insert_with(Extras::none).again.get_or_insert_default().expects_offers = true;
+            self.stages.get_or_insert_with(Stages::none).again.get_or_insert_default().expects_offers = true;
         }
     }
 
     /// Asks what the failed attempt has left for a leaner plan.
     pub(super) fn leans(&mut self) -> bool {
         // Taken out, because handles are foreign and may run loops.
-        let again = self.extras.as_mut().and_then(|extras| extras.again.as_mut());
+        let again = self.stages.as_mut().and_then(|stages| stages.again.as_mut());
         again.and_then(|again| again.take_left()).is_some_and(again::lean)
     }
 }

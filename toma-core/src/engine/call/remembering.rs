@@ -6,7 +6,7 @@ use super::Call;
 use super::memory::Memory;
 use crate::cache::{Callers, Place, Remembered};
 use crate::contained::contained;
-use crate::engine::extras::Extras;
+use crate::engine::stages::Stages;
 use crate::nesting::Nesting;
 use crate::observe::EventKind;
 use crate::reserve;
@@ -32,10 +32,10 @@ impl Call<'_> {
     #[cold]
     fn go_on_inside(&mut self, in_fallback: bool) {
         // Loops inside have to know that a wait would hold up the task that polls.
-        let extras = self.extras.get_or_insert_with(Extras::none);
+        let stages = self.stages.get_or_insert_with(Stages::none);
         if in_fallback {
             self.machine.learn_nothing();
-            extras.fall_back();
+            stages.fall_back();
         }
     }
 

@@ -13,7 +13,7 @@ impl Call<'_> {
     #[inline]
     pub(crate) fn succeeded(&mut self, policy: &dyn Policy, attempt: &mut Attempt) {
         self.report.succeeded();
-        let took = if self.extras.is_some() { self.end_succeeded(attempt) } else { Took::default() };
+        let took = if self.stages.is_some() { self.end_succeeded(attempt) } else { Took::default() };
         let step = self.machine.step;
         if let Some(to) = self.machine.succeeded(policy, took) {
             self.step_changes(step, to);
@@ -37,9 +37,9 @@ impl Call<'_> {
             let available_bytes = self.machine.available_bytes;
             self.report.measured(self.machine.size(), measured.peak_bytes, available_bytes);
         }
-        if let Some(extras) = &mut self.extras {
-            extras.turns.piece_done(&attempt.hold);
-            if extras.forecast.is_some() {
+        if let Some(stages) = &mut self.stages {
+            stages.turns.piece_done(&attempt.hold);
+            if stages.forecast.is_some() {
                 self.shows(&mut took);
             }
         }
@@ -49,12 +49,12 @@ impl Call<'_> {
     /// The attempt counts: tells of it, and runs what its body has left for that.
     #[inline]
     pub(super) fn tell_succeeded(&mut self, attempt: &Attempt, took: Took) {
-        let Some(extras) = &mut self.extras else { return };
+        let Some(stages) = &mut self.stages else { return };
         let (start, end) = (attempt.piece.start, attempt.piece.end);
         let elapsed = took.elapsed.unwrap_or_default();
-        extras.tell_succeeded(|| EventKind::Succeeded { start, end, elapsed });
-        let agrees = extras.agreeing.is_some();
-        if let Some(again) = &mut extras.again {
+        stages.tell_succeeded(|| EventKind::Succeeded { start, end, elapsed });
+        let agrees = stages.ballot.is_some();
+        if let Some(again) = &mut stages.again {
             for action in again.succeeded() {
                 if agrees { action() } else { ranks::when_agreed(action) }
             }
@@ -67,8 +67,8 @@ impl Call<'_> {
         if let Some(elapsed) = elapsed {
             self.report.took(elapsed);
         }
-        let extras = self.extras.as_ref().filter(|extras| extras.measures);
-        let measured = extras.map(|extras| extras.measure(attempt, elapsed, self.machine.is_batch()));
+        let stages = self.stages.as_ref().filter(|stages| stages.measures);
+        let measured = stages.map(|stages| stages.measure(attempt, elapsed, self.machine.is_batch()));
         Took { elapsed, measured }
     }
 

@@ -1,11 +1,21 @@
-//! What most calls lack: a deadline, observers, a policy that measures, a device.
+//! Stages of a call beside its plain loop, and everything else that most calls lack: observers, a deadline, a policy
+//! that measures. The functions here show the order in which the stages are called.
+//!
+//! | stage | before an attempt | after a failure | when its values are gone |
+//! |---|---|---|---|
+//! | prediction (`forecast.rs`) | has set the first size | notes the size that failed | may know a smaller size |
+//! | turns (`turns.rs`) | wait for the device | give way to an enclosing call | go back, or queue for an exclusive turn |
+//! | leaner plans and hooks (`again.rs`) | promise a retry | keep what the body has offered | are asked |
+//! | ranks (`ballot.rs`) | vote | note what to tell the others | – |
 //!
 //! # Why
+//!
+//! Answers are told when the values are gone and all stages were asked, so none is taken back.
 //!
 //! A watched call asks no hooks that the same call would not ask unwatched. So observers and the witness
 //! change nothing.
 //!
-//! A call that opens while a task on a device is polled has extras, even without a device. Loops inside
+//! A call that opens while a task on a device is polled has stages, even without a device. Loops inside
 //! must know that a wait would hold up the executor. Other calls read one byte of the nesting, as they do
 //! for the fallback.
 
@@ -13,29 +23,34 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::again::Again;
-use super::agreeing::Agreeing;
 use super::attempt::Attempt;
+use super::ballot::Ballot;
 use super::forecast::Forecast;
+use super::hold::Hold;
+use super::machine::Failed;
 use super::meter::{self, Measured, Told};
 use super::options::Options;
 use super::rungs::Rungs;
 use super::turns::Turns;
+use crate::classify::Failure;
 use crate::clock;
-use crate::device::{Device, Ladder};
+use crate::device::{Device, Ladder, Rung};
 use crate::memory::MemorySource;
 use crate::nesting::Nesting;
 use crate::observe::witness::Witnessed;
-use crate::observe::{EventKind, Watch};
+use crate::observe::{Answer, EventKind, Watch};
 use crate::policy::Needs;
 
 /// The rest of a call; one look says that there is none.
-pub(super) struct Extras<'a> {
+pub(super) struct Stages<'a> {
     pub(super) watch: Option<Box<Watch<'a>>>,
     pub(super) turns: Turns<'a>,
     /// Bodies run once: `TOMA_DISABLE` is set.
     pub(super) disabled: bool,
     /// The clock is read at each attempt.
     pub(super) times: bool,
+    /// What the policy asks for.
+    needs: Needs,
     /// Something is measured of each attempt.
     pub(super) measures: bool,
     /// What each attempt takes of this memory is measured.
@@ -45,11 +60,13 @@ pub(super) struct Extras<'a> {
     pub(super) forecast: Option<Box<Forecast<'a>>>,
     /// Set once an attempt works on all items.
     pub(super) is_whole: Option<&'a AtomicBool>,
+    /// The size of the attempt that failed last.
+    pub(super) failed_size: usize,
     /// What ranks agree on, where there are several.
-    pub(super) agreeing: Option<Box<Agreeing<'a>>>,
+    pub(super) ballot: Option<Box<Ballot<'a>>>,
 }
 
-impl<'a> Extras<'a> {
+impl<'a> Stages<'a> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "built where it stays")]
     pub(super) fn new(
@@ -70,12 +87,14 @@ impl<'a> Extras<'a> {
                 || deadline.is_some()
                 || needs.time,
             watch,
+            needs,
             measures: needs.anything() && !disabled,
             meters: device.filter(|_| needs.memory),
             again: None,
             forecast: None,
             is_whole: options.is_whole,
-            agreeing: None,
+            failed_size: 0,
+            ballot: None,
         }
     }
 
@@ -87,12 +106,70 @@ impl<'a> Extras<'a> {
             turns: Turns::none(),
             disabled: false,
             times: false,
+            needs: Needs::NOTHING,
             measures: false,
             meters: None,
             again: None,
             forecast: None,
             is_whole: None,
-            agreeing: None,
+            failed_size: 0,
+            ballot: None,
+        }
+    }
+
+    /// Fills in what an attempt has before it begins; `retries`: it may be retried exclusively.
+    #[inline]
+    pub(super) fn before(&mut self, attempt: &mut Attempt, retries: bool, falls_back: bool) {
+        let nesting = attempt.nesting.insert(Nesting::now());
+        nesting.marks = nesting.marks.of_loop(falls_back);
+        nesting.marks.agrees |= self.ballot.is_some();
+        self.turns.nest(&attempt.hold, retries, nesting);
+        attempt.begun = self.times.then(clock::now);
+        let device = self.turns.device.as_ref();
+        attempt.metered = self.meters.and_then(|source| meter::Begun::now(source, device));
+    }
+
+    /// An attempt of this size failed, and its values are still there: each stage notes what it is about to do.
+    pub(super) fn after_failure(
+        &mut self,
+        attempt: &Attempt,
+        (failure, failed): (&Failure, &Failed),
+        (size, falls_back, injected): (usize, bool, bool),
+        answer: Answer,
+    ) {
+        self.failed_size = size;
+        if let Some(forecast) = &mut self.forecast {
+            let explored = forecast.explores;
+            forecast.after_failure(size, !falls_back, attempt, failed);
+            if explored {
+                self.has_explored();
+            }
+        }
+        self.turns.after_failure(&attempt.hold, answer);
+        if let Answer::Again(Rung::Leaner | Rung::Hooks) = answer {
+            self.again.get_or_insert_default().asks = Some(*failed);
+        }
+        if let Some(again) = &mut self.again {
+            again.after_failure(answer);
+        }
+        if let Some(ballot) = &mut self.ballot {
+            ballot.after_failure(failure, injected, answer);
+        }
+    }
+
+    /// The first piece was small, so that what it takes is learned: nothing more is measured for that.
+    pub(super) fn has_explored(&mut self) {
+        if !self.needs.memory {
+            (self.measures, self.meters) = (self.needs.anything(), None);
+        }
+    }
+
+    /// The values are gone and undone: the turn goes back, or queues for the next attempt.
+    pub(super) fn release(&mut self, hold: Hold, answer: Answer) {
+        if self.is_agreed() {
+            self.turns.release(hold, answer);
+        } else {
+            self.turns.release_before_vote(&hold, answer);
         }
     }
 
@@ -113,7 +190,7 @@ impl<'a> Extras<'a> {
     /// Whether no other rank waits for this one.
     #[inline]
     pub(super) fn is_agreed(&self) -> bool {
-        self.agreeing.as_ref().is_none_or(|agreeing| agreeing.is_over())
+        self.ballot.as_ref().is_none_or(|ballot| ballot.is_over())
     }
 
     /// Whether a smaller size cannot help, because the attempt works on all items.
@@ -148,18 +225,6 @@ impl<'a> Extras<'a> {
     #[inline]
     pub(super) fn witnessed(&mut self) -> Option<&mut Witnessed> {
         self.watch.as_mut()?.witnessed.as_mut()
-    }
-
-    /// Fills in what an attempt of a call with extras has; `retries`: it may be retried exclusively.
-    #[inline]
-    pub(super) fn begin(&mut self, attempt: &mut Attempt, retries: bool, falls_back: bool) {
-        let nesting = attempt.nesting.insert(Nesting::now());
-        nesting.marks = nesting.marks.of_loop(falls_back);
-        nesting.marks.agrees |= self.agreeing.is_some();
-        self.turns.nest(&attempt.hold, retries, nesting);
-        attempt.begun = self.times.then(clock::now);
-        let device = self.turns.device.as_ref();
-        attempt.metered = self.meters.and_then(|source| meter::Begun::now(source, device));
     }
 
     /// What the attempt took, for a policy that asks. Of attempts beside each other no peak is known.

@@ -6,16 +6,19 @@ use super::doubts::Doubts;
 use super::machine::Machine;
 use super::meter::Measured;
 use crate::call_site::Name;
-use crate::classify::Class;
+use crate::classify::{Class, Failure};
+use crate::observe::Answer;
 use crate::ranks::{Agreed, Error, Group, Running, Says, Subject, Vote, Waiting};
 
 /// A call that runs over several ranks.
-pub(super) struct Agreeing<'a> {
+pub(super) struct Ballot<'a> {
     ranks: &'a dyn Group,
     running: Running<'a>,
     subject: Subject,
     /// What is to be voted on before the next attempt.
     pub(super) owes: Option<Owes>,
+    /// How this rank would go on after its failure, until all have voted.
+    pub(super) untold: Option<Answer>,
     /// The machine as it would go on where all ranks have succeeded.
     pub(super) ahead: Option<Box<Ahead>>,
     /// The last vote has no answer yet.
@@ -46,7 +49,7 @@ pub(super) struct Ahead {
     pub(super) elapsed: Option<std::time::Duration>,
 }
 
-impl<'a> Agreeing<'a> {
+impl<'a> Ballot<'a> {
     /// A call of this name; panics where another runs over these ranks.
     pub(super) fn new(ranks: &'a dyn Group, name: &Name, is_batch: bool) -> Self {
         let form = if is_batch { "batch" } else { "pieces" };
@@ -57,6 +60,7 @@ impl<'a> Agreeing<'a> {
             running,
             subject,
             owes: Some(Owes::Begin),
+            untold: None,
             ahead: None,
             waits: false,
             is_over: false,
@@ -73,6 +77,21 @@ impl<'a> Agreeing<'a> {
     /// How many ranks there are besides the number of this one.
     pub(super) fn rank(&self) -> usize {
         self.ranks.rank()
+    }
+
+    /// An attempt has failed that will be made again, or an item was left out; a failure that goes through ends the call
+    /// on all ranks.
+    pub(super) fn after_failure(&mut self, failure: &Failure, injected: bool, answer: Answer) {
+        self.owes = match answer {
+            Answer::GiveUp(_) => return self.leave(&failure.message),
+            Answer::LeaveOut { .. } => Some(Owes::LeftOut),
+            _ => Some(Owes::Failure { class: failure.class, injected }),
+        };
+    }
+
+    /// Whether ranks have to vote on how to go on after a failure.
+    pub(super) fn owes_failure(&self) -> bool {
+        matches!(self.owes, Some(Owes::Failure { .. }))
     }
 
     pub(super) fn cast(&mut self, says: Says, next: usize, again: usize) -> Result<Waiting, Error> {
@@ -111,7 +130,7 @@ impl<'a> Agreeing<'a> {
     }
 }
 
-impl Drop for Agreeing<'_> {
+impl Drop for Ballot<'_> {
     fn drop(&mut self) {
         if self.waits {
             self.running.is_lost();

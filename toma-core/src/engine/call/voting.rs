@@ -2,11 +2,11 @@
 
 use super::Call;
 use crate::classify::Failure;
-use crate::engine::agreeing::{Agreeing, Ahead, Owes};
 use crate::engine::attempt::Attempt;
-use crate::engine::extras::Extras;
+use crate::engine::ballot::{Ahead, Ballot, Owes};
 use crate::engine::machine::Took;
 use crate::engine::options::Options;
+use crate::engine::stages::Stages;
 use crate::nesting::Nesting;
 use crate::observe::{Answer, EventKind, Reason};
 use crate::policy::Policy;
@@ -23,8 +23,8 @@ pub(crate) enum Together {
 }
 
 impl<'a> Call<'a> {
-    fn agreeing(&mut self) -> Option<&mut Agreeing<'a>> {
-        self.extras.as_mut()?.agreeing.as_deref_mut()
+    fn ballot(&mut self) -> Option<&mut Ballot<'a>> {
+        self.stages.as_mut()?.ballot.as_deref_mut()
     }
 
     /// Begins to agree, where the call has ranks.
@@ -36,22 +36,22 @@ impl<'a> Call<'a> {
                 "ranks inside of an attempt on which ranks agree: must be on the outermost call alone",
             );
         }
-        let agreeing = Agreeing::new(ranks, name, self.machine.is_batch());
-        if let Some(extras) = &mut self.extras {
-            extras.agreeing = Some(Box::new(agreeing));
+        let ballot = Ballot::new(ranks, name, self.machine.is_batch());
+        if let Some(stages) = &mut self.stages {
+            stages.ballot = Some(Box::new(ballot));
         }
     }
 
     /// Whether the outcome of an attempt is what all ranks say.
     #[inline]
     pub(crate) fn agrees(&self) -> bool {
-        self.extras.as_ref().is_some_and(|extras| !extras.is_agreed())
+        self.stages.as_ref().is_some_and(|stages| !stages.is_agreed())
     }
 
     /// Nothing is left to do here, and no other rank waits for this one.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        self.is_done() && self.extras.as_ref().is_none_or(Extras::is_agreed)
+        self.is_done() && self.stages.as_ref().is_none_or(Stages::is_agreed)
     }
 
     /// Votes on all that has to be agreed before the next attempt; blocks the thread.
@@ -66,19 +66,19 @@ impl<'a> Call<'a> {
     #[inline(never)]
     pub(crate) fn owed(&mut self) -> Option<Result<Waiting, Error>> {
         let (proposal, step, done) = (self.machine.proposal(), self.machine.step, self.machine.is_done());
-        let agreeing = self.agreeing().filter(|agreeing| !agreeing.is_over())?;
+        let ballot = self.ballot().filter(|ballot| !ballot.is_over())?;
         let ready = if done { Says::Done } else { Says::Ready };
         let (next, again) = if done { (usize::MAX, usize::MAX) } else { (proposal, step) };
-        Some(match agreeing.owes {
+        Some(match ballot.owes {
             Some(Owes::Failure { class, injected: false }) => {
-                agreeing.cast(Says::Failed(class), usize::MAX, step)
+                ballot.cast(Says::Failed(class), usize::MAX, step)
             }
             Some(Owes::Failure { class, injected: true }) => {
-                agreeing.cast(Says::Injected(class), usize::MAX, step)
+                ballot.cast(Says::Injected(class), usize::MAX, step)
             }
-            Some(Owes::Begin | Owes::LeftOut) => agreeing.cast(ready, next, again),
+            Some(Owes::Begin | Owes::LeftOut) => ballot.cast(ready, next, again),
             None if done => {
-                let cast = agreeing.cast(Says::Done, usize::MAX, usize::MAX);
+                let cast = ballot.cast(Says::Done, usize::MAX, usize::MAX);
                 self.report.joins();
                 cast
             }
@@ -88,11 +88,12 @@ impl<'a> Call<'a> {
 
     /// What all ranks say to that.
     pub(crate) fn hears(&mut self, heard: Result<Agreed, Error>) {
-        let Some(agreeing) = self.agreeing() else { return };
-        let (owed, rank) = (agreeing.owes.take(), agreeing.rank());
-        let Some(agreed) = agreeing.hear(heard) else { return self.ends_elsewhere() };
+        let Some(ballot) = self.ballot() else { return };
+        let (owed, untold, rank) = (ballot.owes.take(), ballot.untold.take(), ballot.rank());
+        let Some(agreed) = ballot.hear(heard) else { return self.ends_elsewhere() };
         self.injected |= agreed.injected;
-        let from = self.machine.step;
+        let (from, failed_size) =
+            (self.machine.step, self.stages.as_ref().map_or(0, |stages| stages.failed_size));
         match (owed, agreed.failed) {
             (Some(Owes::Begin), _) => {
                 self.machine.adopt(agreed.next);
@@ -103,8 +104,10 @@ impl<'a> Call<'a> {
             (Some(_), Some(elsewhere)) => {
                 self.machine.adopt(agreed.again);
                 let to = self.machine.step;
-                if elsewhere.rank != rank && to < from {
-                    self.tell_answer(from, Answer::Follow { to, elsewhere });
+                let follows = elsewhere.rank != rank && to < from;
+                let answer = if follows { Some(Answer::Follow { to, elsewhere }) } else { untold };
+                if let Some(answer) = answer {
+                    self.tell_answer(failed_size, answer);
                 }
             }
         }
@@ -126,17 +129,17 @@ impl<'a> Call<'a> {
         attempt.end();
         let Took { elapsed, measured } = took;
         let ahead = Box::new(Ahead { machine, doubts, measured, elapsed });
-        let agreeing = self.agreeing().expect("only a call that agrees votes");
-        agreeing.ahead = Some(ahead);
+        let ballot = self.ballot().expect("only a call that agrees votes");
+        ballot.ahead = Some(ahead);
         let (says, next) = if done { (Says::Done, usize::MAX) } else { (Says::Ready, next) };
-        agreeing.cast(says, next, again)
+        ballot.cast(says, next, again)
     }
 
     /// What all ranks say of an attempt that has succeeded here.
     pub(crate) fn hears_of_success(&mut self, attempt: &Attempt, heard: Result<Agreed, Error>) -> Together {
-        let agreeing = self.agreeing().expect("only a call that agrees has voted");
-        let ahead = agreeing.ahead.take().expect("it was kept with the vote");
-        let Some(agreed) = agreeing.hear(heard) else {
+        let ballot = self.ballot().expect("only a call that agrees has voted");
+        let ahead = ballot.ahead.take().expect("it was kept with the vote");
+        let Some(agreed) = ballot.hear(heard) else {
             self.report.succeeded();
             self.ends_elsewhere();
             return Together::Ended;
@@ -178,32 +181,22 @@ impl<'a> Call<'a> {
         let (step, size) = (self.machine.step, self.machine.size());
         self.report_worked(step);
         self.report.failed_elsewhere(size, elsewhere.class, took.elapsed);
-        let to = self.machine.follow(agreed.again);
-        if let Some(again) = self.extras.as_mut().and_then(|extras| extras.again.as_mut()) {
-            again.end_attempt();
+        let answer = Answer::Follow { to: self.machine.follow(agreed.again), elsewhere };
+        if let Some(stages) = &mut self.stages {
+            stages.failed_size = step;
+            if let Some(again) = &mut stages.again {
+                again.after_failure(answer);
+            }
         }
-        let answer = Answer::Follow { to, elsewhere };
-        self.tell_answer(step, answer);
         answer
     }
 
     /// This rank's failure goes through: it ends the call on all, so that none waits for what is left here.
     pub(crate) fn leaves_ranks(&mut self, failure: &Failure) {
-        if let Some(agreeing) = self.agreeing() {
-            agreeing.leave(&failure.message);
+        if let Some(ballot) = self.ballot() {
+            ballot.leave(&failure.message);
             self.machine.end();
         }
-    }
-
-    /// An attempt has failed that will be made again, or an item was left out.
-    pub(super) fn owes(&mut self, failure: &Failure, answer: Answer) {
-        let injected = self.injected;
-        let Some(agreeing) = self.agreeing() else { return };
-        agreeing.owes = match answer {
-            Answer::GiveUp(_) => return agreeing.leave(&failure.message),
-            Answer::LeaveOut { .. } => Some(Owes::LeftOut),
-            _ => Some(Owes::Failure { class: failure.class, injected }),
-        };
     }
 
     fn ends_elsewhere(&mut self) {
@@ -216,6 +209,6 @@ impl<'a> Call<'a> {
     /// Why another rank has ended the call, said once.
     #[inline]
     pub(crate) fn ended(&mut self) -> Option<Error> {
-        self.extras.as_mut()?.agreeing.as_mut()?.ended.take()
+        self.stages.as_mut()?.ballot.as_mut()?.ended.take()
     }
 }
