@@ -100,7 +100,8 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
             self.call.leaves(left);
         }
         let ended = (result, &before);
-        let alone = settle(&mut self.call, &self.policy, &mut self.attempt, ended, &self.judge);
+        let votes = |_: &mut Call<'_>, _: &mut Attempt, value| Alone::Votes(value);
+        let alone = settle(&mut self.call, &self.policy, &mut self.attempt, ended, (&self.judge, votes));
         match &alone {
             Alone::Settled(Settled::Retry(answer)) => self.failed = Some(*answer),
             // The memory of an attempt that succeeded is the caller's: nothing waits for it.

@@ -92,13 +92,11 @@ fn settle_now<R, M>(
     ended: (Result<R, Panic>, &Before),
     judge: &impl Judge<R, M>,
 ) -> Settled<R> {
-    match settle(call, policy, attempt, ended, judge) {
-        Alone::Settled(settled) => settled,
-        Alone::Votes(value) => {
-            let heard = call.votes(policy, attempt).and_then(|waiting| waiting());
-            agreed(call, attempt, value, heard, judge)
-        }
-    }
+    let votes = |call: &mut Call<'_>, attempt: &mut Attempt, value| {
+        let heard = call.votes(policy, attempt).and_then(|waiting| waiting());
+        agreed(call, attempt, value, heard, judge)
+    };
+    settle(call, policy, attempt, ended, (judge, votes))
 }
 
 /// What an attempt came to by the votes of all ranks.
@@ -129,6 +127,12 @@ pub(crate) enum Alone<R> {
     Settled(Settled<R>),
     /// It has succeeded here, and all ranks have to say what it came to.
     Votes(R),
+}
+
+impl<R> From<Settled<R>> for Alone<R> {
+    fn from(settled: Settled<R>) -> Self {
+        Self::Settled(settled)
+    }
 }
 
 impl<R> Alone<R> {
@@ -167,32 +171,34 @@ impl<R> LeftOutItem<R> {
 
 /// Judges what an attempt came to; a panic that is not tried again continues here. After a failure the thread has the
 /// modes from before the attempt, whatever looks at it first.
+///
+/// `votes` asks all ranks about an attempt that has succeeded here.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "handing its parts over takes a tenth of a batch")]
-pub(crate) fn settle<R, M>(
-    call: &mut Call<'_>,
+pub(crate) fn settle<'a, R, M, S: From<Settled<R>>>(
+    call: &mut Call<'a>,
     policy: &dyn Policy,
     attempt: &mut Attempt,
     (result, before): (Result<R, Panic>, &Before),
-    judge: &impl Judge<R, M>,
-) -> Alone<R> {
+    (judge, votes): (&impl Judge<R, M>, impl FnOnce(&mut Call<'a>, &mut Attempt, R) -> S),
+) -> S {
     let outcome = match result {
         Ok(outcome) => outcome,
-        Err(panic) => return Alone::Settled(settle_panic(call, policy, attempt, panic)),
+        Err(panic) => return settle_panic(call, policy, attempt, panic).into(),
     };
     let failure = judge.failure(&outcome);
     let failure = if call.gave_way(attempt) { Some(or_gave_way(failure)) } else { failure };
-    Alone::Settled(match failure {
-        None if call.agrees() => return Alone::Votes(outcome),
+    match failure {
+        None if call.agrees() => votes(call, attempt, outcome),
         None => {
             call.succeeded(policy, attempt);
-            Settled::Succeeded(outcome)
+            Settled::Succeeded(outcome).into()
         }
         Some(failure) => {
             before.recover();
-            settle_failed(call, policy, attempt, failure, Ok(outcome))
+            settle_failed(call, policy, attempt, failure, Ok(outcome)).into()
         }
-    })
+    }
 }
 
 /// The same for an attempt that has panicked.
