@@ -1,7 +1,7 @@
 //! The same batch in less memory: `cargo xtask run checkpoint`.
 //!
 //! A residual net learns handwritten digits in a budget that its batch does not fit, by smaller pieces and by
-//! checkpoints, side by side. Then ResNet-152 takes one step by each of memonger's plan and ours.
+//! checkpoints, side by side. Then ResNet-152 takes one step by memonger's plan and one by each plan of toma.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -34,11 +34,11 @@ mod tests;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// Trains the same batch in less memory: what backward needs is partly dropped, and made again.
+/// Trains the same batch in less memory: some activations are dropped, and recomputed in backward.
 #[derive(Debug, Parser)]
 #[command(name = "checkpoint", max_term_width = 100)]
 struct Arguments {
-    /// What learns [default: one after the other]
+    /// The net that learns [default: one after the other]
     #[arg(long)]
     net: Option<Which>,
     /// Images in a step [default: 600 digits, 4 for ResNet-152]
@@ -47,13 +47,13 @@ struct Arguments {
     /// The side of the images of ResNet-152
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u16).range(32..))]
     image: u16,
-    /// Bytes beside the net and its data, such as 40MiB [default: 40 MiB for the digits]
+    /// Bytes in addition to the net and its data, such as 40MiB [default: 40 MiB for the digits]
     #[arg(long, value_name = "BYTES")]
     budget: Option<ByteSize>,
-    /// How plans are found: keep-all, sqrt-n, rotor or auto
+    /// Solver that finds the plans: keep-all, sqrt-n, rotor or auto
     #[arg(long, default_value_t)]
     solver: Solver,
-    /// Steps by which the digits are learned
+    /// Steps of training on the digits
     #[arg(long, value_name = "N", default_value = "110")]
     steps: NonZeroUsize,
 }
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     // From the first tensor on, so that the parameters are counted, too.
     cpu::count();
-    // Threads of libtorch that wait for a core make times that tell nothing.
+    // Times mean nothing if threads of libtorch wait for a core.
     tch::set_num_threads(1);
     let is_asked = |which| arguments.net.is_none_or(|net| net == which);
     if is_asked(Which::Digits) {

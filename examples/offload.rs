@@ -1,7 +1,7 @@
 //! Steps of training in less memory than they take: `cargo xtask run offload`.
 //!
-//! A net learns handwritten digits with all the memory it takes, and then in budgets below that, by each eviction.
-//! What it learns is the same, bit for bit.
+//! A net learns handwritten digits with all the memory it takes, and then in budgets below that, by each eviction. The
+//! results are the same, bit for bit.
 
 use std::error::Error;
 use std::fmt;
@@ -31,17 +31,17 @@ mod tests;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// Trains in less memory than it takes: tensors leave while nothing uses them, and are back before an operator does.
+/// Trains in less memory than it takes: unused tensors are evicted, and fetched before an operator uses them.
 #[derive(Debug, Parser)]
 #[command(name = "offload", max_term_width = 100)]
 struct Arguments {
-    /// What learns
+    /// The net that learns
     #[arg(long, value_name = "NET", default_value = "residual")]
     net: Which,
-    /// Bytes beside the data, such as 20MiB, or a share of what it takes, such as 40% [default: 60% and 40%]
+    /// Bytes in addition to the data, such as 20MiB, or a share of the peak, such as 40% [default: 60% and 40%]
     #[arg(long, value_name = "BYTES|PERCENT")]
     budget: Vec<Share>,
-    /// What decides which tensors leave [default: each in turn]
+    /// Eviction that chooses the tensors [default: each in turn]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<Policy>,
     /// Images in a step
@@ -62,13 +62,13 @@ enum Which {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Policy {
-    /// Everything leaves after each operator
+    /// Evicts everything after each operator
     Genoa,
-    /// What was used longest ago leaves when room is needed
+    /// Evicts the least recently used tensors when room is needed
     Lru,
-    /// What is used last, or not any more, leaves when room is needed
+    /// Evicts the tensors whose next use is the latest, or that have none, when room is needed
     NextEvent,
-    /// The whole step is planned, and fetched ahead
+    /// Plans the whole step, and fetches ahead
     Flow,
 }
 

@@ -1,4 +1,4 @@
-//! What a net takes before it has run once: `cargo xtask run predict -- resnet50 --train --budget 8GiB`.
+//! Memory of a net before its first run: `cargo xtask run predict -- resnet50 --train --budget 8GiB`.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -16,20 +16,20 @@ mod nets;
 #[path = "predict/transformer.rs"]
 mod transformer;
 
-/// Says what a net takes on any number of images or texts, without running it.
+/// Predicts the memory of a net for any number of images or texts, without running it.
 #[derive(Debug, Parser)]
 #[command(name = "predict", max_term_width = 100)]
 struct Arguments {
-    /// A net of `tch::vision`, such as resnet50, or minilm or gpt, with weights that nothing has trained
+    /// A net of `tch::vision`, such as resnet50, or minilm or gpt, with untrained weights
     #[arg(value_parser = Net::named)]
     net: Net,
     /// A step of training instead of inference
     #[arg(long)]
     train: bool,
-    /// What there is, such as 24GiB, to say how many items fit
+    /// Available memory, such as 24GiB, to find how many items fit
     #[arg(long, value_name = "BYTES")]
     budget: Option<ByteSize>,
-    /// Confirms by a dry run with so many items
+    /// Confirm the prediction by a dry run with this number of items
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
 }

@@ -1,8 +1,8 @@
 //! Which line filled the memory: `cargo xtask run profile`.
 //!
 //! A language model embeds lines of text, or with `--train` a net learns handwritten digits, in a budget that is too
-//! small for all of them at once. Printed are what filled the memory at the first failure, what each line takes at the
-//! size that worked, and what is alive afterwards.
+//! small for all of them at once. It prints the tensors that filled the memory at the first failure, the memory of each
+//! line at the size that worked, and the live tensors afterwards.
 
 use std::error::Error;
 use std::io;
@@ -46,7 +46,7 @@ mod weights;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// Shows which line fills the memory: where a language model embeds lines of text, or a net learns digits.
+/// Shows which line fills the memory, in a language model that embeds text, or in a net that learns digits.
 #[derive(Debug, Parser)]
 #[command(name = "profile", max_term_width = 100)]
 struct Arguments {
@@ -56,13 +56,13 @@ struct Arguments {
     /// Lines of text or images of digits that are tried at once [default: 64 lines or 900 images]
     #[arg(long, value_name = "N")]
     batch: Option<NonZeroUsize>,
-    /// Bytes that tensors may take beside what is loaded, such as 8MiB [default: 16 MiB, to train 8 MiB]
+    /// Bytes for tensors in addition to the loaded ones, such as 8MiB [default: 16 MiB, to train 8 MiB]
     #[arg(long, value_name = "BYTES")]
     budget: Option<ByteSize>,
     /// Folder for the recording in four formats: text, HTML, pickle and Perfetto
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Folder with config.json, tokenizer.json and model.safetensors; `cargo xtask run profile` fetches and gives it
+    /// Folder with config.json, tokenizer.json and model.safetensors; set by `cargo xtask run profile`
     #[arg(long, value_name = "DIR", env = "MINILM_DIR", hide_env_values = true)]
     model: Option<PathBuf>,
 }

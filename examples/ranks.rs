@@ -1,8 +1,8 @@
 //! Processes that train together: `cargo xtask run ranks`.
 //!
-//! Each process learns from its share of every batch, in memory of its own. When one runs out of it, all make their pieces
-//! smaller, and what they learn is what a single process learns from the whole batch. Their gradients are summed over the
-//! store of the ranks, because they are small; real programs sum them by NCCL or MPI.
+//! Each process learns from its share of every batch, in memory of its own. If one runs out of memory, all make their
+//! pieces smaller, and they learn the same as a single process with the whole batch. Their gradients are summed over
+//! the store of the ranks, because they are small; real programs sum them by NCCL or MPI.
 
 use std::error::Error;
 use std::num::NonZeroUsize;
@@ -35,16 +35,16 @@ struct Arguments {
     /// Processes
     #[arg(long, value_name = "N", default_value = "4")]
     ranks: NonZeroUsize,
-    /// What tensors of each process may take beside the data; the last is for all others
+    /// Bytes for tensors of each process in addition to the data; the last value is for all others
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "16MiB,8MiB,4MiB,2MiB")]
     budgets: Vec<ByteSize>,
-    /// Images in a step of all together
+    /// Images in a step of all processes together
     #[arg(long, value_name = "N", default_value = "900")]
     batch: NonZeroUsize,
     /// Steps
     #[arg(long, value_name = "N", default_value = "6")]
     steps: NonZeroUsize,
-    /// This is one of the processes, which leaves its weights there
+    /// Run as one of the processes, and save the weights to this file
     #[arg(long, hide = true)]
     weights: Option<std::path::PathBuf>,
 }

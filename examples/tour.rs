@@ -1,7 +1,7 @@
 //! Everything on one program: `cargo xtask run tour`.
 //!
 //! A net learns handwritten digits by the same steps in each way: plainly, by retries, by pieces of a predicted size,
-//! by checkpoints, and by offloading what still does not fit. The losses are the same throughout.
+//! by checkpoints, and by offloading tensors that still do not fit. The losses are the same in each way.
 
 use std::error::Error;
 use std::io::{self, Write};

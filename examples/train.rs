@@ -30,7 +30,7 @@ const EFFECTIVE_BATCH: usize = 900;
 
 const EPOCHS: usize = 10;
 
-/// Bytes beside the net and the data; a step of 900 images at once takes about four times that.
+/// Bytes in addition to the net and the data; a step of 900 images at once takes about four times that.
 const BESIDE: u64 = 8 << 20;
 
 /// Learns handwritten digits in steps of 900 images, in less memory than they take, and checks that
@@ -65,14 +65,14 @@ fn run() -> Result<()> {
     );
     compare_with_full_batch()?;
     let accuracy = train()?;
-    // This example is a test as well: what it shows has to be so.
+    // This example is a test as well, so it checks its own results.
     if accuracy < 0.96 {
         return Err(format!("test accuracy {accuracy:.4}: must be at least 0.96").into());
     }
     Ok(())
 }
 
-/// In f64, where rounding hides nothing: pieces of whatever sizes give the full batch's gradients.
+/// Runs in f64, where rounding hides nothing: pieces of any size give the gradients of the full batch.
 fn compare_with_full_batch() -> Result<()> {
     let data = Data::load(Kind::Double)?;
     let net = Net::new(Kind::Double);
@@ -89,7 +89,7 @@ fn compare_with_full_batch() -> Result<()> {
     println!("Check in f64, {EFFECTIVE_BATCH} images at once and in pieces:");
     println!("  {pieces}");
     println!("  loss and gradients differ by at most {worst:.1e}\n");
-    // Each for itself: NaN is no maximum.
+    // Checks each difference, because the maximum ignores NaN.
     if !differences.iter().all(|difference| *difference <= 1e-12) {
         return Err(format!("difference {worst:e}: must be at most 1e-12").into());
     }

@@ -16,8 +16,9 @@
     allow(rustdoc::broken_intra_doc_links, reason = "pages of tensors are shown with the feature `tch`")
 )]
 
-/// Makes modules of files of the guide. Their links lead to files; the definitions in front of a page win over its own,
-/// and lead to modules. A test has none of them: with one text alone its name is the page's path and line.
+/// Makes modules from files of the guide. Their links lead to files; the definitions before a page override the
+/// page's own, and lead to modules. Tests leave them out: with one text alone, a test is named by the page's path
+/// and line.
 macro_rules! pages {
     ($($(#[cfg($shown:meta)])? $page:ident: $reference:literal,)*) => {$(
         $(#[cfg($shown)])?
@@ -47,7 +48,7 @@ pages! {
     questions: "[`classify`](crate::classify), [`memory`](crate::memory)",
 }
 
-// Their programs use tch, which this package does not depend on: `toma-torch` tests them.
+// The programs on these pages use tch, which this package does not depend on: `toma-torch` tests them.
 #[cfg(all(feature = "tch", not(doctest)))]
 pages! {
     predict: "[`torch::predict`](crate::torch::predict()), [`torch::forward`](crate::torch::forward()), \

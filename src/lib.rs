@@ -33,7 +33,7 @@
 //! # Ok::<(), TryReserveError>(())
 //! ```
 //!
-//! It prints what the call went through:
+//! It prints a report of the call:
 //! ```text
 //! demo::nearest: 3000 items in 6 attempts, 2 out of memory
 //!   started  at 3000, nothing was remembered
@@ -55,27 +55,27 @@
 //! | a closure instead of a function, values in order, reductions | [`execute`] |
 //! | values one by one, as an iterator or a stream | [`With::iter`](execute::With::iter), [`With::stream`](execute::With::stream) |
 //! | items of different weight: tokens, bytes, atoms | [`With::by_cost`](execute::With::by_cost) |
-//! | where sizes are remembered, and what tells two calls apart | [`cache`] |
+//! | where sizes are remembered, and how calls are distinguished | [`cache`] |
 //! | which size comes next | [`policy`] |
 //! | which values can be cut into chunks | [`chunk`] |
-//! | which failures are out of memory, and types and texts of your own | [`classify`] |
-//! | memory that is free, a limit for this process, and devices of your own | [`memory`] |
-//! | the same size in fewer bytes, at the price of time | [`leaner`] |
+//! | which failures count as out of memory, and adding your own types and texts | [`classify`] |
+//! | free memory, a memory limit for this process, and devices of your own | [`memory`] |
+//! | running the same size in fewer bytes, at the cost of time | [`leaner`] |
 //! | threads on one device, release hooks, fallback, reserved bytes, cancellation | [`device`] |
 //! | events, observers, the progress bar | [`observe`] |
-//! | what the last call went through | [`report::last`] |
-//! | failures on purpose, in tests | [`testing`] |
-//! | which line runs, for profilers | [`#[toma::profile]`](profile), [`marks`] |
-//! | living tensors by name; a bound on what a step allocates | `toma::torch::profile::inventory`, `toma::assert_peak!` (feature `tch`) |
-//! | what fits, before the first run | [`predict`] |
-//! | what a step did, and needs at other sizes | `toma::trace`, `toma::plan` (feature `tch`) |
+//! | a report of the last call | [`report::last`] |
+//! | injected failures, in tests | [`testing`] |
+//! | the line of source that runs, for profilers | [`#[toma::profile]`](profile), [`marks`] |
+//! | live tensors by name; a bound on the bytes of a step | `toma::torch::profile::inventory`, `toma::assert_peak!` (feature `tch`) |
+//! | sizes that fit, predicted before the first run | [`predict`] |
+//! | a recording of a step, and its memory at other sizes | `toma::trace`, `toma::plan` (feature `tch`) |
 //!
 //! # The body may run more than once
 //!
-//! An attempt that runs out of memory is dropped and made again, from the start of its own piece:
-//! pieces that succeeded are never done again. So a body should put its results where they belong
-//! (`out[start..end]`) instead of appending them, or take back what a failed attempt did. In an
-//! attribute, `before_retry` sees the function's parameters as the failed attempt saw them:
+//! An attempt that runs out of memory is dropped and repeated from the start of its own piece; pieces that
+//! succeeded are never repeated. So a body should write its results to their final location (`out[start..end]`)
+//! instead of appending them, or undo the effects of a failed attempt. In an attribute, `before_retry` sees the
+//! function's parameters as the failed attempt saw them:
 //!
 //! ```
 //! # use std::collections::TryReserveError;
@@ -95,9 +95,9 @@
 //!
 //! Inline forms share state in a `RefCell`: see [`before_retry`](execute::With::before_retry).
 //!
-//! A panic poisons each [`std::sync::Mutex`] that the body holds. The retry's `lock().unwrap()` then
-//! panics with a `PoisonError`, which is not out of memory and goes through. Take the guard out of the
-//! error, or use a lock without poisoning, such as that of `parking_lot`:
+//! A panic poisons each [`std::sync::Mutex`] that the body holds. The retry's `lock().unwrap()` then panics with a
+//! `PoisonError`, which is not out of memory, so it reaches the caller. Take the guard out of the error, or use a
+//! lock without poisoning, such as that of `parking_lot`:
 //!
 //! ```
 //! use std::sync::{Mutex, PoisonError};
@@ -113,22 +113,21 @@
 //! assert_eq!(launch(&Mutex::new(())), 2);
 //! ```
 //!
-//! # What counts as out of memory
+//! # Failures that count as out of memory
 //!
-//! Every [`std::error::Error`] and every boxed error whose chain of sources says so: by its type
-//! where there is one ([`TryReserveError`](std::collections::TryReserveError),
-//! [`io::ErrorKind::OutOfMemory`](std::io::ErrorKind::OutOfMemory)), otherwise by its text (CUDA,
-//! libtorch, cuDNN and others). So does a panic whose payload says so, because many libraries
-//! panic when memory runs out. Everything else goes through unchanged at the first attempt, and at
-//! the smallest size the original error or panic goes through unchanged. See [`classify`].
+//! A failure counts as out of memory if a link of its error's chain of sources says so, by its type
+//! ([`TryReserveError`](std::collections::TryReserveError),
+//! [`io::ErrorKind::OutOfMemory`](std::io::ErrorKind::OutOfMemory)) or by its text (CUDA, libtorch, cuDNN and
+//! others). This holds for every [`std::error::Error`], for every boxed error, and for panics with such a payload,
+//! because many libraries panic when memory runs out. Any other failure reaches the caller unchanged at the first
+//! attempt. At the smallest size the original error or panic reaches the caller unchanged. See [`classify`].
 //!
-//! Rust's own collections abort when memory runs out: allocate what may be too large with `try_reserve`.
+//! Rust's own collections abort when memory runs out, so allocate large buffers with `try_reserve`.
 //!
-//! # Seeing what happens
+//! # Logs and reports
 //!
-//! `TOMA_LOG=1` prints every failure and what is done about it; `TOMA_DISABLE=1` runs every body
-//! once at its initial size; [`report::last`] tells what the last call of this thread went through;
-//! [observers](observe) see every event.
+//! `TOMA_LOG=1` prints every failure and the reaction to it; `TOMA_DISABLE=1` runs every body once at its initial
+//! size; [`report::last`] returns a report of this thread's last call; [observers](observe) receive every event.
 //!
 //! # Features
 //!
@@ -139,7 +138,7 @@
 //! | `anyhow` | `anyhow::Error` as an error type of bodies | the anyhow crate |
 //! | `candle` | [`candle`]: tensors, errors and devices of candle | the crates candle-core, cudarc and ctor |
 //! | `cuda` | [`cuda`]: devices, errors and slices of cudarc; the driver is loaded at run time | the crates cudarc and ctor |
-//! | `doc-only` | the documentation of `tch` where there is no libtorch | what `tch` adds |
+//! | `doc-only` | the documentation of `tch` where there is no libtorch | the same as `tch` |
 //! | `ndarray` | [chunks](chunk) of ndarray views along any axis | the ndarray crate |
 //! | `persistent` | [`PersistentCache`], which remembers across runs | the crates etcetera, fs4, serde and serde_json |
 //! | `progress` | [`ProgressBar`](observe::ProgressBar) | the indicatif crate |
@@ -160,7 +159,7 @@ pub mod guide;
 pub use toma_candle as candle;
 #[cfg(feature = "persistent")]
 pub use toma_core::PersistentCache;
-/// For programs that write `toma::cpu_memory::set_cpu_memory_limit`.
+/// Alias for programs that write `toma::cpu_memory::set_cpu_memory_limit`.
 #[doc(hidden)]
 pub use toma_core::memory as cpu_memory;
 #[cfg(feature = "testing")]
@@ -174,7 +173,7 @@ pub use toma_core::{
 pub use toma_cuda as cuda;
 #[cfg(feature = "tch")]
 pub use toma_plan as plan;
-/// For programs that write `toma::checkpoint`; its place is [`plan::checkpoint`].
+/// Alias of [`plan::checkpoint`] for programs that write `toma::checkpoint`.
 #[cfg(feature = "tch")]
 #[doc(hidden)]
 pub use toma_plan::checkpoint;
@@ -185,7 +184,7 @@ pub use toma_trace as trace;
 ///
 /// # Examples
 ///
-/// The batch size disappears from the signature; callers get what the succeeding attempt returned:
+/// The batch size disappears from the signature; callers get the value of the attempt that succeeded:
 ///
 /// ```
 /// use toma::classify::OutOfMemory;
@@ -213,7 +212,7 @@ pub use toma_trace as trace;
 /// # Ok::<(), OutOfMemory>(())
 /// ```
 ///
-/// Methods, `i64` sizes as tch has them, and option values that use the function's arguments:
+/// Methods, `i64` sizes as in tch, and option values that use the function's arguments:
 ///
 /// ```
 /// use std::time::Duration;
@@ -241,7 +240,8 @@ pub use toma_trace as trace;
 /// # Ok::<(), OutOfMemory>(())
 /// ```
 ///
-/// An error type that is no [`std::error::Error`] takes a function that [classifies](crate::classify) it:
+/// An error type that does not implement [`std::error::Error`] needs a function that [classifies](crate::classify)
+/// it:
 ///
 /// ```
 /// use toma::classify::Class;
@@ -260,7 +260,7 @@ pub use toma_trace as trace;
 /// assert!(launch().is_ok_and(|blocks| blocks == 16));
 /// ```
 ///
-/// An `async fn`; the future is [`Send`] when that of the body is:
+/// An `async fn`; its future is [`Send`] if the body's future is:
 ///
 /// ```
 /// # use std::collections::TryReserveError;
@@ -279,14 +279,14 @@ pub use toma_trace as trace;
 ///
 /// # Reference
 ///
-/// A page of the guide has [all options](guide::options).
+/// The guide lists [all options](guide::options).
 pub use toma_macros::batch;
 
 /// Runs a function over a range, in parts as large as memory allows.
 ///
 /// # Examples
 ///
-/// Callers pass the whole range, the body sees one part after another:
+/// Callers pass the whole range, the body gets one part after another:
 ///
 /// ```
 /// use std::collections::TryReserveError;
@@ -325,7 +325,7 @@ pub use toma_macros::batch;
 /// assert_eq!(done, [32, 32, 32, 4]);
 /// ```
 ///
-/// `before_retry` takes back what a failed attempt did; it sees the parameters of that attempt:
+/// `before_retry` undoes the effects of a failed attempt; it sees the parameters of that attempt:
 ///
 /// ```
 /// use std::cell::Cell;
@@ -345,7 +345,7 @@ pub use toma_macros::batch;
 ///
 /// # Reference
 ///
-/// A page of the guide has [all options](guide::options).
+/// The guide lists [all options](guide::options).
 pub use toma_macros::range;
 
 #[doc = include_str!("manual/chunked.md")]
@@ -356,7 +356,7 @@ pub use toma_macros::profile;
 
 #[cfg(feature = "tch")]
 pub use toma_torch as torch;
-/// For programs that write `toma::assert_peak!`; a macro of toma-torch stands at its root, too.
+/// Alias for programs that write `toma::assert_peak!`; toma-torch exports the macro at its root, too.
 #[cfg(feature = "tch")]
 #[doc(hidden)]
 pub use toma_torch::assert_peak;

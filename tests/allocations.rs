@@ -1,4 +1,4 @@
-//! A warm call that succeeds allocates nothing; one that fails allocates little.
+//! Tests that a warm call that succeeds allocates nothing, and that a call with failures allocates little.
 
 #[path = "common/executor.rs"]
 mod executor;
@@ -16,21 +16,22 @@ use toma::{Bisect, GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
 use crate::executor::block_on;
 
-/// Learning in one test would make the calls of another look into the shared caches again.
+/// Runs the tests one at a time: a size learned in one test would make the calls of another test look into the shared
+/// caches again.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first call of a thread makes its memo and its report; the third is warm. All three come the
-/// same way, so that the default cache takes them for one.
+/// Returns the number of allocations of a warm call. The first call of a thread makes its memo and its report, and the
+/// third call is warm. All three share one call site, so the default cache sees them as one.
 fn allocates(mut call: impl FnMut()) -> u64 {
     let counts = [(); 3].map(|()| measure(&mut call).count_total);
     counts[2]
 }
 
-/// A cache that has learned nothing is not even asked, so let it learn something elsewhere.
+/// Learns a size at another call site, because a cache that has learned nothing is not even asked.
 fn learn_something(cache: &dyn SizeCache) {
     let form = execute::with::<NoCache>().cache(cache).name("elsewhere");
     let result = form.batch(8, |size| if size > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) });
@@ -189,7 +190,7 @@ fn an_async_call_allocates_nothing() {
 
 #[test]
 fn a_failing_call_allocates_little_and_keeps_nothing() {
-    // The reserve is one for all threads: what one gives back, another takes.
+    // The reserve is shared by all threads: bytes that one thread returns are taken by another.
     let _alone = alone();
     let cache = GlobalCache::new();
     let call = || {
@@ -198,7 +199,7 @@ fn a_failing_call_allocates_little_and_keeps_nothing() {
             form.batch(64, |size| if size > 4 { Err(OutOfMemory::new(Some(1 << 20))) } else { Ok(()) });
         assert!(done.is_ok());
     };
-    // The first calls make the cache's table and the thread's memo and report.
+    // The first calls allocate the table of the cache and the memo and report of the thread.
     call();
     call();
     let mut left = 0;
@@ -208,7 +209,7 @@ fn a_failing_call_allocates_little_and_keeps_nothing() {
         assert!(failing.bytes_max < 16 << 10, "{failing:?}");
         left += failing.bytes_current;
     }
-    // Of a thousand calls only the last entry stays.
+    // Of a thousand calls only the last entry remains.
     assert!(left < 1000 * 1024, "{left} bytes more after all calls");
 }
 

@@ -1,4 +1,5 @@
-//! Programs that are killed when they take too much: with `calibrated` none is, and most of the memory is used.
+//! Programs that are killed when they use too much memory. With `calibrated` none of them is killed, and most of the
+//! memory is used.
 
 #![cfg(target_os = "linux")]
 
@@ -16,18 +17,18 @@ use std::sync::{Mutex, PoisonError};
 use toma::memory::{MemorySource, Resident};
 use toma::{NoCache, execute};
 
-/// The killer's own code, as a shell shows it.
+/// Exit code of a process that was killed (SIGKILL), as a shell shows it.
 const KILLED: i32 = 137;
 
-/// Bytes that the pieces of a program take.
+/// Bytes that the pieces of a program use.
 #[derive(Clone, Copy, Debug)]
 struct Program {
     constant: usize,
     each: usize,
     square: usize,
-    /// More than this, beyond what is resident before the work, and the program is killed.
+    /// The program is killed if it uses more bytes than this in addition to those resident before the work.
     limit: usize,
-    /// Bytes that are allocated and freed before.
+    /// Bytes that are allocated and freed before the work.
     freed_before: usize,
 }
 
@@ -50,9 +51,9 @@ impl Program {
         (1..=self.limit).take_while(|&size| self.takes(size) <= self.limit).last().unwrap()
     }
 
-    /// Works on many items, and exits with the last size that was no rest.
+    /// Works on many items and exits with the last size, leaving out the smaller rest at the end.
     fn run(self, is_calibrated: bool) -> ! {
-        // As loading a model does: much of it stays with the allocator.
+        // Loading a model does the same: many of the freed bytes stay with the allocator.
         drop((0..self.freed_before / 4096).map(|_| vec![1_u8; 4096]).collect::<Vec<_>>());
         let memory = Resident::now().unwrap();
         let most = resident::bytes("VmRSS") + u64::try_from(self.limit).unwrap();
@@ -86,7 +87,7 @@ fn none_is_killed_that_grows_and_all_that_do_not() {
             let settings = [
                 ("SEED", seed.to_string()),
                 ("CALIBRATED", is_calibrated.to_string()),
-                // Otherwise glibc keeps what is freed, also between two pieces, up to 32 MiB at a time.
+                // Otherwise glibc keeps freed bytes, also between two pieces, up to 32 MiB at a time.
                 ("MALLOC_MMAP_THRESHOLD_", (128 << 10).to_string()),
             ];
             let settings = settings.each_ref().map(|(name, value)| (*name, &**value));
@@ -100,13 +101,13 @@ fn none_is_killed_that_grows_and_all_that_do_not() {
     }
 }
 
-/// Resident bytes are those of the whole process.
+/// Runs the tests one at a time, because resident bytes are counted for the whole process.
 fn alone() -> impl Drop {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Also where the first item costs more than the first step, which is 1.
+/// Tests sizes by cost, also where the first item costs more than the first step, which is 1.
 #[test]
 fn costs_grow_as_counts_do() {
     let _alone = alone();
@@ -130,7 +131,7 @@ fn no_more_is_free_than_may_be_resident() {
     assert!(free(&Resident::now().unwrap().at_most(1)) < 1 << 20);
 }
 
-/// Memory that is given back after the beginning hides nothing.
+/// Tests that memory that is returned to the system after the beginning hides nothing.
 #[test]
 fn the_base_falls_with_what_is_given_back() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! The digits are learned three times: with all the memory it takes, by halving, and by checkpoints.
+//! Learns the digits three times: with all the memory it takes, by halving, and by checkpoints.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -19,18 +19,18 @@ use crate::{Arguments, Result};
 const BATCH: usize = 600;
 const BUDGET: ByteSize = ByteSize::mib(40);
 
-/// How a step is made to fit.
+/// The way in which a step is made to fit.
 #[derive(Clone, Copy)]
 enum Way {
-    /// It is not: there is no budget.
+    /// Without a budget.
     Plain,
     /// In smaller pieces, whose gradients add up.
     Halving,
-    /// At once; what is dropped in forward is made again in backward.
+    /// At once; activations that forward drops are recomputed in backward.
     Checkpoints,
 }
 
-/// A net on its way.
+/// A net that learns in one of the ways.
 struct Learning<'a> {
     way: Way,
     arguments: &'a Arguments,
@@ -41,10 +41,10 @@ struct Learning<'a> {
     sizes: GlobalCache,
 }
 
-/// What it came to.
+/// Result of one way.
 #[derive(Default)]
 struct Learned {
-    /// Of each step.
+    /// Loss of each step.
     losses: Vec<f64>,
     /// Images that went through the net together, in the last step.
     size: usize,
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     check(&plain, &checkpoints)
 }
 
-/// This example is a test as well: what it shows has to be so.
+/// This example is a test as well, so it checks its own results.
 fn check(plain: &Learned, checkpoints: &Learned) -> Result<()> {
     if plain.losses != checkpoints.losses || plain.accuracy.to_bits() != checkpoints.accuracy.to_bits() {
         return Err("losses by checkpoints are not those of the plain run".into());
@@ -124,7 +124,7 @@ impl<'a> Learning<'a> {
         Ok(Self { way, arguments, net, optimizer, device, sizes: GlobalCache::new() })
     }
 
-    /// The same call whatever the way; only what the body runs in differs.
+    /// Makes the same call in each way; only the context of the body differs.
     fn step(&mut self, batch: &Set, learned: &mut Learned) -> Result<()> {
         let size = Cell::new(0);
         let region = checkpoint::with().solver(self.arguments.solver).name("digits");

@@ -1,4 +1,4 @@
-//! A residual net for digits. What is checkpointed is the forward of its blocks, and its loss.
+//! A residual net for digits. The forward of its blocks and its loss are checkpointed.
 
 use tch::nn::{self, ModuleT};
 use tch::{Device, Kind, Reduction, TchError, Tensor};
@@ -20,7 +20,7 @@ impl Net {
     pub(crate) fn new() -> Self {
         let variables = nn::VarStore::new(Device::Cpu);
         let root = variables.root();
-        // Each block is a stage of the region around it. Without one they run plainly.
+        // Each block is a stage of the region around it. Without a region the blocks run plainly.
         let blocks = checkpoint::seq_t().enabled(false);
         let blocks = (0..BLOCKS).fold(blocks, |blocks, at| blocks.add(block(&(&root / at))));
         let stem = convolution(&root / "stem", 1);

@@ -1,4 +1,4 @@
-//! ResNet-152 as tch has it: one step by each of memonger's plan and ours.
+//! ResNet-152 of tch: one step by memonger's plan and one by each plan of toma.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::{Arguments, Result};
 const BATCH: usize = 4;
 const CLASSES: i64 = 1000;
 
-/// A net with something to learn.
+/// A net with images to learn.
 struct Step {
     net: Box<dyn ModuleT>,
     images: Tensor,
@@ -32,9 +32,9 @@ pub(crate) fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
         to,
         "ResNet-152 of tch, whose layers are hidden; {batch} images of {side} x {side} in a step.\n"
     )?;
-    // Gradients are there before and after each step, as in any but the first.
+    // Gradients exist before and after each step, as in all steps but the first.
     step.plain();
-    // The first step in a region measures what its stages take.
+    // The first step in a region measures the costs of its stages.
     step.learn(form().region(|| step.net.forward_t(&step.images, true)));
     let costs = form().known().ok_or("backward has not run whole")?;
     let plans = plans(arguments, &costs)?;
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// memonger's plan, and ours at its bytes, at its time, and of the least bytes.
+/// memonger's plan, and the plans of toma with its bytes, with its time, and with the least bytes.
 fn plans(arguments: &Arguments, costs: &Costs) -> Result<Vec<(String, Plan)>> {
     let solver = arguments.solver;
     let memonger = costs.plan(u64::MAX, Solver::SqrtN)?;
@@ -76,7 +76,7 @@ fn plans(arguments: &Arguments, costs: &Costs) -> Result<Vec<(String, Plan)>> {
     Ok(plans)
 }
 
-/// By its name what is learned in one place is known in another.
+/// The region's options. Its name makes costs learned in one place available in another.
 fn form() -> With<'static> {
     checkpoint::with().name("resnet152")
 }
@@ -103,7 +103,7 @@ impl Step {
         loss.double_value(&[])
     }
 
-    /// A step by a plan, or plainly.
+    /// Runs a step by a plan, or plainly.
     fn row(&self, name: &str, plan: Option<&Plan>) -> Row {
         let allocated_bytes = cpu::allocated_bytes();
         cpu::reset_peak_allocated_bytes();

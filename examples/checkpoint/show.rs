@@ -1,4 +1,4 @@
-//! Plans as a table, and the trade of bytes for time as a curve.
+//! Plans as a table, and the trade-off of bytes against time as a curve.
 
 use std::io::Write;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use toma::torch::checkpoint::Point;
 
 use crate::Result;
 
-/// Rows of a curve.
+/// Number of rows of a curve.
 const POINTS: usize = 12;
-/// Signs of the longest bar.
+/// Characters of the longest bar.
 const WIDTH: f64 = 40.0;
 
 /// A step by one plan.
@@ -44,13 +44,13 @@ fn seconds(duration: Duration) -> String {
     format!("{:.3} s", duration.as_secs_f64())
 }
 
-/// Some of them, evenly apart, with the first and the last.
+/// Some of the points, evenly spaced, with the first and the last.
 fn some<T>(points: &[T]) -> impl Iterator<Item = &T> {
     let shown = points.len().min(POINTS);
     (0..shown).map(move |at| &points[at * (points.len() - 1) / (shown - 1).max(1)])
 }
 
-/// Some of the points, each with a bar as long as its bytes.
+/// Writes some of the points, each with a bar whose length shows its bytes.
 pub(crate) fn write_curve(points: &[Point], plain_seconds: f64, to: &mut dyn Write) -> Result<()> {
     let most = points.last().map_or(1, |point| point.bytes);
     for point in some(points) {

@@ -1,4 +1,4 @@
-//! What the example prints.
+//! Tests the output of the example.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use toma::torch::cpu;
 use crate::program::first_line;
 use crate::{Arguments, run};
 
-/// Keeps other tests that make tensors waiting: a budget is the whole process's.
+/// Lets other tests that make tensors wait: a budget belongs to the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -16,7 +16,7 @@ fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-/// What is printed, or the error's line.
+/// The output, or the error in one line.
 fn printed(line: &str) -> Result<String, String> {
     let arguments = Arguments::try_parse_from(format!("checkpoint {line}").split_whitespace());
     let mut to = Vec::new();

@@ -1,9 +1,9 @@
-//! Where a file is to be written in the end.
+//! Checks the path of an output file.
 
 use std::error::Error;
 use std::path::Path;
 
-/// Says before the work that the file of an option has no place: there is no folder for it, or a folder has its name.
+/// Fails before the work if the file of an option cannot be written: its folder is missing, or a folder has its name.
 pub(crate) fn check(option: &str, path: &Path) -> Result<(), Box<dyn Error>> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
     let wrong = match folder {

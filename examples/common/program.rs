@@ -1,4 +1,4 @@
-//! A program with arguments, which tells what is wrong in one line.
+//! A program with arguments, which reports errors in one line.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use toma::torch::QuietBacktraces;
 
-/// Reads the arguments and works. It ends with 2 where they are wrong, and with 1 where the work fails.
+/// Reads the arguments and works. The exit code is 2 if the arguments are wrong, and 1 if the work fails.
 pub(crate) fn ends<A: Parser>(work: impl FnOnce(&A) -> Result<(), Box<dyn Error>>) -> ExitCode {
     let arguments = match A::try_parse() {
         Ok(arguments) => arguments,
@@ -18,7 +18,7 @@ pub(crate) fn ends<A: Parser>(work: impl FnOnce(&A) -> Result<(), Box<dyn Error>
             return ExitCode::from(2);
         }
     };
-    // Each error would bring two pages of C++ frames.
+    // Otherwise each error would have two pages of C++ frames.
     let _quiet = QuietBacktraces::new();
     match work(&arguments) {
         Err(error) if !is_closed(&*error) => {
@@ -29,12 +29,12 @@ pub(crate) fn ends<A: Parser>(work: impl FnOnce(&A) -> Result<(), Box<dyn Error>
     }
 }
 
-/// libtorch explains itself in many lines, of which the first says what is wrong.
+/// The first line of an error: libtorch writes many lines, of which the first names the problem.
 pub(crate) fn first_line(error: &dyn Display) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-/// A reader that has left, as `head` does, is no error.
+/// True if the reader has closed the pipe, as `head` does, which is no error.
 fn is_closed(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

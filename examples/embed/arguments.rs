@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! Arguments of the command line.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -27,28 +27,28 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", required_unless_present = "check")]
     pub(crate) input: Option<PathBuf>,
 
-    /// Where the vectors go, one row per line: a file that ends in .npy or .safetensors
+    /// Output file for the vectors, one row per line: its name ends in .npy or .safetensors
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
     /// Bytes that tensors may take, the model's included, such as 300MB, 1.5GiB or 300000000
-    /// [default: half of the memory that is free; on a GPU all of it, and nothing else is possible]
+    /// [default: half of the free memory; on a GPU all of it, and nothing else is possible]
     #[arg(long, value_name = "BYTES")]
     pub(crate) budget: Option<ByteSize>,
 
-    /// As a budget, for the model too: its weights stay in their file until an operator uses them
+    /// Like the budget, but including the model: its weights stay in their file until an operator uses them
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["budget", "check"])]
     pub(crate) offload: Option<ByteSize>,
 
-    /// Before the work and after it, take everything off the device, as for another program, and bring it back
+    /// Before the work and after it, evict everything from the device, as for another program, and fetch it
     #[arg(long, requires = "offload", conflicts_with = "check")]
     pub(crate) park: bool,
 
-    /// How the next batch size is chosen
+    /// Policy that chooses the next batch size
     #[arg(long, value_name = "POLICY", default_value = "halve")]
     pub(crate) policy: PolicyName,
 
-    /// Largest batch, in tokens: texts times the longest one's [default: 1024, on a GPU 65536]
+    /// Largest batch, in tokens: texts times the length of the longest [default: 1024, on a GPU 65536]
     #[arg(long, value_name = "N")]
     pub(crate) batch: Option<NonZeroUsize>,
 
@@ -56,15 +56,15 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TEXT")]
     pub(crate) query: Option<String>,
 
-    /// How many of them
+    /// Number of lines to print
     #[arg(long, value_name = "K", default_value = "5", requires = "query")]
     pub(crate) top: NonZeroUsize,
 
-    /// Also work with one fixed batch size that is safe for the longest text, and compare the speed
+    /// Also run with one fixed batch size that is safe for the longest text, and compare the speed
     #[arg(long)]
     pub(crate) compare: bool,
 
-    /// Also work with each of these policies, and compare what they come to
+    /// Also run with each of these policies, and compare the results
     #[arg(
         long,
         value_name = "POLICIES",
@@ -75,25 +75,25 @@ pub(crate) struct Arguments {
     )]
     pub(crate) compare_policies: Vec<PolicyName>,
 
-    /// Draw the batch sizes over time into this file, and where memory ran out
+    /// Draw the batch sizes over time into this file, and the points where memory ran out
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
 
-    /// Compare with the published implementation, and adaptive with fixed batches; fail when they differ
+    /// Compare with the published implementation, and adaptive with fixed batches; fail on a difference
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Where to compute: cpu, or a GPU such as cuda:0
+    /// Device to compute on: cpu, or a GPU such as cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
     pub(crate) device: Device,
 
-    /// Folder with config.json, tokenizer.json and model.safetensors; `cargo xtask run embed` fetches and gives it
+    /// Folder with config.json, tokenizer.json and model.safetensors; set by `cargo xtask run embed`
     #[arg(long, value_name = "DIR", env = "MINILM_DIR", hide_env_values = true)]
     pub(crate) model: Option<PathBuf>,
 }
 
 impl Arguments {
-    /// A CPU gains nothing from batches that its caches do not hold; a GPU is idle in small ones.
+    /// The default is small on a CPU, which gains nothing from batches beyond its caches; a GPU is idle in small ones.
     pub(crate) fn batch(&self) -> usize {
         self.batch.map_or(if self.device == Device::Cpu { 1024 } else { 65536 }, NonZeroUsize::get)
     }
@@ -103,13 +103,13 @@ impl Arguments {
 pub(crate) enum PolicyName {
     /// Half of the size that failed
     Halve,
-    /// Three quarters of it
+    /// Three quarters of the size that failed
     Decay,
     /// Halves, then looks for the largest size that works
     Bisect,
     /// Needs small batches, and predicts the largest size that works
     Adaptive,
-    /// The smallest size that is as fast as any
+    /// Smallest size that is as fast as any other
     Throughput,
 }
 

@@ -1,4 +1,4 @@
-//! `--check`: the vectors are right, and the same whatever memory there is.
+//! `--check`: the vectors are right, and the same with any amount of memory.
 
 use bytesize::ByteSize;
 use clap::ValueEnum as _;
@@ -13,13 +13,13 @@ use crate::search::dot;
 use crate::texts::{LINES, Tokens};
 use crate::{Result, say};
 
-/// Made by reference.py with the published implementation.
+/// Output of reference.py, which uses the published implementation.
 const REFERENCE: &str = include_str!("reference.json");
 
-/// By how much a cosine may differ from the published implementation's.
+/// Tolerance of a cosine against the published implementation.
 const COSINE: f32 = 1e-4;
 
-/// Bytes beside the model: from a few short texts at a time to many long ones.
+/// Bytes in addition to the model: from a few short texts at a time to many long ones.
 const BESIDE: [u64; 3] = [4 << 20, 12 << 20, 64 << 20];
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ struct Pair {
     cosine: f32,
 }
 
-/// Both checks; `lines` stand in for our own where there is an input.
+/// Runs both checks; `lines` replace the built-in lines if there is an input.
 pub(crate) fn run(parts: &Parts, budget: Option<ByteSize>, lines: Option<&[String]>) -> Result<()> {
     against_reference(parts)?;
     let own: Vec<String> = LINES.lines().map(str::to_owned).collect();
@@ -76,7 +76,7 @@ fn against_fixed(parts: &Parts, budget: Option<ByteSize>, texts: &[Tokens]) -> R
                 "check: {memory}, {policy:?}: {lines} lines, {out_of_memory} out of memory, values differ from \
                  fixed batches' by at most {worst:.1e}"
             ))?;
-            // Both go beyond the size that is said to fit, to measure the gain.
+            // Both policies try sizes beyond the predicted one, to measure the gain.
             let tries_more = matches!(policy, PolicyName::Adaptive | PolicyName::Throughput);
             failed += if tries_more { 0 } else { out_of_memory };
             cut += embedder.summary.reports().filter(|r| r.attempts > r.out_of_memory + 1).count();

@@ -1,12 +1,11 @@
-//! The same work in one way or several, to see what choosing batch sizes well is worth.
+//! The same work in one way or several, to measure the benefit of well-chosen batch sizes.
 //!
-//! All embed the same texts under the same budget, each with sizes of its own. They take turns, portion by
-//! portion of the texts, and each portion is begun by another one: what else the machine does meanwhile
-//! slows all down alike.
+//! All ways embed the same texts under the same budget, each with sizes of its own. They take turns, portion by portion
+//! of the texts, and each portion begins with another way, so that other load on the machine slows all of them equally.
 //!
-//! A fixed batch size is found as people find it, by halving until it runs, with a batch of nothing but the
-//! longest text. It is smaller than short texts would allow, but any larger one fails where long texts meet.
-//! Looking for it is not counted as its time.
+//! A fixed batch size is found as people find it, by halving until it runs, with a batch of copies of the longest text.
+//! It is smaller than short texts would allow, but any larger size fails where long texts meet. The search does not
+//! count as its time.
 
 use toma::report::Report;
 use toma::{NoCache, execute};
@@ -19,13 +18,13 @@ use crate::summary::Summary;
 use crate::texts::Tokens;
 use crate::{Result, first_line, say};
 
-/// Texts of a turn: enough that the turn's end costs little.
+/// Texts of a turn: enough that the cost of ending a turn is small.
 const TURN: usize = 256;
 
 /// Texts of the largest fixed batch.
 const LARGEST: usize = 64;
 
-/// The ways that take turns; often one alone.
+/// The ways that take turns; often only one.
 pub(crate) struct Ways<'a> {
     all: Vec<Way<'a>>,
     /// Texts of a turn.
@@ -37,7 +36,7 @@ pub(crate) struct Ways<'a> {
 
 struct Way<'a> {
     embedder: Embedder<'a>,
-    /// For one fixed size: tokens of the longest text so far, for which it is safe.
+    /// In a way with a fixed size: tokens of the longest text so far, for which the size is safe.
     fixed_for: Option<usize>,
 }
 
@@ -58,7 +57,7 @@ impl<'a> Ways<'a> {
         Self { all, turn: TURN, turns: 0, difference: 0.0 }
     }
 
-    /// Embeds the texts in each way; the rows are the first one's.
+    /// Embeds the texts in each way, and returns the rows of the first one.
     pub(crate) fn embed(&mut self, texts: &[Tokens]) -> Result<Vec<f32>> {
         let count = self.all.len();
         if count == 1 {
@@ -81,7 +80,7 @@ impl<'a> Ways<'a> {
         Ok(first)
     }
 
-    /// Says how they compare, and what the first of them came to.
+    /// Prints the comparison, and the results of the first way.
     pub(crate) fn print(&self) -> Result<()> {
         if self.all.len() > 1 {
             self.table().iter().try_for_each(say)?;
@@ -106,12 +105,12 @@ impl<'a> Ways<'a> {
         lines
     }
 
-    /// Of the first way.
+    /// Summary of the first way.
     pub(crate) fn summary(&self) -> &Summary {
         &self.all[0].embedder.summary
     }
 
-    /// Of all calls with a policy to show.
+    /// Reports of all calls with a policy to show.
     pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
         let adapting = self.all.iter().filter(|way| way.fixed_for.is_none());
         adapting.flat_map(|way| way.embedder.summary.reports())
@@ -119,7 +118,7 @@ impl<'a> Ways<'a> {
 }
 
 impl Way<'_> {
-    /// Makes sure of a fixed size that is safe for the longest text.
+    /// Finds a fixed size that is safe for the longest text.
     fn prepare(&mut self, longest: &Tokens) -> Result<()> {
         let (embedder, tokens) = (&mut self.embedder, longest.len());
         if self.fixed_for.is_none_or(|known| tokens <= known) {

@@ -12,10 +12,10 @@ use crate::summary::Summary;
 use crate::texts::Tokens;
 use crate::{Result, first_line};
 
-/// By how much a value may differ between batches: sums are added up in another order.
+/// Tolerance of a value between batches: sums are added up in another order.
 pub(crate) const VALUE: f32 = 1e-5;
 
-/// Embeds texts and remembers, window after window, how large batches may be.
+/// Embeds texts and remembers the batch sizes that fit, window after window.
 pub(crate) struct Embedder<'a> {
     pub(crate) model: &'a Model,
     pub(crate) memory: &'a Memory,
@@ -57,7 +57,7 @@ impl<'a> Embedder<'a> {
             .policy(&*self.policy)
             // Its cached memory is released before a retry.
             .device(self.memory.device())
-            // The first batch is as large as fits, as far as a dry run knows.
+            // The first batch is as large as fits according to a dry run.
             .predict(&DryRun)
             .observer(&*self.bar)
             .name(self.name.clone())
@@ -75,7 +75,7 @@ impl<'a> Embedder<'a> {
             .map_err(|error| self.explain(&error).into())
     }
 
-    /// Where the loop has given up, the error is the smallest batch's.
+    /// If the loop has given up, the error is the smallest batch's.
     fn explain(&self, error: &TchError) -> String {
         let error = first_line(error);
         match self.summary.reports.last() {
@@ -89,7 +89,7 @@ impl<'a> Embedder<'a> {
 }
 
 /// # Errors
-/// When a value differs by more than `allowed`, or is none. Otherwise the largest difference.
+/// When a value differs by more than `allowed`, or is NaN. Otherwise returns the largest difference.
 pub(crate) fn compare(what: &str, values: &[f32], others: &[f32], allowed: f32) -> Result<f32> {
     let mut largest = 0.0;
     for (value, other) in values.iter().zip(others) {

@@ -23,18 +23,18 @@ use crate::{Result, check, place, say};
 /// Lines that are sorted by length together. More would make batches hardly more uniform.
 pub(crate) const WINDOW: usize = 65_536;
 
-/// What is loaded once.
+/// Parts that are loaded once.
 pub(crate) struct Parts {
     pub(crate) words: Words,
     pub(crate) model: Model,
     pub(crate) device: Device,
-    /// Of a model that is not all in memory.
+    /// Manager of a model that is only partly in memory.
     manager: Option<Manager>,
 }
 
-/// Does what the command line says.
+/// Runs the command line.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    // From the first tensor on; later ones could not be told from the model.
+    // From the first tensor on, because later the model's bytes could not be separated.
     cpu::count();
     toma::torch::Device::existing(arguments.device)?;
     let lines = arguments.input.as_deref().map(open).transpose()?;
@@ -69,7 +69,7 @@ impl Parts {
         Ok(Self { words, model, device, manager })
     }
 
-    /// Leaves the device to another program, and comes back.
+    /// Parks the manager, so that another program can use the device, and resumes.
     fn park(&self, when: &str) -> Result<()> {
         let Some(manager) = &self.manager else { return Ok(()) };
         let parked = manager.park()?;
@@ -85,7 +85,7 @@ impl Parts {
     }
 }
 
-/// The lines of a file, or of standard input where the path is `-`.
+/// Opens the lines of a file, or of standard input if the path is `-`.
 fn open(path: &Path) -> Result<Box<dyn Iterator<Item = Result<String>>>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(lines("standard input".to_owned(), io::stdin().lock())));
@@ -127,7 +127,7 @@ fn embed(
         before += window.len();
     }
     if before == 0 {
-        // Nothing is no mistake, but seldom what was meant.
+        // An empty input is no error, but seldom intended.
         eprintln!("the input is empty, so there are 0 rows");
     }
     for hit in nearest.iter().flat_map(|nearest| &nearest.hits) {
@@ -142,7 +142,7 @@ fn embed(
     if let Some(manager) = &parts.manager {
         eprintln!("  offload: {}", manager.report());
     }
-    // The rows' own tensor is not what the budget is for.
+    // The budget does not cover the tensor of all rows.
     drop(memory);
     arguments.output.as_ref().map_or(Ok(()), |path| output::write(path, &kept, parts.model.width()))
 }

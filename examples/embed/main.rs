@@ -1,8 +1,8 @@
-//! Sentence embeddings by a real model, all-MiniLM-L6-v2, for texts of any number and length in the
-//! memory there is: `cargo xtask run embed -- --help`.
+//! Sentence embeddings by a real model, all-MiniLM-L6-v2, for texts of any number and length in the available memory:
+//! `cargo xtask run embed -- --help`.
 //!
-//! Lines are sorted by length, and each class of lengths finds its own batch size: see `embedder`,
-//! which is all that adapting takes.
+//! Lines are sorted by length, and each class of lengths finds its own batch size: see `embedder`, which has all the
+//! code for this.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -30,7 +30,7 @@ mod tests;
 mod texts;
 mod weights;
 
-/// What ends the program is one line for people; no caller asks an error for its type.
+/// The program ends with one line for people, so no caller needs the type of an error.
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
@@ -39,8 +39,8 @@ fn main() -> ExitCode {
 
 /// Prints a result.
 ///
-/// A reader that has left, as `head` does, is no error and ends no work: there may be a file to write
-/// and a check to fail.
+/// A reader that has closed the pipe, as `head` does, is no error and ends no work: there may be a file to write and a
+/// check to fail.
 fn say(line: impl Display) -> Result<()> {
     let written = writeln!(io::stdout(), "{line}");
     let failed = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe);

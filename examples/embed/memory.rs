@@ -1,4 +1,4 @@
-//! The memory there is for tensors: a budget on the CPU, what is free on a GPU.
+//! The memory for tensors: a budget on the CPU, the free memory on a GPU.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::Result;
 
 pub(crate) struct Memory {
     device: toma::torch::Device,
-    /// Of what stays within the budget by leaving.
+    /// Manager that stays within the budget by evictions.
     manager: Option<Manager>,
     /// Held while the program runs; `None` on a GPU, which has a limit by nature.
     _budget: Option<Budget>,
@@ -26,7 +26,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// The limit from now on, when the model and nothing else is loaded.
+    /// Sets the limit. Called when the model and nothing else is loaded.
     pub(crate) fn limit(device: Device, budget: Option<ByteSize>) -> Result<Self> {
         let device = toma::torch::Device::new(device);
         let model_bytes = device.stats()?.allocated_bytes;
@@ -49,7 +49,7 @@ impl Memory {
         Ok(Self { device, manager: None, _budget: budget, bytes, model_bytes, peak_bytes })
     }
 
-    /// The manager's budget; no model is on the device all the time.
+    /// Uses the manager's budget, because the model is not always on the device.
     pub(crate) fn offloaded(device: Device, bytes: ByteSize, manager: &Manager) -> Result<Self> {
         let device = toma::torch::Device::new(device);
         device.reset_peaks()?;
@@ -61,14 +61,14 @@ impl Memory {
         self.manager.as_ref().map_or(&self.device, |manager| manager)
     }
 
-    /// Keeps the peak of an attempt, before the next one begins with a peak of its own.
+    /// Records the peak of an attempt, before the next one resets it.
     pub(crate) fn note_peak(&self) {
         if let Ok(stats) = self.device.stats() {
             self.peak_bytes.set(self.peak_bytes.get().max(stats.peak_allocated_bytes));
         }
     }
 
-    /// The most bytes that tensors held after an attempt or in it, the model's included.
+    /// The most bytes that tensors held in or after an attempt, the model's included.
     pub(crate) fn peak(&self) -> ByteSize {
         ByteSize(self.peak_bytes.get())
     }

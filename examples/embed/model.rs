@@ -1,7 +1,7 @@
 //! The network: BERT with six small layers, then the mean over a text's tokens, normalized.
 //!
-//! Every operator is called by its `f_` name, which returns an error where the ordinary one panics.
-//! No gradients are made, because nothing here requires any.
+//! Every operator is called by its `f_` name, which returns an error where the ordinary one panics. No gradients are
+//! computed, because nothing here requires any.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ use crate::weights::{Config, Weights};
 
 type Torch<T> = std::result::Result<T, TchError>;
 
-/// Batch × tokens; shorter texts are filled up with 0, which is no word. One operator whatever the batch, so that
-/// a dry run of a few texts speaks for many.
+/// Token ids, batch × tokens; shorter texts are padded with 0, which is no word. It is one operator for any batch, so
+/// that a dry run of a few texts represents many.
 fn padded(texts: &[&Tokens]) -> Torch<Tensor> {
     let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
     let ids: Vec<i64> = texts
@@ -39,7 +39,7 @@ impl Model {
         Self::with(folder, device, Weights::read(&folder.join("model.safetensors"), device)?)
     }
 
-    /// In less memory than its weights take, on a device whose manager this thread has entered.
+    /// Loads a model that needs less memory than its weights, on a device whose manager this thread has entered.
     #[allow(dead_code, reason = "the example `profile` has all of it in memory")]
     pub(crate) fn offloaded(folder: &Path, device: Device, manager: &Manager) -> Result<Self> {
         Self::with(folder, device, Weights::in_file(&folder.join("model.safetensors"), manager)?)
@@ -48,12 +48,12 @@ impl Model {
     fn with(folder: &Path, device: Device, weights: Weights) -> Result<Self> {
         let config = Config::read(&folder.join("config.json"))?;
         let model = Self { config, weights, device };
-        // Names a weight that is missing, and pays for what libtorch does only once.
+        // Fails early if a weight is missing, and pays for libtorch's one-time initialization.
         model.embed(&[&vec![1]])?;
         Ok(model)
     }
 
-    /// Numbers in a vector.
+    /// Length of a vector.
     pub(crate) const fn width(&self) -> usize {
         self.config.hidden_size
     }
@@ -66,29 +66,29 @@ impl Model {
 
     /// A vector of length 1 for each text, one after the other.
     ///
-    /// Each text must have a token, and at most as many as there are positions.
+    /// Each text must have at least one token, and at most as many as there are positions.
     #[toma::profile]
     pub(crate) fn embed(&self, texts: &[&Tokens]) -> Torch<Vec<f32>> {
         let ids = padded(texts)?.f_to_device(self.device)?;
         let is_word = ids.f_ne(0)?.f_unsqueeze(1)?;
-        // A dry run stands for all batches, and those that are padded take more.
+        // A dry run represents all batches, and padded ones need more memory.
         let is_padded = is_dry() || texts.iter().any(|text| text.len() != texts[0].len());
         let mask = is_padded.then(|| is_word.f_unsqueeze(1)).transpose()?;
         let hidden = self.encode(&ids, mask.as_ref())?;
-        // What each token contributes to the mean, batch × 1 × tokens.
+        // Weight of each token in the mean, batch × 1 × tokens.
         let shares = is_word.f_div(&is_word.f_sum_dim_intlist(2_i64, true, Kind::Float)?)?;
         let mean = shares.f_bmm(&hidden)?.f_squeeze_dim(1)?;
         let length = mean.f_norm_scalaropt_dim(2.0, 1_i64, true)?.f_clamp_min(1e-12)?;
         Vec::try_from(mean.f_div(&length)?.f_flatten(0, -1)?.f_to_device(Device::Cpu)?)
     }
 
-    /// The last hidden state, batch × tokens × hidden size. The mask, batch × 1 × 1 × tokens, says which tokens may be
-    /// attended to, where not all may.
+    /// The last hidden state, batch × tokens × hidden size. The mask, batch × 1 × 1 × tokens, marks the tokens that may
+    /// be attended to, and is missing if all may be.
     #[toma::profile]
     fn encode(&self, ids: &Tensor, mask: Option<&Tensor>) -> Torch<Tensor> {
         let table = |name: &str| self.weights.get("embeddings", &format!("{name}_embeddings.weight"));
         let mut sum = Tensor::f_embedding(table("word")?, ids, -1, false, false)?;
-        // Of the two segments that a text may have, lines have the first.
+        // A text may have two segments; lines only have the first.
         let segment = table("token_type")?.f_get(0)?;
         let place = table("position")?.f_narrow(0, 0, ids.size()[1])?.f_add(&segment)?;
         let mut hidden = self.norm("embeddings.LayerNorm", &sum.f_add_(&place)?)?;

@@ -1,4 +1,4 @@
-//! The output file, written when all rows are there.
+//! The output file, written when all rows are complete.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use tch::Tensor;
 
 use crate::{Result, place};
 
-/// Says early what would fail in the end.
+/// Fails before the work if the file could not be written after it.
 pub(crate) fn check(path: &Path) -> Result<()> {
     place::check("output", path)?;
     match suffix(path) {
@@ -16,12 +16,12 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     }
 }
 
-/// Writes the rows in the format that the name tells; the file gets its name when it is complete.
+/// Writes the rows in the format of the file's suffix; the file gets its name when it is complete.
 ///
-/// Beside the budget: this takes a tensor of all rows.
+/// The budget does not cover this, which takes a tensor of all rows.
 pub(crate) fn write(path: &Path, rows: &[f32], width: usize) -> Result<()> {
     let rows = Tensor::f_from_slice(rows)?.f_view([-1, i64::try_from(width)?])?;
-    // The process's own, so that runs at the same time spare each other.
+    // With the process's id, so that concurrent runs do not share the file.
     let part = path.with_extension(format!("{}.part", std::process::id()));
     let written = match suffix(path) {
         Some("npy") => rows.write_npy(&part),

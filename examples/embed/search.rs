@@ -1,4 +1,4 @@
-//! The lines nearest to a query, kept while the lines go by.
+//! The lines nearest to a query, selected while the lines are read.
 
 use std::cmp::Ordering;
 
@@ -26,7 +26,7 @@ impl Nearest {
         Self { query, most, hits: Vec::new() }
     }
 
-    /// Looks at lines, which come after `before` others, and their vectors, which have length 1.
+    /// Considers lines, which come after `before` others, with their vectors, which have length 1.
     pub(crate) fn look(&mut self, before: usize, lines: &[String], rows: &[f32]) {
         let rows = rows.chunks_exact(self.query.len());
         for ((text, row), line) in lines.iter().zip(rows).zip(before + 1..) {
@@ -49,7 +49,7 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
 mod tests {
     use super::*;
 
-    /// Everything sorted, the rest cut off.
+    /// Slow twin: sorts everything and cuts off the rest.
     fn slowly(scores: &[f32], most: usize) -> Vec<(f32, usize)> {
         let mut all: Vec<_> = scores.iter().copied().zip(1..).collect();
         all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));

@@ -1,4 +1,4 @@
-//! What a run took, for people.
+//! Summary of a run, for people.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use toma::report::Report;
 
-/// The reports of a run's calls; with its `Display` a few lines.
+/// The reports of a run's calls; `Display` prints a few lines.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
-    /// With the most tokens that their texts may have.
+    /// Reports with the maximum number of tokens of their texts.
     pub(crate) reports: Vec<(u64, Report)>,
 }
 
@@ -19,7 +19,7 @@ impl Summary {
         self.reports.iter().map(|(_, report)| report)
     }
 
-    /// By the most tokens of their texts, longest first.
+    /// Reports by the maximum number of tokens of their texts, longest first.
     fn buckets(&self) -> BTreeMap<Reverse<u64>, Vec<&Report>> {
         let mut buckets = BTreeMap::<_, Vec<_>>::new();
         self.reports.iter().for_each(|(most, of)| buckets.entry(Reverse(*most)).or_default().push(of));
@@ -34,7 +34,7 @@ impl Summary {
         self.reports().map(|report| report.out_of_memory).sum()
     }
 
-    /// Seconds in all attempts, which an observer makes the engine count.
+    /// Seconds in all attempts, which the engine only counts with an observer.
     pub(crate) fn seconds(&self) -> f64 {
         self.reports().filter_map(|report| report.time).sum::<Duration>().as_secs_f64()
     }
@@ -44,13 +44,13 @@ impl Summary {
         self.lines() as f64 / self.seconds().max(1e-9)
     }
 
-    /// Time lost to failed attempts, and its share of all.
+    /// Time lost to failed attempts, and its share of the total.
     pub(crate) fn lost(&self) -> String {
         let lost = self.reports().map(|report| report.time_lost).sum::<Duration>().as_secs_f64();
         format!("{lost:.2} s ({:.1} %)", 100.0 * lost / self.seconds().max(1e-9))
     }
 
-    /// The batch sizes in the end, longest texts first.
+    /// The final batch sizes, longest texts first.
     pub(crate) fn sizes(&self) -> String {
         self.buckets().values().map(|reports| last_size(reports).to_string()).collect::<Vec<_>>().join(" ")
     }
@@ -74,7 +74,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// The size in force in the end.
+/// The final size.
 fn last_size(reports: &[&Report]) -> usize {
     reports.last().map_or(0, |report| report.tried.last().map_or(report.start, |tried| tried.size))
 }

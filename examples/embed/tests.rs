@@ -18,7 +18,7 @@ use crate::embedder::{Embedder, VALUE, compare};
 use crate::job::{self, Parts};
 use crate::memory::Memory;
 
-/// Keeps other tests that make tensors waiting: a budget is the whole process's.
+/// Lets other tests that make tensors wait: a budget belongs to the whole process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -26,15 +26,15 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-/// A folder of one test's own, which is gone when the test ends.
+/// A folder for one test, which is removed when the test ends.
 pub(crate) fn scratch() -> TempDir {
     TempDir::with_prefix("toma-embed-").unwrap()
 }
 
-/// Where the model is, or word that the test is skipped; on machines that check changes (`CI`), where
-/// everything has to be there, a failure.
+/// The model's folder, or a message that the test is skipped. On machines that check changes (`CI`), where everything
+/// must be available, a missing folder is a failure.
 ///
-/// The word goes past the capture of the test harness, which hides what is printed by tests that pass.
+/// The message bypasses the capture of the test harness, which hides the output of tests that pass.
 fn model_folder() -> Option<PathBuf> {
     let folder = set("MINILM_DIR").map(PathBuf::from);
     if folder.is_none() {
@@ -54,7 +54,7 @@ pub(crate) fn parts() -> Option<Parts> {
     Some(Parts::load(&model_folder()?, Device::Cpu, None).unwrap())
 }
 
-/// Runs the job on `text`, with an output file; the error's text when there is one.
+/// Runs the job on `text`, with an output file. Returns the error's text if it fails.
 fn run(text: &[u8], more: &[&str]) -> Result<Tensor, String> {
     let scratch = scratch();
     let [input, output] = ["input.txt", "rows.npy"].map(|name| scratch.path().join(name));

@@ -6,7 +6,7 @@ use tokenizers::{Tokenizer, TruncationParams};
 
 use crate::Result;
 
-/// The tokens of one text: at least the two marks around it, at most [`MOST`].
+/// The tokens of one text, including the two marks around it: at most [`MOST`].
 pub(crate) type Tokens = Vec<i64>;
 
 /// Real lines of text: pages of this project's guide.
@@ -18,10 +18,10 @@ pub(crate) const LINES: &str = concat!(
     include_str!("../../docs/retry.md"),
 );
 
-/// Tokens of a text that the model was trained for; what comes after them is not seen.
+/// Maximum length of texts in the model's training, in tokens. Later tokens are cut off.
 const MOST: usize = 256;
 
-/// Texts at a time: what the tokenizer notes down beside the numbers is many times larger.
+/// Texts at a time, because the tokenizer's additional data is many times larger than the token ids.
 const AT_ONCE: usize = 1024;
 
 pub(crate) struct Words {
@@ -33,7 +33,7 @@ impl Words {
         let say = |error| format!("{}: {error}", path.display());
         let mut tokenizer = Tokenizer::from_file(path).map_err(say)?;
         let truncation = TruncationParams { max_length: MOST, ..TruncationParams::default() };
-        // The file asks for 128 tokens, always; batches are padded when it is known what shares one.
+        // The file requests padding to 128 tokens, always; batches are padded later, when their texts are known.
         tokenizer.with_truncation(Some(truncation)).map_err(say)?.with_padding(None);
         Ok(Self { tokenizer })
     }

@@ -10,7 +10,7 @@ use toma::torch::offload::{Manager, TensorRef};
 
 use crate::{Result, first_line};
 
-/// What config.json says that the weights do not show.
+/// Values of config.json that the weights do not show.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Config {
     model_type: String,
@@ -28,7 +28,7 @@ impl Config {
         config.map_err(|error| format!("{}: {error}", path.display()).into())
     }
 
-    /// Another architecture would load in part and compute nonsense.
+    /// Refuses another architecture, which would load in part and compute nonsense.
     fn parse(text: &str) -> Result<Self> {
         let config: Self = serde_json::from_str(text)?;
         let position = config.position_embedding_type.as_deref().unwrap_or("absolute");
@@ -55,7 +55,7 @@ impl Weights {
         let mut tensors = Tensor::read_safetensors(path).map_err(|error| {
             format!("{}: not readable as safetensors: {}", path.display(), first_line(&error))
         })?;
-        // Only for a network that classifies.
+        // Only used by networks that classify.
         tensors.retain(|(name, _)| !name.starts_with("pooler."));
         let place = |(name, tensor): (String, Tensor)| {
             Ok((name, tensor.f_to_device(device)?.f_to_kind(Kind::Float)?))
@@ -63,7 +63,7 @@ impl Weights {
         Ok(Self(tensors.into_iter().map(place).collect::<Result<_>>()?))
     }
 
-    /// The same, which stay in the file until an operator uses them.
+    /// Reads the weights so that they stay in the file until an operator uses them.
     #[allow(dead_code, reason = "the example `profile` has all of them in memory")]
     pub(crate) fn in_file(path: &Path, manager: &Manager) -> Result<Self> {
         let tensors = manager.read_safetensors(path)?.into_iter();

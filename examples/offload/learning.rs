@@ -1,4 +1,4 @@
-//! The digits are learned once with all the memory it takes, and once for each budget and eviction.
+//! Learns the digits once with all the memory it takes, and once for each budget and eviction.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,9 +18,9 @@ use crate::{Arguments, Policy, Result, Share};
 
 const SHARES: [Share; 2] = [Share::Percent(60), Share::Percent(40)];
 
-/// What it came to.
+/// Result of one run.
 struct Learned {
-    /// Of each step, as bits.
+    /// Loss of each step, as bits.
     losses: Vec<u64>,
     peak_bytes: u64,
     took: Duration,
@@ -30,7 +30,7 @@ struct Learned {
 pub(crate) fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     // From the first tensor on, so that the parameters are counted, too.
     cpu::count();
-    // Threads of libtorch that wait for a core make times that tell nothing.
+    // Times mean nothing if threads of libtorch wait for a core.
     tch::set_num_threads(1);
     let Arguments { batch, steps, .. } = arguments;
     let batches = batches(arguments)?;
@@ -62,14 +62,14 @@ pub(crate) fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Nets of tch panic where memory runs out as they are made.
+/// Turns a panic into an error, because nets of tch panic if memory runs out while they are created.
 fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         Err(panic.downcast_ref::<String>().map_or("a panic", String::as_str).to_owned().into())
     })
 }
 
-/// This example is a test as well: what it shows has to be so.
+/// This example is a test as well, so it checks its own results.
 fn check(resident: &Learned, learned: &Learned, policy: Policy, budget: u64) -> Result<()> {
     if learned.losses != resident.losses {
         return Err(
@@ -82,7 +82,7 @@ fn check(resident: &Learned, learned: &Learned, policy: Policy, budget: u64) -> 
     Ok(())
 }
 
-/// The same for all runs.
+/// The batches, which are the same for all runs.
 fn batches(arguments: &Arguments) -> Result<Vec<Set>> {
     let data = Data::load(Kind::Float)?;
     tch::manual_seed(7);
@@ -101,7 +101,7 @@ fn learn(arguments: &Arguments, batches: &[Set], within: Option<(Policy, u64)>) 
         let manager = Manager::new(&toma::torch::Device::new(Device::Cpu)).budget(held + bytes);
         manager.eviction(policy.eviction())
     });
-    // The only line that a program needs: below is plain tch.
+    // The only line that a program needs: the code below is plain tch.
     let _entered = manager.as_ref().map(Manager::enter).transpose()?;
     tch::manual_seed(7);
     let net = Net::new(arguments.net);
@@ -112,7 +112,7 @@ fn learn(arguments: &Arguments, batches: &[Set], within: Option<(Policy, u64)>) 
     Ok(Learned { losses, peak_bytes, took, report: manager.map(|manager| manager.report()) })
 }
 
-/// All of a batch, or an error: it is not cut.
+/// Runs a step on a whole batch, which is not cut.
 fn step(net: &Net, optimizer: &mut nn::Optimizer, batch: &Set) -> Result<u64> {
     let form = execute::with::<NoCache>().min(batch.len()).name("step");
     let data = (&batch.images, &batch.classes);

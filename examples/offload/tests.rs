@@ -1,4 +1,4 @@
-//! What the example prints.
+//! Tests the output of the example.
 
 use bytesize::ByteSize;
 use clap::{CommandFactory as _, Parser as _};
@@ -8,7 +8,7 @@ use crate::learning::run;
 use crate::program::first_line;
 use crate::{Arguments, Share};
 
-/// What is printed, or the error's line.
+/// The output, or the error in one line.
 fn printed(line: &str) -> Result<String, String> {
     cpu::count();
     let arguments = Arguments::try_parse_from(format!("offload {line}").split_whitespace());
@@ -32,7 +32,7 @@ fn budgets_are_bytes_or_shares() {
     }
 }
 
-/// One test, because budgets are the process's.
+/// One test, because budgets belong to the process.
 #[test]
 fn each_eviction_learns_the_same_and_a_budget_that_is_too_small_says_so() {
     for net in ["residual", "perceptron"] {

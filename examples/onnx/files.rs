@@ -1,4 +1,4 @@
-//! Files as the model sees them: bytes of their beginning and their end.
+//! Input of the model: bytes of the beginning and the end of each file.
 
 use std::fs;
 use std::io;
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use ndarray::Array2;
 
-/// Files of this project that are looked at.
+/// Number of files of this project that are classified.
 const FILES: usize = 96;
 
 /// Bytes of each end.
 const END: usize = 1024;
 
-/// Bytes that are read of each end, before spaces are taken off.
+/// Bytes that are read at each end, before spaces are stripped.
 const BLOCK: usize = 4096;
 
-/// Stands where a file has no more bytes.
+/// Value of positions beyond the bytes of a file.
 const PADDING: i32 = 256;
 
 pub(crate) fn of_project() -> io::Result<Vec<PathBuf>> {
@@ -37,7 +37,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// One row for each.
+/// Reads the files into one row each.
 pub(crate) fn read(paths: &[PathBuf]) -> io::Result<Array2<i32>> {
     let mut rows = Array2::from_elem((paths.len(), 2 * END), PADDING);
     for (path, mut row) in paths.iter().zip(rows.rows_mut()) {

@@ -1,7 +1,7 @@
-//! Says what is in files, by magika's model in ONNX Runtime, under a real memory limit: `cargo xtask run onnx`.
+//! Detects the types of files, by magika's model in ONNX Runtime, under a real memory limit: `cargo xtask run onnx`.
 //!
-//! All files at once do not fit. The batch shrinks until it does, and the model says of each file what it says of the
-//! file alone.
+//! All files at once do not fit. The batch shrinks until it does, and the model gives each file the same label as for
+//! the file alone.
 
 mod files;
 
@@ -22,12 +22,12 @@ use toma::{GlobalCache, report};
 /// Bytes in addition to the model: enough for about 30 files.
 const BESIDE: u64 = 100 << 20;
 
-/// By how much a score may differ: a single row is multiplied by other kernels, which add up in another order.
+/// Tolerance of a score: a single row is multiplied by other kernels, which sum in another order.
 const SCORE: f32 = 1e-3;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Writes the scores of as many files at a time as there is memory for.
+/// Writes the scores of as many files at a time as fit into memory.
 #[toma::chunked(initial = 256, cache = GlobalCache)]
 fn classify(
     (files, mut scores): (ArrayView2<'_, i32>, ArrayViewMut2<'_, f32>),
@@ -70,7 +70,7 @@ fn main() -> Result<()> {
     for (label, count) in counted(&likeliest) {
         println!("{count:>5}  {}", labels[label]);
     }
-    // This example is a test as well: what it shows has to be so.
+    // This example is a test as well, so it checks its own results.
     if report.out_of_memory == 0 || worst.is_nan() || worst > SCORE || likeliest != self::likeliest(&alone) {
         return Err("memory has to run out, and scores may not differ".into());
     }
@@ -89,10 +89,10 @@ fn library(folder: &Path) -> Result<PathBuf> {
     Ok(libraries.next().ok_or_else(|| format!("{}: no libonnxruntime.so", folder.display()))?)
 }
 
-/// The arena keeps what it has ever held, so a smaller batch would not help: it is off.
+/// Creates a session without an arena, which would keep the most that it ever held, also for smaller batches.
 fn session(model: &Path) -> Result<Session> {
     let provider = CPU::default().with_arena_allocator(false).build();
-    // Failures come back as errors: nothing need be printed.
+    // Failures are returned as errors, so they need not be logged.
     let builder =
         Session::builder()?.with_log_level(LogLevel::Fatal)?.with_execution_providers([provider])?;
     Ok(builder
@@ -120,7 +120,7 @@ fn counted(labels: &[usize]) -> BTreeMap<usize, usize> {
     counts
 }
 
-/// A session that fails for another reason is asked once.
+/// Checks that a session that fails for another reason is run only once.
 fn fails_once(session: &mut Session, labels: usize) -> Result<()> {
     let (narrow, mut scores) = (Array2::zeros((8, 5)), Array2::zeros((8, labels)));
     let error = classify((narrow.view(), scores.view_mut()), session).err().ok_or("5 bytes are no file")?;

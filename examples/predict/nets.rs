@@ -10,10 +10,10 @@ use tch::{Device, Kind, Tensor};
 
 use crate::transformer::{GPT, MINILM, transformer};
 
-/// Classes that a net for images tells apart.
+/// Number of classes of a net for images.
 const CLASSES: i64 = 1000;
 
-/// A net with weights that nothing has trained: bytes depend on shapes alone.
+/// A net with untrained weights, because bytes depend on shapes alone.
 #[derive(Clone, Copy)]
 pub(crate) struct Net {
     pub(crate) name: &'static str,
@@ -21,12 +21,12 @@ pub(crate) struct Net {
     pub(crate) build: fn(&Path<'_>) -> Box<dyn ModuleT>,
 }
 
-/// What an item is.
+/// Kind of an item.
 #[derive(Clone, Copy)]
 enum Input {
-    /// Of so many pixels on each side.
+    /// An image, with its pixels on each side.
     Image(i64),
-    /// Of so many tokens.
+    /// A text, with its number of tokens.
     Text(i64),
 }
 
@@ -36,7 +36,7 @@ const fn net(name: &'static str, input: Input, build: fn(&Path<'_>) -> Box<dyn M
     Net { name, input, build }
 }
 
-/// Each with the input that it was made for.
+/// All nets, each with the input that it was made for.
 pub(crate) const NETS: [Net; 38] = [
     net("alexnet", Image(224), |root| Box::new(alexnet::alexnet(root, CLASSES))),
     net("convmixer-1024-20", Image(224), |root| Box::new(convmixer::c1024_20(root, CLASSES))),
@@ -91,7 +91,7 @@ impl Net {
         found.ok_or_else(|| format!("there is no such net; there are {}", names()))
     }
 
-    /// What it calls its items.
+    /// The name of its items.
     pub(crate) const fn items(self) -> &'static str {
         match self.input {
             Image(_) => "images",
@@ -99,7 +99,7 @@ impl Net {
         }
     }
 
-    /// So many items of nothing, images with numbers of this kind.
+    /// This number of empty items, images with numbers of this type.
     pub(crate) fn input(self, items: i64, kind: Kind) -> Tensor {
         match self.input {
             Image(side) => Tensor::zeros([items, 3, side, side], (kind, Device::Cpu)),
@@ -108,9 +108,9 @@ impl Net {
     }
 }
 
-/// A step of training or of inference on so many items, which count, too.
+/// Runs a step of training or of inference on these items, whose memory counts, too.
 ///
-/// Returns what a program would keep of it: the output of inference.
+/// Returns the output of inference, which a program would keep.
 pub(crate) fn step(module: &dyn ModuleT, input: &Tensor, train: bool) -> Option<Tensor> {
     if !train {
         return Some(tch::no_grad(|| module.forward_t(input, false)));

@@ -3,7 +3,7 @@
 use tch::nn::{self, Module as _, ModuleT, Path};
 use tch::{Kind, Tensor};
 
-/// What a transformer is made of.
+/// Dimensions of a transformer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     words: i64,
@@ -11,7 +11,7 @@ pub(crate) struct Sizes {
     width: i64,
     layers: usize,
     heads: i64,
-    /// Answers with what may come after each token, which sees those before; otherwise with a vector for the text.
+    /// Predicts the token after each token, from those before it; otherwise returns a vector for the text.
     generates: bool,
 }
 
@@ -21,7 +21,7 @@ pub(crate) const MINILM: Sizes =
 pub(crate) const GPT: Sizes =
     Sizes { words: 50_257, positions: 1024, width: 768, layers: 12, heads: 12, generates: true };
 
-/// Tokens in; a vector for each text, or for each token a number for each word there is.
+/// Maps tokens to a vector for each text, or to a number per word of the vocabulary for each token.
 pub(crate) fn transformer(root: &Path<'_>, sizes: Sizes) -> impl ModuleT + use<> {
     let table = |name, rows| nn::embedding(root / name, rows, sizes.width, nn::EmbeddingConfig::default());
     let [words, positions] = [table("words", sizes.words), table("positions", sizes.positions)];
@@ -36,7 +36,7 @@ pub(crate) fn transformer(root: &Path<'_>, sizes: Sizes) -> impl ModuleT + use<>
     })
 }
 
-/// Attention and a layer of four times the width, each added to what went in, and normalized.
+/// Attention and a layer of four times the width, each added to its input, and normalized.
 #[derive(Debug)]
 struct Block {
     norms: [nn::LayerNorm; 2],
@@ -58,7 +58,7 @@ impl Block {
         }
     }
 
-    /// A GPT normalizes what goes into a layer, a BERT what comes out of the sum.
+    /// A GPT normalizes the input of a layer, a BERT the result of the sum.
     fn forward(&self, input: &Tensor, sizes: Sizes) -> Tensor {
         let [first, second] = &self.norms;
         let wide = |x: &Tensor| self.narrow.forward(&self.widen.forward(x).gelu("none"));

@@ -22,7 +22,7 @@ pub(crate) struct Embedding {
 }
 
 impl Embedding {
-    /// With so many of the longest lines.
+    /// Uses this number of the longest lines.
     pub(crate) fn new(folder: &Path, lines: usize) -> Result<Self> {
         let words = Words::read(&folder.join("tokenizer.json"))?;
         let model = Model::load(folder, Device::Cpu)?;
@@ -65,7 +65,7 @@ impl Work for Embedding {
     }
 }
 
-/// The layer of a weight, such as `encoder.layer.3`: a hundred names say less than seven.
+/// The layer of a weight, such as `encoder.layer.3`, because seven names are easier to read than a hundred.
 fn part(name: &str) -> &str {
     let parts = if name.starts_with("encoder.") { 3 } else { 1 };
     name.match_indices('.').nth(parts - 1).map_or(name, |(end, _)| &name[..end])

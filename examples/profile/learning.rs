@@ -48,13 +48,13 @@ impl Net {
     }
 }
 
-/// As the layer's `forward`, which panics where this returns an error.
+/// Like the layer's `forward`, which panics where this function returns an error.
 fn convolve(layer: &nn::Conv2D, images: &Tensor) -> Result<Tensor, TchError> {
     images.f_conv2d(&layer.ws, layer.bs.as_ref(), 1, 1, 1, 1)
 }
 
 impl Learning {
-    /// With so many images in a step.
+    /// Uses this number of images in a step.
     pub(crate) fn new(images: usize) -> Result<Self> {
         let batch = Data::load(Kind::Float)?.training.batches(images).next().ok_or("there is no batch")?;
         let variables = nn::VarStore::new(Device::Cpu);

@@ -1,4 +1,4 @@
-//! Runs something under the profiler, and shows what was recorded.
+//! Runs a piece of work under the profiler, and shows the recording.
 
 use std::fs;
 use std::io::Write;
@@ -13,25 +13,25 @@ use toma::torch::profile::{Column, Depth, Peak, Profiler, Recording, Stocktaking
 
 use crate::Result;
 
-/// What is profiled.
+/// Work that is profiled.
 pub(crate) trait Work {
-    /// What it does, in a sentence without an end.
+    /// Description of the work, a sentence without an end.
     fn about(&self) -> String;
 
-    /// What it does this with.
+    /// Name of its items.
     fn items(&self) -> &'static str;
 
-    /// One that knows the names of its tensors.
+    /// A profiler that knows the names of its tensors.
     fn profiler(&self) -> Profiler;
 
-    /// Does all of it, in pieces that fit.
+    /// Does the whole work, in pieces that fit.
     fn run(&mut self, observer: &dyn Observer) -> Result<()>;
 
-    /// What is alive, by its names.
+    /// The live tensors, by name.
     fn inventory(&self) -> Stocktaking;
 }
 
-/// The first failure of all, with its size.
+/// The first failure, with its size.
 #[derive(Default)]
 struct First(Mutex<Option<(usize, String)>>);
 
@@ -50,7 +50,7 @@ impl First {
     }
 }
 
-/// Runs it twice: the first run finds the size that works, and the second one is shown.
+/// Runs the work twice: the first run finds the size that works, and the second one is shown.
 pub(crate) fn show(
     work: &mut dyn Work,
     budget: ByteSize,
@@ -65,7 +65,7 @@ pub(crate) fn show(
     let mut profiling = work.profiler().depth(Depth::Events).start()?;
     let first = First::default();
     let done = work.run(&first);
-    // It is told even where not one item fits.
+    // Shown even if not one item fits.
     show_first(first.take(), work.items(), to)?;
     done?;
     profiling.clear();
@@ -90,7 +90,7 @@ fn show_first(first: Option<(usize, String)>, items: &str, to: &mut dyn Write) -
     Ok(())
 }
 
-/// Where the peak is; the table says of what.
+/// The peak of the headline; the table lists its holders.
 fn headline(recording: &Recording) -> Peak {
     let mut peak = recording.peak();
     peak.holdings = None;

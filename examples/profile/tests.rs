@@ -1,4 +1,4 @@
-//! What the example prints. MiniLM is in the folder `MINILM_DIR`.
+//! Tests the output of the example. MiniLM is in the folder `MINILM_DIR`.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -10,7 +10,7 @@ use toma::torch::cpu;
 
 use crate::{Arguments, first_line, run};
 
-/// Keeps other tests that make tensors waiting: a budget and a recording are the whole process's.
+/// Lets other tests that make tensors wait: a budget and a recording belong to the whole process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -18,12 +18,12 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-/// A folder of one test's own, which is gone when the test ends.
+/// A folder for one test, which is removed when the test ends.
 pub(crate) fn scratch() -> TempDir {
     TempDir::with_prefix("toma-profile-").unwrap()
 }
 
-/// What is printed, and the error's line.
+/// The output, and the error in one line.
 fn printed(line: &str) -> (String, Option<String>) {
     let arguments = Arguments::parse_from(format!("profile {line}").split_whitespace());
     let mut to = Vec::new();
@@ -31,7 +31,7 @@ fn printed(line: &str) -> (String, Option<String>) {
     (String::from_utf8(to).unwrap(), error)
 }
 
-/// That a text has these parts in this order.
+/// Asserts that a text has these parts in this order.
 fn in_order(text: &str, parts: &[&str]) {
     let mut rest = text;
     for part in parts {
@@ -85,7 +85,7 @@ fn embedding_shows_all_in_order() {
     if std::env::var_os("MINILM_DIR").is_none_or(|folder| folder.is_empty()) {
         let says = "MINILM_DIR does not say where the model is, `cargo xtask test` provides it";
         assert!(std::env::var_os("CI").is_none(), "{says}");
-        // Past the capture of the test harness, which hides what is printed by tests that pass.
+        // Written to stderr directly, because the test harness hides captured output of tests that pass.
         let _ = writeln!(io::stderr(), "skipped: embedding_shows_all_in_order: {says}");
         return;
     }

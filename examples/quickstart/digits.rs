@@ -8,7 +8,7 @@ use flate2::read::GzDecoder;
 /// 8 × 8 gray values from 0 to 16, row by row.
 pub(crate) type Image = [i16; SIDE * SIDE];
 
-/// Images made of one digit; they stand next to each other.
+/// Images made of one digit, which are adjacent.
 pub(crate) const COPIES: usize = 9;
 
 const SIDE: usize = 8;
@@ -21,7 +21,7 @@ pub(crate) struct Digits {
 impl Digits {
     pub(crate) fn load() -> Result<Self, Box<dyn Error>> {
         let mut digits = Self { images: Vec::new(), classes: Vec::new() };
-        // Part of the program, so that it runs from anywhere.
+        // Embedded in the program, so that it runs from any folder.
         let file = GzDecoder::new(&include_bytes!("../data/digits.csv.gz")[..]);
         for line in BufReader::new(file).lines() {
             let (image, class) = parse(&line?)?;
@@ -48,7 +48,7 @@ fn copies(image: &Image) -> impl Iterator<Item = Image> {
     moves.map(|(down, right)| moved(image, down, right))
 }
 
-/// What leaves the image is lost, what comes in is white.
+/// Moves an image: pixels beyond the border are lost, and new ones are white.
 fn moved(image: &Image, down: isize, right: isize) -> Image {
     let from = |to: usize, by: isize| to.checked_add_signed(-by).filter(|from| *from < SIDE);
     std::array::from_fn(|at| match (from(at / SIDE, down), from(at % SIDE, right)) {

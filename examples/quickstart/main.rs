@@ -1,4 +1,4 @@
-//! Nearest neighbors of handwritten digits, in less memory than they ask for: `cargo xtask demo`.
+//! Nearest neighbors of handwritten digits, in less memory than they need: `cargo xtask demo`.
 
 use std::collections::TryReserveError;
 use std::error::Error;
@@ -15,9 +15,9 @@ mod digits;
 
 /// Finds the nearest neighbor of each of the images `start..end` among all images.
 ///
-/// Written as if memory were endless: the distances from all of `start..end` to all images are in
-/// memory at once. It is called once, for all images, which does not fit; the attribute then runs
-/// it on parts that do, and remembers their size for the next call.
+/// Written as if memory were endless: the distances from all of `start..end` to all images are in memory at once. It is
+/// called once, for all images, which do not fit. The attribute then runs it on parts that fit, and remembers their
+/// size for the next call.
 #[toma::range]
 fn find_nearest(
     start: usize,
@@ -42,7 +42,7 @@ fn squared_distance(a: &Image, b: &Image) -> f32 {
     f32::from(sum)
 }
 
-/// All copies of one original are left out: finding it again would be no achievement.
+/// Ignores all copies of the same original, because finding one of them would be trivial.
 fn nearest_of_another_digit(i: usize, distances: &[f32]) -> usize {
     let others = distances.iter().enumerate().filter(|(j, _)| j / COPIES != i / COPIES);
     others.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(i, |(j, _)| j)
@@ -62,10 +62,10 @@ fn run() -> Result<(), Box<dyn Error>> {
     let Digits { images, classes } = Digits::load()?;
     let mut nearest = vec![0; images.len()];
     introduce(images.len());
-    // A real limit: the system itself refuses what goes beyond it.
+    // A real limit: the system itself refuses memory beyond it.
     let _limit = set_cpu_memory_limit(used_bytes()? + (256 << 20))
         .map_err(|error| format!("cannot limit the memory of this process, which needs Linux: {error}"))?;
-    // Sees every call of the program: prints each shrink as it happens, and draws the bar.
+    // Receives events of every call of the program: prints each shrink as it happens, and draws the bar.
     let _bar = everywhere(ProgressBar::new());
     let mut pass = |title: &str| {
         println!("\n{title}");
@@ -108,7 +108,7 @@ fn accuracy(nearest: &[usize], classes: &[u8]) -> f64 {
     right as f64 / classes.len() as f64
 }
 
-/// This example is a test as well: what it shows has to be so.
+/// This example is a test as well, so it checks its own results.
 fn check_accuracy(accuracy: f64) -> Result<(), String> {
     if (0.98..0.99).contains(&accuracy) {
         return Ok(());
@@ -116,7 +116,7 @@ fn check_accuracy(accuracy: f64) -> Result<(), String> {
     Err(format!("accuracy {accuracy}: must be at least 0.98 and less than 0.99"))
 }
 
-/// The starts tell the passes apart: a second pass that fails nowhere may have met more memory.
+/// The starting sizes distinguish the passes: a second pass without failures may have had more memory.
 fn check(first: &Report, second: &Report, images: usize) -> Result<(), String> {
     if (first.remembered, first.start) != (None, images) || first.out_of_memory < 2 {
         return Err(format!("first pass: must start at {images}, and run out of memory twice\n{first}"));

@@ -1,4 +1,4 @@
-//! What each process does: a share of each batch, in pieces of the size on which all agree.
+//! The work of each process: a share of each batch, in pieces of the size on which all agree.
 
 use std::fmt;
 
@@ -24,19 +24,19 @@ pub(crate) struct Learning {
     arguments: Arguments,
 }
 
-/// What the steps of one process went through.
+/// Record of the steps of one process.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Ran {
     pub(crate) attempts: usize,
     pub(crate) out_of_memory: usize,
-    /// Attempts made again because another process ran out of memory.
+    /// Attempts repeated because another process ran out of memory.
     pub(crate) elsewhere: usize,
-    /// Images in the last piece but a rest.
+    /// Images in the last piece that is not a rest.
     pub(crate) size: usize,
 }
 
 impl Learning {
-    /// In f64, where rounding hides nothing.
+    /// Uses f64, where rounding hides nothing.
     pub(crate) fn new(arguments: &Arguments) -> Result<Self> {
         tch::manual_seed(7);
         let mut variables = nn::VarStore::new(Device::Cpu);
@@ -61,7 +61,7 @@ impl Learning {
         Ok(Self { variables, layers, optimizer, data, device, sizes, arguments })
     }
 
-    /// One step of all processes; its loss, and what it was like here.
+    /// Runs one step of all processes. Returns its loss, and the record of this process.
     pub(crate) fn step(&mut self, step: usize, ranks: &Ranks) -> Result<(f64, Ran)> {
         let (images, classes) = self.share(step, ranks);
         let variables = self.variables.trainable_variables();
@@ -75,7 +75,7 @@ impl Learning {
                 sum.f_div_scalar(all)
             })?;
         let ran = Ran::of(&report::last().ok_or("a call has just ended")?);
-        // The call has returned, so all have succeeded: now they may wait for each other.
+        // The call has returned, so all have succeeded, and now they may wait for each other.
         let losses = summed(ranks, &loss)?;
         for variable in &variables {
             let gradient = variable.grad();
@@ -85,7 +85,7 @@ impl Learning {
         Ok((losses.double_value(&[]), ran))
     }
 
-    /// Every so manyth image of the batch.
+    /// This rank's share of the batch: every n-th image for n ranks.
     fn share(&self, step: usize, ranks: &Ranks) -> (Tensor, Tensor) {
         let number = |size: usize| i64::try_from(size).expect("sizes of batches fit in i64");
         let training = &self.data.training;
@@ -97,7 +97,7 @@ impl Learning {
     }
 }
 
-/// The sum of what all have, in the same order everywhere.
+/// The sum of the tensors of all ranks, in the same order everywhere.
 fn summed(ranks: &Ranks, tensor: &Tensor) -> Result<Tensor> {
     let values = Vec::<f64>::try_from(tensor.flatten(0, -1))?;
     let shared = ranks.share(values.iter().flat_map(|value| value.to_le_bytes()).collect())?;

@@ -1,4 +1,4 @@
-//! The processes, and one that does the same alone.
+//! The processes, and a single process that does the same work.
 
 use std::env;
 use std::fs;
@@ -13,7 +13,7 @@ use toma::torch::ranks::Ranks;
 use crate::learning::{Learning, Ran};
 use crate::{Arguments, Result};
 
-/// One of the processes: it prints what its steps went through, the loss of each, and leaves its weights.
+/// Runs one of the processes: prints the record of its steps and the loss of each, and saves its weights.
 pub(crate) fn work(arguments: &Arguments, weights: &Path) -> Result<()> {
     cpu::count();
     tch::set_num_threads(1);
@@ -33,10 +33,10 @@ pub(crate) fn work(arguments: &Arguments, weights: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lets processes learn, and one alone; what both come to is the same.
+/// Lets several processes learn, and a single one, and compares their results.
 pub(crate) fn compare(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     let Arguments { ranks, batch, .. } = arguments;
-    // What is wrong with the arguments is said once.
+    // Reports wrong arguments once.
     Learning::new(arguments)?;
     writeln!(to, "{ranks} processes learn handwritten digits in steps of {batch} images, all in f64\n")?;
     let folder = env::temp_dir().join(format!("toma-ranks-{}", std::process::id()));
@@ -50,16 +50,16 @@ pub(crate) fn compare(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     compared
 }
 
-/// The losses of each process, and what its steps went through.
+/// The losses of a process, and the record of its steps.
 type Told = (Vec<f64>, Ran);
 
 fn together(arguments: &Arguments, weights: &Path) -> Result<Vec<Told>> {
-    // A port that is free now.
+    // A port that is currently free.
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let started = (0..arguments.ranks.get()).map(|rank| start(arguments, weights, port, rank));
     let started: Vec<_> = started.collect::<Result<_>>()?;
     let heard: Vec<_> = started.into_iter().enumerate().map(|(rank, child)| hear(rank, child)).collect();
-    // What others say of the rank that failed is less than what it says itself.
+    // The failed rank's own error says more than the errors of the others about it.
     let is_cause = |error: &&String| !error.contains(&format!(" of {} ended ", arguments.ranks));
     if let Some(cause) = heard.iter().filter_map(|heard| heard.as_ref().err()).find(is_cause) {
         return Err(cause.clone().into());
@@ -126,6 +126,6 @@ fn compare_with_one(arguments: &Arguments, losses: &[f64], weights: &Path, to: &
         worst = worst.max((together - variable).abs().max().double_value(&[]));
     }
     writeln!(to, "\nlosses and weights differ by at most {worst:.1e}")?;
-    // This example is a test as well: what it shows has to be so.
+    // This example is a test as well, so it checks its own results.
     if worst <= 1e-12 { Ok(()) } else { Err(format!("difference {worst:e}: must be at most 1e-12").into()) }
 }

@@ -1,4 +1,4 @@
-//! What the example prints.
+//! Tests the output of the example.
 
 use clap::{CommandFactory as _, Parser as _};
 

@@ -1,16 +1,16 @@
-//! What checkpoints trade: time for bytes.
+//! The trade-off of checkpoints: time for bytes.
 
 use plotters::prelude::*;
 use toma::torch::checkpoint::{Costs, Point};
 
 use crate::Result;
 
-/// Pixels.
+/// Width and height in pixels.
 const SIZE: (u32, u32) = (960, 420);
 const PLANS: RGBColor = RGBColor(0, 114, 178);
 const BOUND: RGBColor = RGBColor(150, 150, 150);
 
-/// Draws the time of plans over their bytes, as the text of an SVG file, with the bound that no plan is below.
+/// Draws the time of plans over their bytes, as the text of an SVG file, with the lower bound of all plans.
 pub(crate) fn curve(costs: &Costs) -> Result<String> {
     let points = costs.curve();
     let plans = places(&points, costs, |point| point.seconds);
@@ -36,7 +36,7 @@ pub(crate) fn curve(costs: &Costs) -> Result<String> {
     Ok(picture)
 }
 
-/// In MiB, and percent beyond the time that keeping all takes.
+/// Points in MiB, and in percent beyond the time of keeping all activations.
 #[expect(clippy::cast_precision_loss, reason = "a drawing")]
 fn places(points: &[Point], costs: &Costs, seconds: impl Fn(&Point) -> f64) -> Vec<(f64, f64)> {
     let more = |point| (seconds(point) / costs.keep_all_seconds() - 1.0) * 100.0;

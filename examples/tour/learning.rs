@@ -1,4 +1,4 @@
-//! The digits are learned in one way: the same weights, the same images, the same steps.
+//! Learns the digits in one of the ways: the same weights, the same images, the same steps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -22,31 +22,31 @@ use crate::net::Net;
 use crate::program::first_line;
 use crate::way::Way;
 
-/// The name of the region, by which later ways know what earlier ones have measured.
+/// The name of the region, by which later ways find the measurements of earlier ones.
 pub(crate) const REGION: &str = "tour";
 
-/// What it came to.
+/// Result of one way.
 #[derive(Default)]
 pub(crate) struct Learned {
-    /// Of each step.
+    /// Loss of each step.
     pub(crate) losses: Vec<f64>,
     pub(crate) peak_bytes: u64,
     pub(crate) took: Duration,
     pub(crate) out_of_memory: usize,
     /// Images in the largest piece of the last step.
     pub(crate) size: usize,
-    /// Of each call of a loop.
+    /// Report of each call of a loop.
     pub(crate) reports: Vec<Report>,
-    /// What ended it early: it ran out of memory.
+    /// Error that ended it early: it ran out of memory.
     pub(crate) ended: Option<String>,
-    /// Of the last step, where it was profiled.
+    /// Recording of the last step, if it was profiled.
     pub(crate) recording: Option<Recording>,
-    /// What a region did in the last step.
+    /// Report of the region in the last step.
     pub(crate) region: Option<checkpoint::Report>,
     pub(crate) moved: Option<offload::Report>,
 }
 
-/// A net on its way.
+/// A net that learns in one of the ways.
 struct Learning {
     way: Way,
     net: Net,
@@ -54,14 +54,14 @@ struct Learning {
     device: toma::torch::Device,
     /// The size that worked, which the next step starts with.
     sizes: GlobalCache,
-    /// Chosen by the way itself, instead of by the region.
+    /// Plan that the way itself has chosen, instead of the region.
     plan: Option<Plan>,
 }
 
-/// Learns in one way, in so many bytes beside what is allocated.
+/// Learns in one way, with this number of bytes in addition to the allocated ones.
 ///
 /// # Errors
-/// All but out of memory, which is a result.
+/// All errors except out of memory, which is a result.
 pub(crate) fn learn(way: Way, bytes: Option<u64>, batches: &[Set]) -> Result<Learned> {
     let held = cpu::allocated_bytes();
     cpu::reset_peak_allocated_bytes();
@@ -77,7 +77,7 @@ pub(crate) fn learn(way: Way, bytes: Option<u64>, batches: &[Set]) -> Result<Lea
     Ok(learned)
 }
 
-/// tch panics where memory runs out; what it says becomes an error.
+/// Turns a panic into an error, because tch panics if memory runs out.
 fn caught(body: impl FnOnce() -> Result<()>) -> Result<()> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast::<String>().map_or_else(|_| "a panic".to_owned(), |text| *text);
@@ -85,7 +85,7 @@ fn caught(body: impl FnOnce() -> Result<()>) -> Result<()> {
     })
 }
 
-/// What libtorch said, which tch puts into quotes.
+/// The message of libtorch, without the quotes that tch adds.
 fn unquoted(text: &str) -> &str {
     let quoted = text.split_once("Torch(\"").and_then(|(_, rest)| rest.strip_suffix("\")"));
     quoted.unwrap_or(text)
@@ -138,7 +138,7 @@ impl Learning {
         Ok(loss)
     }
 
-    /// The same call in each way; only its options differ, and what its body runs in.
+    /// Makes the same call in each way; only its options differ, and the context of its body.
     fn adaptive_step(&mut self, batch: &Set, size: &mut usize) -> Result<Tensor> {
         let Self { way, net, optimizer, device, sizes, plan } = self;
         let form = execute::with::<GlobalCache>().cache(sizes).device(device).name(way.name());
@@ -163,13 +163,13 @@ fn length(images: &Tensor) -> usize {
 }
 
 impl Learned {
-    /// Out of memory is a result; every other error is one.
+    /// Records out of memory as a result, and returns every other error.
     fn end(&mut self, error: &(dyn std::error::Error + 'static)) -> Result<()> {
         let text = first_line(&error);
         if classify_error(error).class != Class::OutOfMemory {
             return Err(text.into());
         }
-        // A loop has counted it.
+        // A loop has already counted it.
         self.out_of_memory = self.out_of_memory.max(1);
         self.ended = Some(text);
         Ok(())

@@ -1,4 +1,4 @@
-//! What holds a way to its memory.
+//! Limits the memory of a way.
 
 use tch::Device;
 use toma::torch::cpu::{self, Budget};
@@ -8,7 +8,7 @@ use crate::Result;
 use crate::data::Set;
 use crate::way::Way;
 
-/// As long as it lives, tensors take no more.
+/// A limit on the bytes of tensors, until it is dropped.
 pub(crate) struct Limit {
     manager: Option<(Manager, Entered)>,
     _budget: Option<Budget>,
@@ -22,13 +22,13 @@ impl Limit {
         Ok(Self { manager, _budget: budget })
     }
 
-    /// What has left, and come back.
+    /// Report of the evicted and fetched bytes.
     pub(crate) fn moved(&self) -> Option<Report> {
         self.manager.as_ref().map(|(manager, _)| manager.report())
     }
 }
 
-/// The data stay, so that the budget is of all else.
+/// Keeps the data on the device, so that the budget is for everything else.
 fn managed(bytes: u64, batches: &[Set]) -> Result<(Manager, Entered)> {
     let manager = Manager::new(&toma::torch::Device::new(Device::Cpu));
     let manager = manager.budget(cpu::allocated_bytes() + bytes);

@@ -19,10 +19,10 @@ pub(crate) struct Net {
     head: nn::Linear,
 }
 
-/// Two convolutions whose output is added to what went in.
+/// Two convolutions whose output is added to the block's input.
 ///
-/// Norms are of groups of channels: those of a batch see other images, and so would differ in pieces. GELU has no kink,
-/// at which a difference in the last digit would grow.
+/// Norms are of groups of channels, because norms of a batch would depend on the other images, and so differ in pieces.
+/// GELU has no kink, at which a difference in the last digit would grow.
 struct Block {
     norms: [nn::GroupNorm; 2],
     convolutions: [nn::Conv2D; 2],

@@ -16,16 +16,16 @@ use crate::way::Way;
 pub(crate) struct Page<'a> {
     pub(crate) title: &'a str,
     pub(crate) rows: &'a [Row],
-    /// Notes on the rows, besides their figures.
+    /// Notes on the rows, in addition to their figures.
     pub(crate) notes: &'a str,
     pub(crate) costs: &'a Costs,
 }
 
 impl Page<'_> {
-    /// Writes it.
+    /// Writes the page.
     ///
     /// # Errors
-    /// When the file cannot be written, which it names, and where there is nothing to draw.
+    /// When the file cannot be written, with its name, and when there is nothing to draw.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let recording = self.rows.iter().find_map(|row| row.learned.recording.as_ref());
         let (profile, curve) = (profile(recording.ok_or("no step was profiled")?)?, curve(self.costs)?);
@@ -75,18 +75,18 @@ fn line(kind: &str, cells: impl IntoIterator<Item = impl AsRef<str>>) -> String 
     format!("<tr>{}</tr>\n", cells.collect::<String>())
 }
 
-/// Text that stands for itself in HTML, also within quotes.
+/// Escapes text for HTML, also within quotes.
 fn escaped(text: &str) -> String {
     text.replace('&', "&#38;").replace('<', "&#60;").replace('>', "&#62;").replace('"', "&#34;")
 }
 
-/// Of the ways that reached their end; the profiled one is as the predicted one.
+/// Sizes of the ways that completed. The profiled one is like the predicted one.
 fn sizes(rows: &[Row]) -> String {
     let drawn = rows.iter().filter(|row| row.learned.ended.is_none() && row.stop.way != Way::Profile);
     report::svg(drawn.flat_map(|row| &row.learned.reports))
 }
 
-/// A page of its own, which is put into ours.
+/// The profiler's own page, which is embedded in this one.
 fn profile(recording: &Recording) -> Result<String> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("profile.html");

@@ -8,7 +8,7 @@ use toma::torch::profile::{Column, Holdings, Recording};
 
 use crate::Result;
 
-/// Writes what the line holds, and its row of the table under the head.
+/// Writes the bytes that the line holds, and its row of the table under the head.
 pub(crate) fn write_line(recording: &Recording, to: &mut dyn Write) -> Result<()> {
     let peak = recording.peak();
     let lines = by_line(peak.holdings.as_ref().ok_or("events are missing")?);
@@ -30,7 +30,7 @@ fn by_line(holdings: &Holdings) -> BTreeMap<&str, u64> {
     lines
 }
 
-/// The last head before the row; marked functions are all in one file, so the number tells which row.
+/// The last head before the row. Marked functions are all in one file, so the line number identifies the row.
 fn row(recording: &Recording, line: &str) -> Option<[String; 2]> {
     let columns = [Column::Peak, Column::Rise, Column::Backward];
     let table = recording.lines().columns(columns).to_string();

@@ -1,4 +1,4 @@
-//! The whole tour: the table, what its rows say besides, and the page.
+//! The whole tour: the table, notes on its rows, and the page.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ pub(crate) fn show(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
 }
 
 impl Arguments {
-    /// A share of what the first row took.
+    /// A share of the peak of the first row.
     fn budget(&self, room: Room, whole: u64) -> Option<u64> {
         match room {
             Room::Unlimited => None,
@@ -58,7 +58,7 @@ impl Arguments {
     }
 }
 
-/// The same for all ways.
+/// The batches, which are the same for all ways.
 fn batches(arguments: &Arguments) -> Result<Vec<Set>> {
     let data = Data::load(Kind::Float)?;
     tch::manual_seed(7);
@@ -74,7 +74,7 @@ fn beside_the_program() -> Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("tour.html"))
 }
 
-/// What a row has to say besides its figures.
+/// Writes notes on a row in addition to its figures.
 fn explain(row: &Row, to: &mut dyn Write) -> Result<()> {
     let learned = &row.learned;
     if let Some(ended) = &learned.ended {

@@ -1,4 +1,4 @@
-//! One row for each stop of the tour, and whether it shows what it has to.
+//! One row for each stop of the tour, and the check of its result.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use crate::Result;
 use crate::learning::Learned;
 use crate::way::{Expected, Stop};
 
-/// Pieces are summed in another order than a batch, and in f32: each loss may differ by so much.
+/// Tolerance of each loss, because pieces are summed in another order than a batch, and in f32.
 pub(crate) const TOLERANCE: f64 = 1e-5;
 
 pub(crate) const COLUMNS: [&str; 7] =
     ["", "budget", "peak", "out of memory", "images a piece", "seconds", "loss differs"];
 
-/// A stop, and what it came to.
+/// A stop, and its result.
 pub(crate) struct Row {
     pub(crate) stop: &'static Stop,
     pub(crate) budget: Option<u64>,
     pub(crate) learned: Learned,
-    /// Of a loss from that of the same step of the first stop, at most. None where memory ran out for good.
+    /// Largest difference of a loss from the first stop's at the same step. None if memory ran out for good.
     difference: Option<f64>,
 }
 
 impl Row {
-    /// Compared with the first row, unless it is that.
+    /// Creates a row and compares it with the first row, unless it is that one.
     pub(crate) fn new(
         stop: &'static Stop,
         budget: Option<u64>,
@@ -33,13 +33,13 @@ impl Row {
     ) -> Self {
         let expected = &first.unwrap_or(&learned).losses;
         let differences = learned.losses.iter().zip(expected).map(|(loss, first)| (loss - first).abs());
-        // NaN is more than every number, so that it is never passed over.
+        // In this order NaN is larger than every number, so it is never ignored.
         let largest = differences.max_by(f64::total_cmp).unwrap_or(f64::NAN);
         let difference = learned.ended.is_none().then_some(largest);
         Self { stop, budget, learned, difference }
     }
 
-    /// One for each of the [columns](COLUMNS).
+    /// One cell for each of the [columns](COLUMNS).
     pub(crate) fn cells(&self) -> [String; 7] {
         let Self { stop, budget, learned, difference } = self;
         let size = |bytes| ByteSize(bytes).to_string();
@@ -58,7 +58,7 @@ impl Row {
         ]
     }
 
-    /// This example is a test as well: what it shows has to be so.
+    /// This example is a test as well, so it checks its own results.
     pub(crate) fn check(&self) -> Result<()> {
         let Learned { out_of_memory, peak_bytes, .. } = self.learned;
         if self.budget.is_some_and(|budget| peak_bytes > budget) {

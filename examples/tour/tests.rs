@@ -1,4 +1,4 @@
-//! What the example prints, and what it refuses.
+//! Tests the output of the example, and the arguments that it refuses.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::table::Row;
 use crate::way::{Expected, STOPS, Stop};
 use crate::{Arguments, run};
 
-/// What is printed, or the error's line.
+/// The output, or the error in one line.
 fn printed(line: &str) -> Result<String, String> {
     let arguments = Arguments::try_parse_from(format!("tour {line}").split_whitespace());
     let mut to = Vec::new();
@@ -24,7 +24,7 @@ fn the_description_is_consistent() {
     Arguments::command().debug_assert();
 }
 
-/// One test, because budgets are the process's.
+/// One test, because budgets belong to the process.
 #[test]
 fn each_way_has_its_row_and_the_page_its_drawings() {
     let folder = TempDir::with_prefix("toma-tour-").unwrap();

@@ -1,6 +1,6 @@
-//! The ways of the tour, in its order, and what each has to show.
+//! The ways of the tour, in order, and the expected result of each.
 
-/// How a step gets along with its memory.
+/// The way in which a step fits its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Plain tch.
@@ -9,15 +9,15 @@ pub(crate) enum Way {
     Retry,
     /// In pieces whose size a dry run has found.
     Predict,
-    /// The same, with the profiler beside the last step.
+    /// Like `Predict`, with the profiler on during the last step.
     Profile,
-    /// In one piece; what is dropped in forward is made again in backward.
+    /// In one piece; activations that forward drops are recomputed in backward.
     Checkpoint,
-    /// The same by the leanest plan, and what still does not fit leaves.
+    /// Like `Checkpoint`, by the leanest plan, and tensors that still do not fit are evicted.
     Offload,
 }
 
-/// What tensors may take beside the data.
+/// Bytes for tensors in addition to the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     Unlimited,
@@ -27,7 +27,7 @@ pub(crate) enum Room {
     Tight,
 }
 
-/// What has to come of it.
+/// Expected result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// The losses of the first stop, bit for bit, and never out of memory.
@@ -67,7 +67,7 @@ impl Stop {
 }
 
 impl Way {
-    /// In reports and drawings.
+    /// Name in reports and drawings.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -79,7 +79,7 @@ impl Way {
         }
     }
 
-    /// Whether the batch may be cut.
+    /// True if the batch may be cut.
     pub(crate) fn cuts(self) -> bool {
         matches!(self, Self::Retry | Self::Predict | Self::Profile)
     }

@@ -1,20 +1,20 @@
-//! The digits as tensors: what is learned from, and what is tested with.
+//! The digits as tensors, for training and for testing.
 
 use tch::{Device, Kind, Tensor};
 
 use crate::Result;
 use crate::digits::{COPIES, Digits};
 
-/// Digits that are learned from, each with its moved copies.
+/// Number of digits for training, each with its moved copies.
 const TRAINING: usize = 1500;
 
 pub(crate) struct Data {
     pub(crate) training: Set,
-    /// Of the other digits, and as they are.
+    /// The other digits, unmoved.
     pub(crate) test: Set,
 }
 
-/// Images and what they show.
+/// Images and their classes.
 pub(crate) struct Set {
     /// Images × 1 × 8 × 8, from 0 to 1.
     pub(crate) images: Tensor,
@@ -22,7 +22,7 @@ pub(crate) struct Set {
 }
 
 impl Data {
-    /// With images of this kind of numbers.
+    /// Loads the digits with images of this number type.
     pub(crate) fn load(kind: Kind) -> Result<Self> {
         let Digits { images, classes } = Digits::load()?;
         let (learned, others) = (0..TRAINING * COPIES, TRAINING * COPIES..images.len());

@@ -1,4 +1,4 @@
-//! Two convolutions and a linear layer; what runs out of memory is run again on fewer images.
+//! Two convolutions and a linear layer. Work that runs out of memory is run again on fewer images.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub(crate) struct Net {
     sizes: GlobalCache,
 }
 
-/// What one step went through, or several together.
+/// Record of one step, or of several together.
 #[derive(Debug, Default)]
 pub(crate) struct Accumulated {
     /// Mean over the images.
@@ -27,12 +27,12 @@ pub(crate) struct Accumulated {
     pub(crate) images: usize,
     pub(crate) attempts: usize,
     pub(crate) out_of_memory: usize,
-    /// Images in the last piece but a rest.
+    /// Images in the last piece that is not a rest.
     size: usize,
 }
 
 impl Net {
-    /// With weights of this kind of numbers.
+    /// Creates the net with weights of this number type.
     pub(crate) fn new(kind: Kind) -> Self {
         let mut variables = nn::VarStore::new(Device::Cpu);
         let root = variables.root();
@@ -48,8 +48,8 @@ impl Net {
         Self { variables, layers, device, sizes: GlobalCache::new() }
     }
 
-    /// The gradients of the mean loss over all these images, made in pieces that fit, in place of
-    /// those the variables had.
+    /// Sets the gradients to those of the mean loss over all these images, made in pieces that fit. Previous gradients
+    /// are replaced.
     pub(crate) fn accumulate(&self, batch: &Set) -> Result<Accumulated, TchError> {
         let mut variables = self.variables.trainable_variables();
         variables.iter_mut().for_each(Tensor::zero_grad);
@@ -84,7 +84,7 @@ impl Net {
     }
 }
 
-/// The share of a piece in the mean: means of pieces count by how many images they are of.
+/// The weight of a piece in the mean: its share of the images.
 #[expect(clippy::cast_precision_loss, reason = "a few thousand are exact")]
 fn part(start: usize, end: usize, all: usize) -> f64 {
     (end - start) as f64 / all as f64
@@ -96,7 +96,7 @@ fn narrow(tensor: &Tensor, start: usize, end: usize) -> Tensor {
 }
 
 impl Accumulated {
-    /// The two together, with the later one's size.
+    /// Combines both, with the size of the later one.
     pub(crate) fn and(&self, next: &Self) -> Self {
         let images = self.images + next.images;
         let loss = self.loss * part(0, self.images, images) + next.loss * part(0, next.images, images);

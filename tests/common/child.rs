@@ -1,5 +1,5 @@
-//! Tests that need a process of their own: for its environment, its standard error, its limits, or
-//! because a failure would end it.
+//! Tests that need a process of their own: for its environment, its standard error or its limits, or because a failure
+//! would end the process.
 
 #![allow(dead_code, reason = "no program of tests uses all of it")]
 
@@ -8,23 +8,23 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 const MARK: &str = "TOMA_TEST_CHILD";
 
-/// What became of a child.
+/// Outcome of a child process.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
-    /// What it wrote to standard error, line by line.
+    /// Lines that the child wrote to standard error.
     pub(crate) stderr: Vec<String>,
 }
 
 impl Ended {
-    /// Asserts that the child's side of the test passed.
+    /// Asserts that the part of the test in the child passed, and returns its lines on standard error.
     pub(crate) fn passed(self) -> Vec<String> {
         assert!(self.status.success(), "{:?}\n{}", self.status, self.stderr.join("\n"));
         self.stderr
     }
 }
 
-/// Runs the test of this name in a process of its own; `None` in that process.
+/// Runs the test of this name in a process of its own. Returns `None` in that process.
 ///
 /// The name is the path of the calling function from the root of this program.
 pub(crate) fn run(test: &str, settings: &[(&str, &str)]) -> Option<Ended> {
@@ -34,7 +34,7 @@ pub(crate) fn run(test: &str, settings: &[(&str, &str)]) -> Option<Ended> {
     Some(Ended { status: output.status, stderr: stderr.lines().map(str::to_owned).collect() })
 }
 
-/// Runs a test in a process of its own, in which it may change what is one for all.
+/// Runs a test in a process of its own, in which it may change process-wide settings.
 pub(crate) fn alone(test: &str, check: impl FnOnce()) {
     match run(test, &[]) {
         Some(ended) => drop(ended.passed()),
@@ -42,18 +42,18 @@ pub(crate) fn alone(test: &str, check: impl FnOnce()) {
     }
 }
 
-/// The same as [`run`] with the other end of standard error closed.
+/// Works like [`run`], with the read end of the child's standard error closed.
 pub(crate) fn run_unheard(test: &str, settings: &[(&str, &str)]) -> Option<ExitStatus> {
     let mut command = command(test, settings)?;
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stderr.take());
-    // Only now it may start, see `wait_to_be_unheard`.
+    // The child starts only now, see `wait_to_be_unheard`.
     drop(child.stdin.take());
     Some(child.wait().unwrap())
 }
 
-/// In the child of [`run_unheard`]: returns when the other end is closed.
+/// Waits, in the child of [`run_unheard`], until the parent has closed its end of standard error.
 pub(crate) fn wait_to_be_unheard() {
     std::io::stdin().lines().for_each(drop);
 }
@@ -71,7 +71,7 @@ fn command(test: &str, settings: &[(&str, &str)]) -> Option<Command> {
     Some(command)
 }
 
-/// Starts the test of this name in a process of its own, whose outputs are piped; `None` in that process.
+/// Starts the test of this name in a process of its own with piped outputs. Returns `None` in that process.
 pub(crate) fn start(test: &str, settings: &[(&str, &str)]) -> Option<Child> {
     let mut command = command(test, settings)?;
     Some(

@@ -1,4 +1,4 @@
-//! Running futures that wait for nothing.
+//! Runs futures that wait for nothing.
 
 #![allow(dead_code, reason = "no program of tests uses all of it")]
 
@@ -22,7 +22,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Is pending once, and woken at once.
+/// Is pending once and wakes its task immediately.
 pub(crate) async fn pause() {
     let mut first = true;
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! What many tests need: bodies that fit up to a size, memories that answer as they are told, and what came of a call.
+//! Shared by many tests: bodies that fit up to a size, scripted memory sources, and outcomes of calls.
 
 #![allow(dead_code, reason = "no program of tests uses all of it")]
 
@@ -10,34 +10,34 @@ use std::time::Duration;
 use toma::classify::OutOfMemory;
 use toma::memory::{MemorySource, Reading};
 
-/// Words that mean it.
+/// Message that is classified as out of memory.
 pub(crate) const OUT_OF_MEMORY: &str = "CUDA out of memory. Tried to allocate 2.00 GiB";
 
-/// Memory for at most `limit` items.
+/// Succeeds if at most `limit` items are to be done, as if there were memory for no more.
 pub(crate) fn fits(items: usize, limit: usize) -> Result<(), OutOfMemory> {
     if items > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
 }
 
-/// Attempts of the last call that ran out of memory.
+/// Number of attempts of the last call that ran out of memory.
 pub(crate) fn failures() -> usize {
     toma::report::last().expect("a call ended on this thread").out_of_memory
 }
 
-/// The message of the panic that `run` ends with.
+/// Returns the message of the panic that `run` ends with.
 pub(crate) fn panic_of<R>(run: impl FnOnce() -> R) -> String {
     let payload = catch_unwind(AssertUnwindSafe(run)).err().expect("it panics");
     let text = payload.downcast_ref::<String>().cloned();
     text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string)).expect("the payload is a text")
 }
 
-/// A memory that answers as it is told, and counts what it is asked.
+/// A memory source with set figures, which counts how often it is read and how often it releases its cached memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) name: &'static str,
     pub(crate) free_bytes: AtomicU64,
     pub(crate) total_bytes: u64,
     pub(crate) is_readable: AtomicBool,
-    /// What it does before it answers, and when it is to release its cached memory.
+    /// Called before each reading, as `before_releasing` is before each release of cached memory.
     pub(crate) before_reading: fn(),
     pub(crate) before_releasing: fn(),
     pub(crate) readings: AtomicUsize,
@@ -45,7 +45,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// One that no other test shares.
+    /// A memory that no other test shares.
     pub(crate) fn new(free_bytes: u64, total_bytes: u64) -> Self {
         static MEMORIES: AtomicUsize = AtomicUsize::new(0);
         let name = format!("memory {}", MEMORIES.fetch_add(1, Relaxed));
@@ -114,17 +114,17 @@ pub(crate) mod shown {
     use toma::memory::Usage;
     use toma::testing::FakeDevice;
 
-    /// How much of itself a device shows.
+    /// The part of its figures that a device reports.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Shows {
-        /// Calls are not even told of it.
+        /// The device is not even passed to the calls.
         Unnamed,
         Nothing,
         Free,
         Everything,
     }
 
-    /// A device as it shows itself.
+    /// A device that reports only a part of its figures.
     #[derive(Debug)]
     pub(crate) struct Shown(pub(crate) FakeDevice, pub(crate) Shows);
 

@@ -1,4 +1,4 @@
-//! A memory that has a name, and half of it free.
+//! A memory that has a name and is half free.
 
 use std::io;
 

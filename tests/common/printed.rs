@@ -1,4 +1,4 @@
-//! Counting what panics print.
+//! Counts the panics that are printed.
 
 use std::cell::{Cell, RefCell};
 use std::panic;
@@ -8,8 +8,9 @@ thread_local! {
     static TEXTS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sets a hook that counts, and then the library's in front of it. A hook that is set after the library's first call
-/// would stand in front of that, so a program begins with this: tests run side by side.
+/// Sets a hook that counts printed panics, and then the hook of the library in front of it. A hook that is set after
+/// the first call of the library would stand in front of the library's, so a program begins with this function: tests
+/// run side by side.
 pub(crate) fn listen() {
     let previous = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -22,13 +23,13 @@ pub(crate) fn listen() {
     toma::execute::with::<toma::NoCache>().batch(1, |_| ());
 }
 
-/// What `run` returns, and how many panics of this thread would have been printed meanwhile.
+/// Returns the result of `run`, and how many panics of this thread would have been printed meanwhile.
 pub(crate) fn printed<R>(run: impl FnOnce() -> R) -> (R, usize) {
     let (result, texts) = texts(run);
     (result, texts.len())
 }
 
-/// The same with what they say.
+/// Returns the result of `run`, and the messages of the panics that would have been printed meanwhile.
 pub(crate) fn texts<R>(run: impl FnOnce() -> R) -> (R, Vec<String>) {
     let (is_inner, before) = (COUNTING.replace(true), TEXTS.with_borrow(Vec::len));
     let result = run();

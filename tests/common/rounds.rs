@@ -1,6 +1,6 @@
 //! The number of rounds of a test that repeats one property.
 
-/// Returns `day`, or `night` where `TOMA_ROUNDS=night`, as `cargo xtask nightly rounds` sets it; and prints it.
+/// Returns `day`, or `night` if `TOMA_ROUNDS=night` is set, as `cargo xtask nightly rounds` does. Prints the number.
 pub(crate) fn rounds<N: std::fmt::Display>(day: N, night: N) -> N {
     let rounds = match std::env::var("TOMA_ROUNDS").as_deref() {
         Ok("night") => night,

@@ -1,5 +1,5 @@
-//! Memory that really is exhausted, by small allocations: the last byte is gone when the body returns
-//! its error, and the library must look at it all the same.
+//! Really exhausted memory, filled by small allocations: no byte is free when the body returns its error, and the
+//! library must still examine the error.
 #![cfg(target_os = "linux")]
 
 use std::collections::TryReserveError;
@@ -8,8 +8,7 @@ use toma::memory::{set_cpu_memory_limit, used_bytes};
 
 use crate::child;
 
-/// What a row takes in bytes, and how many rows there are: more than fit at once, few enough for
-/// pieces.
+/// Number of rows: more than fit at once, few enough for pieces.
 const ROWS: usize = 4_000_000;
 
 #[toma::range(min = 1000, before_retry = rows.truncate(start))]

@@ -1,5 +1,5 @@
-//! Release hooks, which are there for a whole process. When they are asked, and what follows, is in
-//! `tests/loops/rules`.
+//! Release hooks, which are process-wide. The rules for when hooks are asked, and for the attempts that follow, are
+//! tested in `tests/loops/rules`.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use toma::{NoCache, execute, report};
 
 use crate::child::alone;
 
-/// The sizes that a range of 8 tries of which `limit` fit at a time.
+/// Returns the sizes tried by a range of 8 items of which `limit` fit at a time.
 fn sizes(limit: impl Fn() -> usize) -> Vec<usize> {
     let mut sizes = Vec::new();
     let _ = execute::with::<NoCache>().range(0..8, 8, |start, end| {
@@ -93,7 +93,7 @@ fn loops_in_a_hook_ask_none() {
     });
 }
 
-/// Being observed does not change that.
+/// Observation does not change when hooks are asked.
 #[test]
 fn a_call_that_began_before_any_hook_asks_none() {
     alone("hooks::a_call_that_began_before_any_hook_asks_none", || {

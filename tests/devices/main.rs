@@ -1,4 +1,4 @@
-//! Devices that are shared or misbehave, memory that is exhausted, and bad luck of every other kind.
+//! Devices that are shared or misbehave, exhausted memory, and failures of every other kind.
 
 mod adversity;
 #[path = "../common/child.rs"]

@@ -6,16 +6,16 @@ use candle_core::Error;
 use toma_core::classify::{self, Failure, classify_error};
 
 ctor::declarative::ctor! {
-    /// Before `main`, so that a program need not call anything for its errors to be known.
+    /// Runs before `main`, so that a program need not register candle's errors.
     #[ctor(unsafe)]
     fn before_main() {
         classify::add_failure::<Error>(failure_of);
     }
 }
 
-/// The failure of the error inside: paths, contexts and backtraces around it are the program's words.
+/// Returns the failure of the inner error, because paths, contexts and backtraces around it are the program's text.
 ///
-/// The driver's error is known by its code, where candle has the version of cudarc that toma has; otherwise by the
+/// The driver's error is classified by its code if candle uses the same version of cudarc as toma, otherwise by the
 /// name of its code in the text.
 fn failure_of(error: &Error) -> Failure {
     match error {
@@ -29,7 +29,7 @@ fn failure_of(error: &Error) -> Failure {
     }
 }
 
-/// An error of another type, so that classifying by words does not come here again.
+/// An error of another type, so that classifying by text does not end up here again.
 #[derive(Debug)]
 struct Words(String);
 

@@ -3,11 +3,10 @@
 //! | | |
 //! |---|---|
 //! | [`Chunked`](toma_core::chunk::Chunked) | `&Tensor` and `Tensor` along any dimension, also in tuples with other data |
-//! | [`Concatenate`] | one tensor of what [`map`](toma_core::execute::map) has collected |
+//! | [`Concatenate`] | one tensor from the values that [`map`](toma_core::execute::map) has collected |
 //! | [`memory`] | the memory of a candle device, for the option `device` |
 //!
-//! A program that is linked with this package need not call anything for candle's errors to be known: they are
-//! registered before `main`.
+//! A program that is linked with this package need not register candle's errors: they are registered before `main`.
 //!
 //! ```
 //! # mod toma { pub use {toma_core::*, toma_candle as candle}; }
@@ -28,7 +27,7 @@
 //! # Ok::<(), candle_core::Error>(())
 //! ```
 //!
-//! To write results in place, give [`slice_set`](candle_core::Tensor::slice_set) the start of the piece:
+//! To write results in place, pass the start of the piece to [`slice_set`](candle_core::Tensor::slice_set):
 //! `output.slice_set(&rows, 0, start)`. Both have to be contiguous, which candle checks.
 
 mod class;

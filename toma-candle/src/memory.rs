@@ -5,7 +5,7 @@ use std::io;
 use candle_core::{Device, DeviceLocation};
 use toma_core::memory::{Host, MemorySource};
 
-/// The memory of a device: the host's, or that of a CUDA device.
+/// Returns the memory of a device: the host's, or that of a CUDA device.
 ///
 /// ```
 /// use candle_core::Device;
@@ -15,12 +15,12 @@ use toma_core::memory::{Host, MemorySource};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Of a CUDA device free is what the driver has left, and what candle's memory pool holds back: see
+/// For a CUDA device, free bytes are the driver's free bytes and those that candle's memory pool holds back: see
 /// [`toma_cuda::Device`].
 ///
 /// # Errors
-/// The errors of [`toma_cuda::Device::new`]; of kind [`Unsupported`](io::ErrorKind::Unsupported) for Metal, whose free
-/// memory is not known: leave the option `device` out there.
+/// The errors of [`toma_cuda::Device::new`]; of kind [`Unsupported`](io::ErrorKind::Unsupported) for Metal, whose
+/// free memory is unknown: leave out the option `device` there.
 pub fn memory(device: &Device) -> io::Result<Box<dyn MemorySource + Send>> {
     match device.location() {
         DeviceLocation::Cpu => Ok(Box::new(Host::shared())),

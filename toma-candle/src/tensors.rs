@@ -7,7 +7,8 @@ use candle_core::{DeviceLocation, Error, Tensor};
 use toma_core::Outcome;
 use toma_core::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
 
-/// The kind of tensors, by which they implement traits of another crate; it never has to be written.
+/// The kind of tensors, by which they implement traits of another crate; it is inferred and never has to be
+/// written.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensors;
 
@@ -69,17 +70,17 @@ macro_rules! chunked {
 
 chunked!(&Tensor, Tensor);
 
-/// Puts the parts that [`map`](toma_core::execute::map) has collected together into one tensor.
+/// Concatenates the parts that [`map`](toma_core::execute::map) has collected into one tensor.
 ///
-/// The parts and the whole are in memory together for a moment. One part is the whole, without a copy.
+/// The parts and the result are in memory together for a moment. A single part is the result, without a copy.
 pub trait Concatenate {
     /// The error of the bodies.
     type Error;
 
-    /// The parts one after the other along `dim`.
+    /// Concatenates the parts along `dim`.
     ///
     /// # Errors
-    /// Where the parts failed; when there are none, they have no such dim, their shapes differ in other dims, or
+    /// If the bodies failed; if there are no parts, they have no such dim, their shapes differ in other dims, or
     /// memory runs out.
     fn concatenate(self, dim: usize) -> Result<Tensor, Self::Error>;
 }
@@ -88,7 +89,7 @@ impl Concatenate for Vec<Tensor> {
     type Error = Error;
 
     fn concatenate(self, dim: usize) -> Result<Tensor, Error> {
-        // One part is returned as it is, whatever the dim.
+        // A single part is returned as it is, so its dim is checked here.
         self.first().map(|first| first.dim(dim)).transpose()?;
         Tensor::cat(&self, dim)
     }

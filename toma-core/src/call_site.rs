@@ -1,10 +1,10 @@
-//! Where a call comes from: the annotated function, the calling line, and the name people see.
+//! Origin of a call: the annotated function, the calling line, and the name in reports.
 //!
-//! A call site is known at compile time: an attribute emits one static [`Site`] per function, and an inline
-//! form takes the line that called it. The size cache keys on it, reports and events name it.
+//! A call site is known at compile time: an attribute emits one static [`Site`] per function, and an inline form
+//! takes the line that called it. The size cache uses it as a key; reports and events name it.
 //!
-//! Two inline forms that one `macro_rules!` expands on one line share an entry, because their `Location`s are equal.
-//! The option `key` tells them apart.
+//! Two inline forms that one `macro_rules!` expands on one line share an entry, because their `Location`s are
+//! equal. The option `key` separates them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,12 +27,12 @@ pub struct Site {
 }
 
 impl Site {
-    /// The site of a function, with its path and the place of its definition.
+    /// The site of a function, with its path and the location of its definition.
     pub const fn new(name: &'static str, file: &'static str, line: u32, column: u32) -> Self {
         Self { name, file, line, column, version: None }
     }
 
-    /// The same in a crate of this version, if it is known.
+    /// Sets the version of the function's crate, if it is known.
     #[must_use]
     pub const fn of_version(self, version: Option<&'static str>) -> Self {
         Self { version, ..self }
@@ -75,12 +75,12 @@ impl Hash for Site {
     }
 }
 
-/// Where a call comes from.
+/// Origin of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     /// The annotated function; `None` for inline forms.
     pub(crate) site: Option<&'static Site>,
-    /// The line that called; `None` for async functions, which cannot know it.
+    /// The calling line; `None` for async functions, which cannot know it.
     pub(crate) caller: Option<&'static Location<'static>>,
     pub(crate) above: Above,
 }
@@ -88,12 +88,12 @@ pub(crate) struct Origin {
 /// The functions above the calling line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Above {
-    /// On the stack, from the address of a local of the form that was called on: frames below it are
-    /// ours.
+    /// On the stack, starting at the address of a local variable of the called form: frames below it are the
+    /// library's.
     From(usize),
-    /// Those that a call was made under which may end under others.
+    /// A fingerprint from when the call was made, because it may end under other functions, as an iterator does.
     Seen(Fingerprint),
-    /// Those of whatever executor polls.
+    /// Unknown, because any executor may poll.
     Unknown,
 }
 
@@ -117,7 +117,7 @@ impl fmt::Display for Name {
 }
 
 impl Name {
-    /// The name given, or what is known of where the call comes from.
+    /// The given name, or else the best name that the origin has.
     #[inline]
     pub(crate) fn of(given: Option<Cow<'static, str>>, origin: &Origin) -> Self {
         Self(match (given, origin.site, origin.caller) {
@@ -128,7 +128,7 @@ impl Name {
         })
     }
 
-    /// Panics because of something that the call was given.
+    /// Panics because of an invalid value that the call was given.
     #[cold]
     pub(crate) fn refuse(&self, mistake: impl fmt::Display) -> ! {
         panic!("{self}: {mistake}")
@@ -141,7 +141,7 @@ impl Default for Name {
     }
 }
 
-/// The number that stands for a value, such as a user's key.
+/// Returns a number that stands for a value, such as a user's key.
 pub(crate) fn hash_of(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);

@@ -1,9 +1,9 @@
-//! Other people's code, whose panics must not stop the work.
+//! Runs user code, whose panics must not stop the work.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What `code` returns; `None` when it panicked.
+/// Runs `code` and returns its value; `None` if it panicked.
 pub(crate) fn contained<R>(code: impl FnOnce() -> R) -> Option<R> {
     // Dropping the payload of a panic may panic, too.
     catch_unwind(AssertUnwindSafe(code)).map_err(mem::forget).ok()

@@ -1,11 +1,11 @@
 //! Leaner plans: the same size again in fewer bytes, at the price of time.
 //!
-//! Some work can be done in fewer bytes by repeating a part of it: gradient checkpointing drops what a backward needs
-//! and makes it again. Which part is repeated is such work's *plan*. A body knows its plans, the engine knows when memory
-//! has run out. So the body [offers](offer) a handle while its attempt runs. After a failure for want of memory the
-//! engine asks the handle to [`lean`](Lean::lean), and tries the same size once more: the rung
-//! [`Leaner`](crate::device::Rung::Leaner) of the [ladder](crate::device), once per piece. What does not fit then is
-//! made smaller.
+//! Some work can be done in fewer bytes by recomputing a part of it: gradient checkpointing drops activations that a
+//! backward needs and computes them again. The choice of the recomputed part is the *plan* of such work. A body knows
+//! its plans, the engine knows when memory has run out. So the body [offers](offer) a handle while its attempt runs.
+//! After an attempt has run out of memory, the engine calls the handle's [`lean`](Lean::lean), and tries the same size
+//! once more: the rung [`Leaner`](crate::device::Rung::Leaner) of the [ladder](crate::device), once per piece. If it
+//! still does not fit, the size shrinks.
 //!
 //! ```
 //! # extern crate toma_core as toma;
@@ -36,15 +36,15 @@
 //! ```
 //!
 //! # Which plan, and which size
-//! What the body's values mean decides it, and [`wanted`] says so. A batch is one value of one size: any plan is better
-//! than a smaller batch. Pieces give the same result at any size, so there the faster way per item counts. For that the
-//! body tells how long it has [`repeated`]. [`Adaptive`](crate::Adaptive) and
-//! [`Throughput`](crate::Throughput) then do not grow into sizes that have to repeat, and leave them where smaller
-//! ones are faster. A body whose pieces are worth as much as batches says [`keep_size`].
+//! That depends on the meaning of the body's values, and [`wanted`] returns it. A batch is one value of one size: any
+//! plan is better than a smaller batch. Pieces give the same result at any size, so the faster way per item counts. For
+//! that the body reports the time that it has [`repeated`]. [`Adaptive`](crate::Adaptive) and
+//! [`Throughput`](crate::Throughput) then do not grow into sizes that have to recompute, and leave them if smaller
+//! sizes are faster. A body whose pieces must keep their size as batches do calls [`keep_size`].
 //!
-//! # Whose it is
-//! All functions speak of the innermost attempt that runs on the thread, or in the task that it polls. Outside of
-//! attempts, in dry runs and in threads that a body starts they do nothing. What a body leaves ends with its attempt.
+//! # Which attempt is meant
+//! All functions apply to the innermost attempt that runs on the thread, or in the task that it polls. Outside of
+//! attempts, in dry runs and in threads that a body starts they do nothing. Handles and reports end with their attempt.
 
 mod left;
 mod sites;
@@ -57,16 +57,16 @@ pub(crate) use self::left::{Action, Left, is_kept, take};
 pub(crate) use self::sites::{has_offered, offers};
 use crate::shield;
 
-/// What is wanted of the attempt that runs, where its work does not fit as it is.
+/// The preference of the running attempt, if its work does not fit as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// A leaner plan, while any fits: a batch keeps its size. Also outside of attempts, where nothing shrinks.
+    /// A leaner plan, as long as any fits: a batch keeps its size. Also outside of attempts, where nothing shrinks.
     KeepsSize,
     /// The faster way per item: pieces may shrink.
     MayShrink,
 }
 
-/// What is wanted of the attempt that runs: of the innermost one, by its form.
+/// Returns the preference of the innermost running attempt, by its form.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -81,30 +81,30 @@ pub fn wanted() -> Wanted {
     if shield::inside().is_piece() { Wanted::MayShrink } else { Wanted::KeepsSize }
 }
 
-/// Leaves a handle for the attempt that runs, to be asked if it runs out of memory.
+/// Offers a handle for the running attempt, to be used if the attempt runs out of memory.
 ///
-/// Of several handles the one that was left last is asked first, and the first that answers true suffices. They are
-/// dropped once the attempt succeeds, or the rung is passed over.
+/// Of several handles the last one is called first, and the first that returns true suffices. Handles are dropped once
+/// the attempt succeeds, or the rung is skipped.
 ///
-/// A panic is tried again only where that was promised before the attempt. While smaller sizes are left it always is. At
-/// the floor it is from the second attempt on that a call site makes after one has offered anything.
+/// A panic is retried only if a retry was promised before the attempt. While smaller sizes are left it always is. At
+/// the floor it is once an earlier attempt of the same call site has offered a handle.
 pub fn offer(handle: Arc<dyn Lean>) {
     left::with(|left| left.offers.push(handle));
 }
 
-/// Tells how long the body has just spent on repeating; summed over the attempt.
+/// Reports the time that the body has just spent on recomputing; summed over the attempt.
 ///
-/// Policies see it as [`Evidence::repeated`](crate::policy::Evidence::repeated).
+/// Policies receive it as [`Evidence::repeated`](crate::policy::Evidence::repeated).
 pub fn repeated(time: Duration) {
     left::with(|left| left.repeated = left.repeated.saturating_add(time));
 }
 
-/// Treats the piece of the attempt that runs as a batch: policies grow into sizes that have to repeat, and stay there.
+/// Treats the piece of the running attempt as a batch: policies grow into sizes that have to recompute, and stay there.
 pub fn keep_size() {
     left::with(|left| left.keeps_size = true);
 }
 
-/// Leaves an action for the end of the attempt that runs, and counts.
+/// Adds an action for the end of the running attempt, to be run if the attempt counts.
 pub(crate) fn when_agreed(action: Action) {
     left::with(|left| left.when_agreed.push(action));
 }

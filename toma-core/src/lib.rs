@@ -1,4 +1,4 @@
-//! The engine of `toma`: run, and when memory runs out, run again with a smaller step.
+//! The engine of `toma`: runs a body and, when memory runs out, runs it again with a smaller step.
 //!
 //! Users depend on the `toma` crate, which re-exports everything here together with the attributes.
 

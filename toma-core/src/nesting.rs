@@ -1,22 +1,21 @@
-//! What the current thread or task is inside of: attempts that hold turns on devices, and the memory that
-//! the work is done in.
+//! Nesting of the current thread or task: enclosing attempts with turns on devices, and marks such as fallback.
 //!
-//! A leaf: it knows devices and turns by their numbers only.
+//! A leaf module: it knows devices and turns by their numbers only.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Devices that are told apart. Deeper nesting counts as a turn on another device, which never waits.
+/// Number of nested devices that are distinguished. A deeper one counts as another device, which never waits.
 const DEPTH: usize = 4;
 
 thread_local! {
-    // Apart from what every attempt changes, because hardly one changes this. No destructor, so it works
-    // at thread exit too.
+    // Apart from the state that every attempt changes, because hardly one changes this. No destructor, so it works at
+    // thread exit too.
     static NESTING: Cell<Nesting> = const { Cell::new(Nesting::NONE) };
 }
 
-/// Tells the queue of a device from all others.
+/// Identifies the queue of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DeviceId(NonZeroU32);
 
@@ -27,7 +26,7 @@ impl DeviceId {
     }
 }
 
-/// Tells a turn from all others of its device.
+/// Identifies a turn on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TurnId {
     /// The process in which it began: a child of `fork` has none of its parent's turns.
@@ -36,7 +35,7 @@ pub(crate) struct TurnId {
     pub(crate) number: u64,
 }
 
-/// Where the work of a thread is done.
+/// Nesting of a thread's work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nesting {
     pub(crate) marks: Marks,
@@ -52,18 +51,18 @@ pub(crate) struct Enclosing {
     promised: Option<TurnId>,
 }
 
-/// What is special about the place.
+/// Marks of the code inside a nesting.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself")]
 pub(crate) struct Marks {
-    /// In fallback.
+    /// True in fallback.
     pub(crate) falls_back: bool,
-    /// A task with an attempt is being polled: what blocks now may hold up others.
+    /// True while a task with an attempt is polled: code that blocks now may hold up other tasks.
     pub(crate) polled: bool,
-    /// In such a poll a loop blocks: not even a task may wait in there, because no other task is polled
+    /// True while a loop blocks in such a poll: not even a task may wait inside it, because no other task is polled
     /// meanwhile.
     pub(crate) blocked: bool,
-    /// In an attempt of a call on whose outcome ranks agree.
+    /// True in an attempt of a call on whose outcome ranks agree.
     pub(crate) agrees: bool,
 }
 
@@ -73,20 +72,20 @@ impl Nesting {
         enclosing: Enclosing { devices: [None; DEPTH], promised: None },
     };
 
-    /// That of this thread.
+    /// Nesting of this thread.
     #[inline]
     pub(crate) fn now() -> Self {
         NESTING.get()
     }
 
-    /// That of an attempt of a task, made of what it would be for a loop that blocks.
+    /// Converts the nesting of an attempt in a blocking loop to that of an attempt in a task.
     pub(crate) fn of_task(self) -> Self {
         let marks = Marks { polled: true, blocked: Self::now().marks.blocked, ..self.marks };
         Self { marks, ..self }
     }
 
-    /// That of what runs while an entry of this thread waits in a queue: nothing in there waits, because it would
-    /// wait behind the entry.
+    /// Nesting of code that runs while an entry of this thread waits in a queue: nothing in it waits, because it
+    /// would wait behind the entry.
     pub(crate) fn of_queued(self) -> Self {
         let marks = Marks { polled: true, blocked: true, ..self.marks };
         Self { marks, ..self }
@@ -94,13 +93,13 @@ impl Nesting {
 }
 
 impl Enclosing {
-    /// Whether an enclosing attempt holds a turn on any device.
+    /// True if an enclosing attempt holds a turn on any device.
     #[inline]
     pub(crate) fn holds_any(self) -> bool {
         self.devices[0].is_some()
     }
 
-    /// Whether an enclosing attempt holds a turn on this device.
+    /// True if an enclosing attempt holds a turn on this device.
     #[inline]
     pub(crate) fn holds(self, device: DeviceId) -> bool {
         self.devices.contains(&Some(device))
@@ -111,7 +110,7 @@ impl Enclosing {
         self.promised.filter(|_| self.devices[0] == Some(device))
     }
 
-    /// Goes inside an attempt that holds a turn on `device`.
+    /// Enters an attempt that holds a turn on `device`.
     ///
     /// `promised`: the attempt will be redone exclusively after contention. Only the outermost one may
     /// promise that, because the others never wait.
@@ -126,20 +125,20 @@ impl Enclosing {
 }
 
 impl Marks {
-    /// Whether there are any.
+    /// True if any mark except `agrees` is set.
     #[inline]
     pub(crate) fn anything(self) -> bool {
         self.falls_back | self.polled | self.blocked
     }
 
-    /// Those of an attempt of a loop that blocks.
+    /// Marks of an attempt in a blocking loop.
     #[inline]
     pub(crate) fn of_loop(self, falls_back: bool) -> Self {
         Self { falls_back: self.falls_back | falls_back, blocked: self.polled, ..self }
     }
 }
 
-/// While it lives, what this thread runs is nested so, if a nesting is given.
+/// Guard that sets the nesting of this thread, if one is given, until it is dropped.
 #[must_use = "what runs after it is dropped is outside again"]
 pub(crate) struct Inside {
     before: Option<Nesting>,

@@ -1,4 +1,4 @@
-//! What bodies return: which values are successes, and what an error means.
+//! Return values of bodies: which are successes, and how errors are classified.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, LinkedList, VecDeque};
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::classify::{Class, Classify, Failure};
 use crate::ranks::ended;
 
-/// What a body returns to an inline form: a `Result`, or a plain value.
+/// Return value of a body of an inline form: a `Result`, or a plain value.
 ///
 /// The kind of return type is found by inference, so bodies need no annotation: `Result<T, E>`,
 /// `()`, numbers, the standard containers, tensors, and anything wrapped in [`Plain`].
@@ -20,16 +20,16 @@ use crate::ranks::ended;
     label = "neither a `Result`, `()`, a number nor a standard container"
 )]
 pub trait Outcome<Kind> {
-    /// What the body produces when it succeeds.
+    /// The value of a body that succeeds.
     type Value;
 
-    /// The same kind of outcome around another value.
+    /// This kind of outcome around another value.
     type Of<U>;
 
-    /// The value, or the error to pass on.
+    /// Splits the outcome into its value, or the error to pass on.
     fn branch<U>(self) -> ControlFlow<Self::Of<U>, Self::Value>;
 
-    /// A success.
+    /// Makes a success.
     fn of<U>(value: U) -> Self::Of<U>;
 }
 
@@ -105,7 +105,7 @@ ready! {
     [T] Plain<T>;
 }
 
-/// What a body of `range` or `chunked` may return: nothing, or a `Result` of nothing.
+/// Return value of a body of `range` or `chunked`: `()`, or a `Result` of it.
 #[diagnostic::on_unimplemented(
     message = "a body of `range` or `chunked` returns `()` or `Result<(), E>`, not `{Self}`",
     label = "this value would be lost",
@@ -126,7 +126,7 @@ impl<E> Completes for Result<(), E> {
     }
 }
 
-/// Tells success from failure. `M` is found by inference.
+/// Judges success and failure. `M` is found by inference.
 #[diagnostic::on_unimplemented(
     message = "cannot tell whether a body that returns `{R}` ran out of memory",
     label = "not a `Result` whose error can be classified",
@@ -136,10 +136,10 @@ pub trait Judge<R, M> {
     /// The failure, or `None` for a success.
     fn failure(&self, outcome: &R) -> Option<Failure>;
 
-    /// What the call comes to that another [rank](crate::ranks) has ended.
+    /// Makes the outcome of a call that another [rank](crate::ranks) has ended.
     ///
     /// # Panics
-    /// Where the outcome has no place for that error.
+    /// If the outcome has no place for that error.
     #[cold]
     fn elsewhere(&self, error: &ended::Error) -> R {
         ended::raise(error)
@@ -187,7 +187,7 @@ impl<R: Outcome<Kind, Of<()> = ()>, Kind> Judge<R, ByValue<Kind>> for Auto {
     }
 }
 
-/// Every value is a success: what attributes use for return types that are no `Result`.
+/// Judges every value as a success. Attributes use it for return types that are no `Result`.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyValue;
 
@@ -198,7 +198,7 @@ impl<R> Judge<R, ()> for AnyValue {
     }
 }
 
-/// Errors are classified by the user's function.
+/// Classifies errors by the user's function.
 #[derive(Clone, Copy, Debug)]
 pub struct Classified<F>(pub F);
 
@@ -213,7 +213,7 @@ where
     }
 }
 
-/// A class alone: what a function given to the option `classify` may answer.
+/// Lets a function given to the option `classify` return a class alone.
 impl From<Class> for Failure {
     fn from(class: Class) -> Self {
         Self::new(class, "an error that the call's own `classify` judged")

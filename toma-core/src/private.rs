@@ -1,4 +1,4 @@
-//! What the attributes' expansions call. Not for users: anything here may change.
+//! Functions, types and macros for the attributes' expansions. Not for users: anything here may change.
 
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
@@ -37,7 +37,7 @@ pub fn classified<F>(classify: F) -> Classified<F> {
 /// An `i64` option of the function `name` as a size.
 ///
 /// # Panics
-/// When it is negative; 0 is refused like any other.
+/// If it is negative; 0 is refused later, like any other size that is 0.
 pub fn size(name: &str, option: &str, value: i64) -> usize {
     usize::try_from(value).unwrap_or_else(|_| panic!("{name}: {option} {value}: must be at least 1"))
 }
@@ -58,7 +58,7 @@ macro_rules! site {
     }};
 }
 
-/// How a return type is judged, with the traits in scope that choose it.
+/// Chooses how a return type is judged, with the required traits in scope.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! judge {
@@ -88,7 +88,7 @@ macro_rules! done {
     };
 }
 
-/// Whether `TOMA_DISABLE=1` lets everything run plainly.
+/// True if `TOMA_DISABLE=1` is set, so that bodies run once.
 #[must_use]
 pub fn is_disabled() -> bool {
     crate::switches::Switches::load().disable()
@@ -100,7 +100,7 @@ pub struct Via<R>(PhantomData<fn() -> R>);
 
 #[expect(clippy::new_without_default, reason = "only expansions make one")]
 impl<R> Via<R> {
-    /// Of the return type `R`.
+    /// Makes the choice for the return type `R`.
     #[must_use]
     pub const fn new() -> Self {
         Self(PhantomData)
@@ -109,8 +109,8 @@ impl<R> Via<R> {
 
 /// Judges a known return type.
 ///
-/// It names the type, so that a `_` in it is inferred, and asks nothing of it any more, so that an
-/// error type that is not classified is reported once.
+/// It names the type, so that a `_` in it is inferred. It has no bounds on the type, so that an error type that is
+/// not classified is reported once.
 #[derive(Debug)]
 pub struct Of<R> {
     failure: fn(&R) -> Option<Failure>,
@@ -128,12 +128,12 @@ impl<R> Judge<R, ()> for Of<R> {
     }
 }
 
-/// Chosen first: the return type is a `Result`.
+/// Chosen first, if the return type is a `Result`.
 pub trait ViaResult {
-    /// What the body returns.
+    /// The return type of the body.
     type Returned;
 
-    /// Its error.
+    /// The error type of the `Result`.
     type Error;
 
     /// Judges by the error.
@@ -157,12 +157,12 @@ impl<T, E> ViaResult for Via<Result<T, E>> {
     }
 }
 
-/// Chosen otherwise.
+/// Chosen for all other return types.
 pub trait ViaValue {
-    /// What the body returns.
+    /// The return type of the body.
     type Returned;
 
-    /// Every value is a success.
+    /// Judges every value as a success.
     fn judge(&self) -> Of<Self::Returned>;
 }
 
@@ -181,7 +181,7 @@ impl<R> ViaValue for &Via<R> {
     }
 }
 
-/// The forms of attributes: the options are set, and sizes are of the function's own type.
+/// The forms of attributes. The options are set, and sizes are of the function's own type.
 impl<P: Policy, K> With<'_, P, K, ()> {
     #[doc(hidden)]
     #[track_caller]
@@ -220,8 +220,8 @@ impl<P: Policy, K, U: Unit> With<'_, P, K, (), U> {
     }
 }
 
-/// The same with `before_retry`: one closure does both, told by its last argument, so that body and
-/// undo can borrow the same arguments.
+/// The forms of attributes with `before_retry`. One closure is both body and undo, selected by its last argument, so
+/// that both can borrow the same arguments.
 impl<P: Policy, K> With<'_, P, K, ()> {
     #[doc(hidden)]
     #[track_caller]
@@ -270,8 +270,8 @@ impl<P: Policy, K, U: Unit> With<'_, P, K, (), U> {
     {
         let dim = self.core.dim;
         let items = data.extent(dim);
-        // An attempt without memory for its view never comes to the body: there is nothing to undo then, and
-        // no view to undo it with.
+        // An attempt without memory for its view never reaches the body: there is nothing to undo then, and no view
+        // to undo it with.
         let mut lacks_view = false;
         self.shaped(&data).undo_range(0, items, |start, end, undo| {
             if undo && mem::take(&mut lacks_view) {

@@ -1,4 +1,4 @@
-//! What one call went through, for people.
+//! Reports of calls, for people.
 
 #[cfg(feature = "svg")]
 pub use crate::observe::report::svg;

@@ -1,10 +1,10 @@
 //! The shield of an attempt: the panic hook stays silent for failures that will be retried.
 //!
-//! tch's ordinary methods report out of memory by panicking, so a loop that retries would print a panic
-//! message for each attempt. The hook stays silent exactly when this attempt, or an enclosing one of the same
-//! thread, would be tried again after this failure. That is settled before the attempt starts, because the
-//! hook runs in the middle of the panic and may ask nothing. A silenced panic that has to be passed on after
-//! all is raised anew, so that the hook prints it: whatever is passed on has been printed exactly once.
+//! tch's ordinary methods report out of memory by panicking, so a loop that retries would print a panic message for
+//! each attempt. The hook stays silent exactly if this attempt, or an enclosing one of the same thread, would be
+//! retried after this failure. That is decided before the attempt starts, because the hook runs in the middle of the
+//! panic and may ask nothing. A silenced panic that has to be passed on after all is raised anew, so that the hook
+//! prints it: each panic that is passed on has been printed exactly once.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -18,8 +18,8 @@ use crate::reserve;
 /// A panic that came out of an attempt.
 pub(crate) struct Panic {
     pub(crate) payload: Payload,
-    /// It has not been printed. Kept with the payload, because other panics may come and go on this
-    /// thread before it is decided what to do: in destructors, observers and policies.
+    /// True if it has not been printed. Kept with the payload, because other panics may come and go on this thread
+    /// before this one is handled: in destructors, observers and policies.
     silenced: bool,
 }
 
@@ -31,7 +31,7 @@ impl Panic {
     }
 }
 
-/// Which failures of the coming attempt would be tried again.
+/// Failures of the next attempt that would be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retryable(u8);
 
@@ -49,7 +49,7 @@ impl Retryable {
         self.0 & Self::OUT_OF_MEMORY != 0
     }
 
-    /// Whether a failure of this class would be tried again.
+    /// True if a failure of this class would be retried.
     pub(crate) fn covers(self, class: Class) -> bool {
         match class {
             Class::OutOfMemory => self.out_of_memory(),
@@ -59,18 +59,18 @@ impl Retryable {
     }
 }
 
-/// What a thread is inside of: no attempt, or one of this form.
+/// Form of the attempt that a thread runs, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inside(u8);
 
 impl Inside {
-    /// No attempt, or none that anything can be left for.
+    /// No attempt, or none that a body can leave records for.
     pub(crate) const NOTHING: Self = Self(0);
     pub(crate) const PIECE: Self = Self(1);
     pub(crate) const BATCH: Self = Self(1 << 1);
     const LEFT: u8 = 1 << 2;
 
-    /// Whether the body of the attempt has left something.
+    /// True if the body of the attempt has left records.
     #[inline]
     pub(crate) fn has_left(self) -> bool {
         self.0 & Self::LEFT != 0
@@ -88,13 +88,13 @@ impl Inside {
 thread_local! {
     // No destructor, so it works at thread exit too.
     static SHIELD: Cell<Shield> = const { Cell::new(Shield(0)) };
-    /// This thread makes a dry run, in which no panic is printed: none of them is the work's.
+    /// True while this thread makes a dry run, in which no panic is printed, because none of them is from real work.
     static DRY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The shield of one attempt. One word without a hole, so that it is read, set and put back by one instruction each:
-/// what this attempt or one around it would retry, whether the last panic inside this attempt was kept from printing,
-/// and what the thread is inside of.
+/// The shield of one attempt. One word without padding, so that it is read, set and restored by one instruction each.
+/// It holds the failures that this attempt or an enclosing one would retry, a flag that the last panic inside this
+/// attempt was not printed, and the form of the attempt.
 #[derive(Clone, Copy)]
 struct Shield(u32);
 
@@ -103,7 +103,7 @@ impl Shield {
     const SILENCED: u32 = 1 << 8;
     const INSIDE: u32 = 16;
 
-    /// That of an attempt within this one.
+    /// Shield of an attempt within this one.
     #[inline]
     fn within(self, retryable: Retryable, inside: Inside) -> Self {
         Self(self.0 & Self::QUIET | u32::from(retryable.0) | u32::from(inside.0) << Self::INSIDE)
@@ -129,8 +129,8 @@ impl Shield {
     }
 }
 
-/// Runs `body` once under the shield, inside of this; a panic comes back as a value. `left` is told when the body has
-/// left something.
+/// Runs `body` once under the shield, in an attempt of the form `inside`. A panic is returned as a value. `left` is
+/// called if the body has left records.
 #[inline]
 pub(crate) fn run<R>(
     retryable: Retryable,
@@ -156,17 +156,17 @@ pub(crate) fn run<R>(
     }
 }
 
-/// What the thread is inside of.
+/// Form of the attempt that this thread runs.
 pub(crate) fn inside() -> Inside {
     SHIELD.get().inside()
 }
 
-/// The body of the attempt that runs has left something.
+/// Marks that the body of the current attempt has left records.
 pub(crate) fn has_left() {
     SHIELD.set(Shield(SHIELD.get().0 | u32::from(Inside::LEFT) << Shield::INSIDE));
 }
 
-/// The same for a dry run, whose panics are all kept from printing.
+/// Runs `body` as a dry run, whose panics are all kept from printing.
 pub(crate) fn run_dry<R>(body: impl FnOnce() -> R) -> Result<R, Panic> {
     prepare();
     let before = DRY.replace(true);
@@ -175,7 +175,7 @@ pub(crate) fn run_dry<R>(body: impl FnOnce() -> R) -> Result<R, Panic> {
     outcome
 }
 
-/// Whether this thread makes a dry run.
+/// True if this thread makes a dry run.
 #[inline]
 pub(crate) fn is_dry() -> bool {
     DRY.get()
@@ -187,17 +187,17 @@ pub(crate) fn pass_on(Panic { payload, silenced }: Panic) -> ! {
     if silenced && !outer_may_retry {
         raise_anew(payload);
     }
-    // A loop around this one answers for it now.
+    // An enclosing loop decides about the panic now.
     SHIELD.set(SHIELD.get().with_silenced(silenced));
     resume_unwind(payload)
 }
 
-/// What this attempt or one around it would retry.
+/// Failures that this attempt or an enclosing one would retry.
 pub(crate) fn would_retry() -> Retryable {
     SHIELD.get().quiet()
 }
 
-/// The shield of one attempt, to be lowered to what it was.
+/// Raised shield of one attempt, with the shield to restore.
 struct Raised {
     before: Shield,
 }
@@ -210,15 +210,15 @@ impl Raised {
         Self { before }
     }
 
-    /// Returns the shield of the attempt. The one before it comes back whole: a panic may be in
-    /// flight from before, when a destructor ran this attempt.
+    /// Restores the shield from before, and returns that of the attempt. All of it is restored, because a panic may
+    /// be in flight from before, when a destructor runs this attempt.
     #[inline]
     fn lower(self) -> Shield {
         SHIELD.replace(self.before)
     }
 }
 
-/// Puts our hook in front of the one in force and takes the reserve, once per process.
+/// Puts our hook before the current one and takes the reserve of memory, once per process.
 ///
 /// With `panic = "abort"` nothing can be retried after a panic, so nothing may be silenced.
 #[inline]
@@ -239,7 +239,7 @@ fn chain_hook() {
     let previous = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         let silenced = silence(info.payload());
-        // Of a panic that is printed too: it takes the place of one that the body kept to itself.
+        // Also for a panic that is printed, because it replaces one that the body caught.
         SHIELD.set(SHIELD.get().with_silenced(silenced));
         if !silenced {
             previous(info);
@@ -258,7 +258,7 @@ fn silence(payload: &(dyn Any + Send)) -> bool {
     quiet.covers(classify_panic(payload).class)
 }
 
-/// Panics with the very payload, through the hook.
+/// Panics with the original payload, through the hook.
 fn raise_anew(payload: Payload) -> ! {
     let payload = raise_as::<String>(payload);
     let payload = raise_as::<&'static str>(payload);
@@ -269,7 +269,7 @@ fn raise_anew(payload: Payload) -> ! {
     let payload = raise_as::<Box<dyn Error + Send>>(payload);
     #[cfg(feature = "anyhow")]
     let payload = raise_as::<anyhow::Error>(payload);
-    // A type that only its own crate can name: the hook is told its words in its place.
+    // Only its own crate can name the type of the payload, so the hook gets its message instead.
     let words = classify_panic(payload.as_ref()).message;
     let _ = catch_unwind(|| panic_any(words.into_owned()));
     resume_unwind(payload)

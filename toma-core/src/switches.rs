@@ -15,7 +15,7 @@ const UNPREDICTED: u8 = 1 << 5;
 const WITNESSED: u8 = 1 << 6;
 const OFFERED: u8 = 1 << 7;
 
-/// The switches in force.
+/// The current switches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Switches(u8);
 
@@ -44,42 +44,42 @@ impl Switches {
         self.0 & UNPREDICTED != 0
     }
 
-    /// An observer sees every call of the process.
+    /// True if an observer sees every call of the process.
     #[inline]
     pub(crate) fn observed(self) -> bool {
         self.0 & OBSERVED != 0
     }
 
-    /// Any of those for which a call has stages.
+    /// True if any switch is set that gives a call stages.
     #[inline]
     pub(crate) fn anything(self) -> bool {
         self.0 & (DISABLE | HOOKED | WITNESSED | OFFERED) != 0
     }
 
-    /// Those without what matters only where an attempt has [offered](Self::offered) before.
+    /// The switches without [`offered`](Self::offered).
     pub(crate) fn without_offered(self) -> Self {
         Self(self.0 & !OFFERED)
     }
 
-    /// An attempt of the process has offered a leaner plan.
+    /// True if an attempt of the process has offered a leaner plan.
     #[inline]
     pub(crate) fn offered(self) -> bool {
         self.0 & OFFERED != 0
     }
 
-    /// Any of those that change how a call goes.
+    /// True if any switch is set that changes the course of a call.
     #[inline]
     pub(crate) fn changes_calls(self) -> bool {
         self.0 & (DISABLE | HOOKED) != 0
     }
 
-    /// The witness is told where attempts run.
+    /// True if a witness observes where attempts run.
     #[inline]
     pub(crate) fn witnessed(self) -> bool {
         self.0 & WITNESSED != 0
     }
 
-    /// A hook gives memory back when it runs out.
+    /// True if a hook is registered that frees memory when it runs out.
     #[inline]
     pub(crate) fn hooked(self) -> bool {
         self.0 & HOOKED != 0
@@ -124,12 +124,12 @@ fn read_environment() -> Switches {
     Switches(SWITCHES.fetch_or(bits, Relaxed) | bits)
 }
 
-/// Anything else leaves on what is on without a word.
+/// Any value but the usual words for no leaves predictions on, without a message.
 fn is_off(value: &str) -> bool {
     matches!(value.to_ascii_lowercase().as_str(), "0" | "false" | "off" | "no")
 }
 
-/// What people write for yes and no; anything else is said to be no.
+/// Accepts the usual words for yes and no. Any other value is reported, and counts as no.
 fn is_on(name: &str, value: &str) -> bool {
     match value.to_ascii_lowercase().as_str() {
         "1" | "true" | "on" | "yes" => true,

@@ -15,14 +15,14 @@ use crate::execute::{Size, Undo, With};
 use crate::outcome::{Completes, Judge};
 use crate::policy::Policy;
 
-/// One call of an async function that returns `R`; `F` is what a piece means to its body.
+/// One call of an async function that returns `R`. `F`: the form, which gives a piece to its body.
 pub struct Task<'a, P: Policy, K, R, F> {
     attempts: Attempts<'a, P, K>,
     form: F,
     returns: PhantomData<fn() -> R>,
 }
 
-/// One piece of whatever size succeeds.
+/// A batch: one piece, at the size that succeeds.
 #[derive(Debug)]
 pub struct OfBatch;
 
@@ -33,9 +33,9 @@ pub struct OfPieces {
     dim: isize,
 }
 
-/// Whether an attempt that succeeded ends the call.
+/// Form of an async function: a batch or pieces.
 pub trait Form {
-    /// True for a batch.
+    /// True for a batch, which ends with its first success.
     const SINGLE: bool;
 }
 
@@ -81,12 +81,12 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
 }
 
 impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
-    /// Begins the next attempt; false when all is done.
+    /// Begins the next attempt; false if no work is left.
     pub fn begin(&mut self) -> impl Future<Output = bool> {
         self.attempts.begin()
     }
 
-    /// Runs the attempt. The outcome comes back when it ends the call.
+    /// Runs the attempt. Returns the outcome if it ends the call.
     pub async fn attempt<A: Future<Output = R>, M>(&mut self, body: A) -> Option<R>
     where
         K: Judge<R, M>,
@@ -95,7 +95,7 @@ impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
         last(alone.without_ranks(), F::SINGLE)
     }
 
-    /// The same where ranks agree on what the attempt came to.
+    /// Runs the attempt, and waits until ranks agree on its result. Returns the outcome if it ends the call.
     pub async fn agreed<A: Future<Output = R>, M>(&mut self, body: A) -> Option<R>
     where
         K: Judge<R, M>,
@@ -105,13 +105,13 @@ impl<P: Policy, K, R, F: Form> Task<'_, P, K, R, F> {
         last(settled, F::SINGLE)
     }
 
-    /// Runs `undo` if the attempt will be made again.
+    /// Runs `undo` if the attempt will be retried.
     pub async fn undo(&mut self, undo: impl Future) {
         self.attempts.undo(undo).await;
     }
 }
 
-/// The outcome that ends the call.
+/// Returns the outcome if it ends the call.
 fn last<R>(settled: Settled<R>, single: bool) -> Option<R> {
     match settled {
         Settled::Succeeded(_) if !single => None,
@@ -127,10 +127,10 @@ impl<P: Policy, K, R> Task<'_, P, K, R, OfBatch> {
         S::from_count(self.attempts.piece().len())
     }
 
-    /// A batch ends with its one piece, inside the loop, unless another rank ends it.
+    /// Returns the outcome of a batch that another rank has ended. Otherwise the outcome is returned inside the loop.
     ///
     /// # Panics
-    /// Where the outcome has no place for what that rank has done.
+    /// If the outcome has no place for that rank's error.
     pub fn finish<M>(mut self) -> R
     where
         K: Judge<R, M>,
@@ -147,13 +147,13 @@ impl<P: Policy, K, R> Task<'_, P, K, R, OfPieces> {
         (position(start), position(end))
     }
 
-    /// A view of the attempt's items; `None` when there was no memory for it and it will be tried again.
+    /// A view of the attempt's items; `None` if there was no memory for it and it will be retried.
     pub fn hold<'d, D: Chunked<C>, C>(&mut self, data: &'d mut D) -> Option<Held<'d, D, C>> {
         let (dim, piece) = (self.form.dim, self.attempts.piece());
         self.attempts.prepare(|| data.hold(dim, piece))
     }
 
-    /// All pieces succeeded, or another rank has ended the call.
+    /// Returns the outcome once all pieces have succeeded, or another rank has ended the call.
     pub fn finish<M>(mut self) -> R
     where
         R: Completes,

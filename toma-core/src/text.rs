@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-/// A line on standard error. A closed stream must not stop the work, as it would with `eprintln!`.
+/// Prints a line on standard error. A closed stream must not stop the work, as it would with `eprintln!`.
 pub fn print(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// `bytes` for people: `1.5 GiB`.
+/// Formats `bytes` for people: `1.5 GiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let thousands = (bytes.max(1).ilog2() as usize / 10).min(UNITS.len() - 1);
@@ -19,7 +19,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[thousands])
 }
 
-/// `3 items`, `1 item`.
+/// Formats a count: `3 items`, `1 item`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

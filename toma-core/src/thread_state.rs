@@ -1,20 +1,18 @@
-//! State of a thread that belongs to a library, and that a failed attempt must not leave behind.
+//! Per-thread state of a library that a failed attempt must not leave behind.
 //!
-//! Libraries keep modes per thread: whether gradients are recorded, which precision operators
-//! choose. Code that switches such a mode and panics before it switches back leaves the thread in
-//! it, and the retry computes something else than the first attempt would have. A library that
-//! knows its modes [registers](register) them here, and then every attempt of every form is
-//! guarded, whatever the body looks like:
+//! Libraries keep modes per thread, such as the recording of gradients or the precision of operators. Code that
+//! switches such a mode and panics before it switches back leaves the thread in that mode, and the retry computes
+//! something else than the first attempt would have. A library [registers](register) its modes here, and then every
+//! attempt of every form is guarded, whatever the body looks like:
 //!
-//! - An attempt that **fails**, by a panic or by an error, has the modes put back before anything
-//!   else happens: before observers hear of it, and before `before_retry`. The library may
-//!   [drop](ThreadState::recover) there what else such an attempt leaves on the thread.
-//! - An attempt that **succeeds** is none of our business: modes that the body switched and did not
-//!   switch back stay, as they would without a loop around it.
-//! - The modes of an **async** body are the task's. While it waits the thread has those from before
-//!   the poll, so that other tasks never see them, and the task takes its own along to whatever
-//!   thread polls it next. A task that ends with the modes it began with leaves the thread those
-//!   of before the poll.
+//! - An attempt that **fails**, by a panic or by an error, has the modes restored before anything else happens: before
+//!   observers are notified, and before `before_retry`. The library may [drop](ThreadState::recover) other state there
+//!   that such an attempt leaves on the thread.
+//! - An attempt that **succeeds** is not touched: modes that the body switched and did not switch back stay, as they
+//!   would without a loop around it.
+//! - The modes of an **async** body belong to its task. While the task waits, the thread has those from before the
+//!   poll, so that other tasks never see the task's modes, and the task takes them along to whatever thread polls it
+//!   next. A task that ends with the modes it began with leaves the thread those from before the poll.
 //!
 //! ```
 //! # extern crate toma_core as toma;
@@ -53,7 +51,7 @@
 //! # Ok::<(), OutOfMemory>(())
 //! ```
 //!
-//! With nothing registered an attempt costs one load more.
+//! If nothing is registered, an attempt costs one load more.
 
 use std::fmt;
 use std::mem;
@@ -67,40 +65,38 @@ static REGISTERED: OnceLock<&'static dyn ThreadState> = OnceLock::new();
 
 /// The modes of a thread, as their library packs them.
 ///
-/// Of a fixed size, because it is taken at every attempt and must not allocate.
+/// Has a fixed size, because it is taken at every attempt and must not allocate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved(pub [u64; 5]);
 
 /// Modes that a library keeps per thread.
 ///
-/// All functions speak of the calling thread, run around every attempt and every poll, and must not
-/// panic.
+/// All functions apply to the calling thread, run around every attempt and every poll, and must not panic.
 pub trait ThreadState: fmt::Debug + Sync {
-    /// The modes now. It runs at every attempt, so it should cost nanoseconds.
+    /// Returns the current modes. It runs at every attempt, so it should cost nanoseconds.
     fn save(&self) -> Saved;
 
-    /// Puts modes in force that were saved, on this thread or on another.
+    /// Restores modes that were saved, on this thread or on another.
     fn restore(&self, saved: &Saved);
 
-    /// The same after an attempt that failed, together with whatever else such an attempt leaves on a
-    /// thread: memory that a later call would free.
+    /// Restores modes after an attempt that failed, and releases other state that such an attempt leaves on a thread,
+    /// such as memory that a later call would free.
     fn recover(&self, saved: &Saved) {
         self.restore(saved);
     }
 }
 
-/// Guards the attempts of the whole process by `state`, for good.
+/// Guards all attempts of the process by `state`, permanently.
 ///
 /// # Errors
-/// Gives `state` back when a library has registered before: there is room for one.
+/// Returns `state` when a library has registered before: there is room for one.
 pub fn register(state: &'static dyn ThreadState) -> Result<(), &'static dyn ThreadState> {
     REGISTERED.set(state)
 }
 
-/// Whether this thread would retry out of memory, were it to fail now: in this attempt or one around
-/// it.
+/// Returns true if this thread would retry after running out of memory now, in this attempt or an outer one.
 ///
-/// The error is not read then, so a library that takes milliseconds to explain one can save them. It
+/// The error is not read in that case, so a library that takes milliseconds to explain one can save them. This function
 /// allocates nothing and cannot panic.
 ///
 /// ```
@@ -117,7 +113,7 @@ pub fn would_retry_out_of_memory() -> bool {
     shield::would_retry().out_of_memory()
 }
 
-/// The modes from before an attempt or a poll; nothing when no library has registered.
+/// The modes from before an attempt or a poll; empty when no library has registered.
 #[derive(Clone, Copy)]
 pub(crate) struct Before(Option<(&'static dyn ThreadState, Saved)>);
 
@@ -130,8 +126,7 @@ impl Before {
         }
     }
 
-    // Inlined although few programs come here: out of line it takes a third of what reading the modes of
-    // libtorch takes.
+    // Inlined although few programs use it: a call takes a third of the time for reading the modes of libtorch.
     #[inline]
     fn of(state: &'static dyn ThreadState) -> Self {
         Self(Some((state, state.save())))
@@ -144,7 +139,7 @@ impl Before {
         }
     }
 
-    /// After an attempt that failed.
+    /// Restores the modes after an attempt that failed.
     #[inline]
     pub(crate) fn recover(&self) {
         if let Self(Some((state, saved))) = self {
@@ -156,13 +151,13 @@ impl Before {
         self.0.map(|(_, saved)| saved).unwrap_or_default()
     }
 
-    /// These modes of the same library.
+    /// Returns other modes of the same library.
     fn with(self, saved: Saved) -> Self {
         Self(self.0.map(|(state, _)| (state, saved)))
     }
 }
 
-/// Puts modes back when it is dropped, because other people's code runs meanwhile and may panic.
+/// Restores modes when it is dropped, because the user's code runs meanwhile and may panic.
 struct PutBack(Before);
 
 impl Drop for PutBack {
@@ -171,16 +166,16 @@ impl Drop for PutBack {
     }
 }
 
-/// An async body with the modes that are its own.
+/// An async body with its own modes.
 pub(crate) struct Tasked<'a, F> {
     body: Pin<&'a mut Option<F>>,
-    /// Of a body that waits.
+    /// The modes of a body that waits.
     waits_with: Option<Modes>,
 }
 
 #[derive(Clone, Copy)]
 struct Modes {
-    /// Those of the thread that polled the body first.
+    /// The modes of the thread that polled the body first.
     inherited: Saved,
     own: Saved,
 }
@@ -190,8 +185,8 @@ impl<'a, F: Future> Tasked<'a, F> {
         Self { body, waits_with: None }
     }
 
-    /// Polls the body, which finds its own modes. Those of the thread, which the caller has read, come
-    /// back with what is returned, unless the body is done with modes that it did not begin with.
+    /// Polls the body under its own modes. Then restores the modes of the thread, which the caller has read, unless the
+    /// body is done with modes that it did not begin with.
     pub(crate) fn poll(&mut self, thread: Before, context: &mut Context<'_>) -> Poll<F::Output> {
         let thread = PutBack(thread);
         let waited = self.waits_with.take();
@@ -211,7 +206,7 @@ impl<'a, F: Future> Tasked<'a, F> {
     }
 }
 
-/// A body that is dropped while it waits may hold guards that switch modes: its own.
+/// A body that is dropped while it waits may hold guards that switch modes, so it is dropped under its own modes.
 impl<F> Drop for Tasked<'_, F> {
     fn drop(&mut self) {
         if let Some(Modes { own, .. }) = self.waits_with.take() {

@@ -1,9 +1,9 @@
-//! What errors of the driver mean.
+//! Classes of the driver's errors.
 
 use cudarc::driver::DriverError;
 use toma_core::classify::Class;
 
-/// What kind of failure an error of the driver is, by its code.
+/// Classifies an error of the driver by its code.
 ///
 /// `CUDA_ERROR_OUT_OF_MEMORY` is out of memory, codes that leave the context unusable (illegal
 /// access, device assert, launch failure and the like) are poisoned, all others are other. None is
@@ -21,12 +21,12 @@ use toma_core::classify::Class;
 /// assert_eq!(class(CUresult::CUDA_ERROR_INVALID_VALUE), Class::Other);
 /// ```
 pub fn class_of(error: DriverError) -> Class {
-    // By number, because which codes have a name depends on the version cudarc is compiled for.
+    // By number, because the version that cudarc is compiled for decides which codes have a name.
     match error.0 as u32 {
         // CUDA_ERROR_OUT_OF_MEMORY
         2 => Class::OutOfMemory,
-        // After these the driver returns the same for whatever the context is asked to do, as its manual
-        // says of each: 214 ECC_UNCORRECTABLE, 220 NVLINK_UNCORRECTABLE, 226 CONTAINED, 700 ILLEGAL_ADDRESS,
+        // After these the driver returns the same for every operation on the context, as its manual says of each:
+        // 214 ECC_UNCORRECTABLE, 220 NVLINK_UNCORRECTABLE, 226 CONTAINED, 700 ILLEGAL_ADDRESS,
         // 702 LAUNCH_TIMEOUT, 709 CONTEXT_IS_DESTROYED, 710 ASSERT, 714 HARDWARE_STACK_ERROR,
         // 715 ILLEGAL_INSTRUCTION, 716 MISALIGNED_ADDRESS, 717 INVALID_ADDRESS_SPACE, 718 INVALID_PC,
         // 719 LAUNCH_FAILED, 721 TENSOR_MEMORY_LEAK, 810 MPS_CLIENT_TERMINATED, 911 EXTERNAL_DEVICE.

@@ -2,8 +2,8 @@
 //!
 //! # Why
 //!
-//! A retry would get the error that cudarc has met while dropping, so it is taken from the context before.
-//! A poisoned context keeps its error.
+//! cudarc records an error that it meets while dropping values, and a retry would return it. So the error is taken
+//! from the context before the retry. A poisoned context keeps its error.
 
 use std::error::Error;
 use std::fmt;
@@ -19,17 +19,17 @@ use crate::{class_of, driver};
 
 /// A device of the CUDA driver as a memory source.
 ///
-/// Free is what an allocation of cudarc could get: what the driver has left, and what the device's
-/// memory pool holds back without using it. Give it to a loop as the option `device`: sizes are then
-/// remembered by this device's free memory, and before a retry the work in flight is waited for, the
-/// pool emptied, and the context cleared of errors that dropping the failed attempt's values left
-/// behind (see [`take_drop_error`](Self::take_drop_error)).
+/// Free bytes are those that an allocation of cudarc could get: the driver's free bytes, and the bytes that the
+/// device's memory pool holds back without using them. Pass the device to a loop as the option `device`: sizes are
+/// then remembered by this device's free memory. Before a retry, the engine waits for the work in flight, empties
+/// the pool, and clears the context of errors from dropping the failed attempt's values (see
+/// [`take_drop_error`](Self::take_drop_error)).
 ///
-/// Its [name](MemorySource::name) is `cuda:N`, as that of the same device in other libraries: sources
-/// of one name count as one memory. Clones are one device.
+/// Its [name](MemorySource::name) is `cuda:N`, as in other libraries for the same device: sources of one name count
+/// as one memory. Clones are one device.
 ///
-/// Reading asks the driver, which takes microseconds; where the engine must be fast it uses a reading
-/// that is at most 100 ms old, and costs tens of nanoseconds.
+/// A reading asks the driver, which takes microseconds; where the engine must be fast, it uses a reading that is at
+/// most 100 ms old, which costs tens of nanoseconds.
 ///
 /// ```
 /// # mod toma { pub use {toma_core::*, toma_cuda as cuda}; }
@@ -59,15 +59,15 @@ struct Inner {
 impl Device {
     /// The device of this index, with its primary context.
     ///
-    /// Where the program has no context on it yet, making one takes some hundred MB of the device. As
-    /// always with cudarc, the context becomes the current one of this thread. CUDA also reserves address
-    /// ranges of many GiB when it starts, and fails to start under a small limit: make the device before
+    /// If the program has no context on it yet, making one takes some hundred MB of the device. As always with
+    /// cudarc, the context becomes the current one of this thread. CUDA also reserves address ranges of many GiB
+    /// when it starts, and fails to start under a small limit: make the device before
     /// [`set_cpu_memory_limit`](toma_core::memory::set_cpu_memory_limit).
     ///
     /// # Errors
-    /// Of kind [`Unsupported`](io::ErrorKind::Unsupported) where there is no driver, of kind
-    /// [`NotFound`](io::ErrorKind::NotFound) where the driver sees no such device; otherwise with the
-    /// [`DriverError`] as its source, by which it is [classified](toma_core::classify).
+    /// Of kind [`Unsupported`](io::ErrorKind::Unsupported) if there is no driver, of kind
+    /// [`NotFound`](io::ErrorKind::NotFound) if the driver sees no such device; otherwise with the [`DriverError`]
+    /// as its source, by which it is [classified](toma_core::classify).
     pub fn new(index: usize) -> io::Result<Self> {
         let name = name(index);
         if !driver::is_present() {
@@ -83,24 +83,22 @@ impl Device {
         Ok(Self::of(&context))
     }
 
-    /// The device that `context` is on; of a slice, `slice.context()`.
+    /// The device of `context`; for a slice, pass `slice.context()`.
     pub fn of(context: &Arc<CudaContext>) -> Self {
         let (context, name) = (Arc::clone(context), name(context.ordinal()));
         Self(Arc::new(Inner { context, name, drop_error: Mutex::new(None) }))
     }
 
-    /// The context, from which streams come and slices through them.
+    /// Returns the context, which makes streams, and through them slices.
     pub fn context(&self) -> &Arc<CudaContext> {
         &self.0.context
     }
 
-    /// The first error that cudarc met while it dropped values of failed attempts, which is then
-    /// forgotten.
+    /// Returns the first error that cudarc met while it dropped values of failed attempts, and forgets it.
     ///
-    /// A destructor returns nothing, so cudarc keeps its error and returns it from whatever is called
-    /// next in the context. After a failed attempt that would be the retry, which has not failed. So
-    /// the error is taken from the context before a retry and kept here. One that leaves the context
-    /// unusable stays where it is and ends the loop.
+    /// A destructor returns nothing, so cudarc keeps its error and returns it from the next call in the context.
+    /// After a failed attempt that would be the retry, which has not failed. So the error is taken from the context
+    /// before a retry and kept here. One that leaves the context unusable stays in the context and ends the loop.
     pub fn take_drop_error(&self) -> Option<DriverError> {
         self.0.drop_error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -124,18 +122,18 @@ impl MemorySource for Device {
         driver::memory(&self.0.context).map_err(|error| failed(&self.0.name, "read its memory", error))
     }
 
-    /// Of the device's memory pool, after all work in flight is done.
+    /// Empties the device's memory pool, after all work in flight is done.
     fn release_cached_memory(&self) {
         self.settle(self.0.context.check_err());
         self.settle(driver::release(&self.0.context));
     }
 
-    /// What slices hold of the device's memory pool; `None` for devices that have no pools.
+    /// Returns the bytes that slices hold of the device's memory pool; `None` for devices that have no pools.
     fn usage(&self) -> Option<Usage> {
         driver::usage(&self.0.context).ok().flatten()
     }
 
-    /// Where it fails, a size comes out smaller than it could be.
+    /// If the reset fails, a size comes out smaller than it could be.
     fn reset_peak(&self) {
         let _ = driver::reset_peak(&self.0.context);
     }
@@ -149,14 +147,14 @@ fn failed(name: &str, what: &'static str, source: DriverError) -> io::Error {
     let kind = match source.0 {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => io::ErrorKind::OutOfMemory,
         CUresult::CUDA_ERROR_NO_DEVICE | CUresult::CUDA_ERROR_INVALID_DEVICE => io::ErrorKind::NotFound,
-        // The library that toolkits have for linkers only.
+        // The stub library that toolkits have for linkers only.
         CUresult::CUDA_ERROR_STUB_LIBRARY => io::ErrorKind::Unsupported,
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, DeviceError { name: name.to_owned(), what, source })
 }
 
-/// What could not be done with which device.
+/// A failed operation on a device.
 #[derive(Debug)]
 struct DeviceError {
     name: String,

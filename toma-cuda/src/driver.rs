@@ -1,7 +1,7 @@
-//! The edge to the driver: what cudarc offers as `unsafe` only, behind safe functions.
+//! The edge to the driver: safe functions around those that cudarc offers only as `unsafe`.
 //!
-//! None of them asks cudarc for the errors that its destructors have recorded: those are for the
-//! program's own next call.
+//! None of them takes the errors that cudarc's destructors have recorded, because those are for the program's own
+//! next call.
 
 #![expect(unsafe_code, reason = "the edge to the driver: cudarc has no safe functions for memory pools")]
 
@@ -17,38 +17,39 @@ use toma_core::memory::{Reading, Usage};
 use crate::class::class_of;
 
 ctor::declarative::ctor! {
-    /// Before `main`, so that a program need not call anything for its errors to be known.
+    /// Runs before `main`, so that a program need not register the driver's errors.
     #[ctor(unsafe)]
     fn before_main() {
         classify::add_failure::<DriverError>(|error| failure_of(*error));
     }
 }
 
-/// The failure that `error` is, with what the driver calls it.
+/// Returns the failure of `error`, with the driver's message.
 fn failure_of(error: DriverError) -> Failure {
-    // The error asks the driver for its words, and panics where there is no driver.
+    // `Display` asks the driver for the message, and panics if there is no driver.
     let words = if is_present() { error.to_string() } else { format!("{:?}", error.0) };
     Failure::new(class_of(error), words)
 }
 
-/// Whether there is a driver. Without one every other function of cudarc panics.
+/// True if there is a driver. Without one, every other function of cudarc panics.
 pub(crate) fn is_present() -> bool {
-    // Its function of this name stands before the one below, and exists where cudarc loads the driver at run time.
+    // cudarc's function of this name takes precedence over the one below, and exists if cudarc loads the driver at
+    // run time.
     #[allow(clippy::wildcard_imports, unused_imports, reason = "by its name it could not be missing")]
     use cudarc::driver::sys::*;
     static PRESENT: OnceLock<bool> = OnceLock::new();
-    // SAFETY: loads the driver's library and lets it go again; nothing of it is called.
+    // SAFETY: loads the driver's library and unloads it again; none of its functions is called.
     *PRESENT.get_or_init(|| unsafe { is_culib_present() })
 }
 
-/// Of a program that is linked with the driver, because another crate has turned on cudarc's `dynamic-linking`: it has
-/// not started without one.
+/// Replaces cudarc's function in a program that is linked with the driver, because another crate has turned on
+/// cudarc's `dynamic-linking`: such a program does not start without a driver.
 #[allow(dead_code, reason = "of the same name as cudarc's own")]
 unsafe fn is_culib_present() -> bool {
     true
 }
 
-/// What the driver has left, and what the memory pool holds back without using it.
+/// Reads free and total bytes; free bytes include those that the memory pool holds back without using them.
 pub(crate) fn memory(context: &CudaContext) -> Result<Reading, DriverError> {
     within(context, || {
         let (free, total) = result::mem_get_info()?;
@@ -61,7 +62,7 @@ pub(crate) fn memory(context: &CudaContext) -> Result<Reading, DriverError> {
     })
 }
 
-/// Waits for all work, so that what it used can be freed, and empties the memory pool.
+/// Waits for all work, so that its memory can be freed, and empties the memory pool.
 pub(crate) fn release(context: &CudaContext) -> Result<(), DriverError> {
     within(context, || {
         ctx::synchronize()?;
@@ -72,13 +73,13 @@ pub(crate) fn release(context: &CudaContext) -> Result<(), DriverError> {
     })
 }
 
-/// What slices hold of the memory pool; `None` where slices come from no pool and are not counted.
+/// Reads the bytes that slices hold of the memory pool; `None` if slices come from no pool and are not counted.
 pub(crate) fn usage(context: &CudaContext) -> Result<Option<Usage>, DriverError> {
     within(context, || {
         let Some(pool) = pool(context)? else { return Ok(None) };
         let used = used_bytes(pool)?;
         let peak = pool_bytes(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
-        // After a reset the peak is nothing until the next allocation.
+        // After a reset the peak is 0 until the next allocation.
         Ok(Some(Usage::new(used, peak.max(used))))
     })
 }
@@ -92,8 +93,8 @@ pub(crate) fn reset_peak(context: &CudaContext) -> Result<(), DriverError> {
     })
 }
 
-/// The pool that slices of this device come from, which is its default pool unless the program has
-/// set another; `None` where slices come from no pool.
+/// Returns the pool that slices of this device come from, which is its default pool unless the program has set
+/// another; `None` if slices come from no pool.
 fn pool(context: &CudaContext) -> Result<Option<CUmemoryPool>, DriverError> {
     if !context.has_async_alloc() {
         return Ok(None);
@@ -113,18 +114,18 @@ fn pool_bytes(pool: CUmemoryPool, attribute: CUmemPool_attribute) -> Result<u64,
     Ok(bytes)
 }
 
-/// Runs `work` with `context` as this thread's current one, and then makes current what was so
-/// before: other libraries take the current context for their choice of a device.
+/// Runs `work` with `context` as this thread's current one, and then restores the previous one: other libraries
+/// choose their device by the current context.
 fn within<T>(context: &CudaContext, work: impl FnOnce() -> Result<T, DriverError>) -> Result<T, DriverError> {
     let before = ctx::get_current()?.unwrap_or(ptr::null_mut());
     if before == context.cu_ctx() {
         return work();
     }
-    // SAFETY: `context` keeps it alive, beyond the time in which it is current.
+    // SAFETY: `context` keeps the CUDA context alive, beyond the time in which it is current.
     unsafe { ctx::set_current(context.cu_ctx()) }?;
     let done = work();
-    // SAFETY: it was current a moment ago; null, for none, is allowed. Where its owner has destroyed
-    // it meanwhile the driver says no, and nothing is lost by that.
+    // SAFETY: `before` was current a moment ago; null, for none, is allowed. If its owner has destroyed it
+    // meanwhile, the driver returns an error, and nothing is lost by that.
     let _ = unsafe { ctx::set_current(before) };
     done
 }

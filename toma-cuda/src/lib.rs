@@ -2,15 +2,14 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Device`] | free and total bytes of a device, and the release of what its memory pool holds back |
-//! | [`class_of`] | what a [`DriverError`](cudarc::driver::DriverError) means, by its code |
+//! | [`Device`] | free and total bytes of a device, and the release of unused bytes of its memory pool |
+//! | [`class_of`] | the class of a [`DriverError`](cudarc::driver::DriverError), by its code |
 //! | [`Chunked`](toma_core::chunk::Chunked) | `&CudaSlice`, `&mut CudaSlice`, `CudaView` and `CudaViewMut`, also in tuples with other data |
 //!
-//! A program that is linked with this package need not call anything for its errors to be known: they
-//! are registered before `main`.
+//! A program that is linked with this package need not register its errors: they are registered before `main`.
 //!
-//! The driver is loaded when it is first asked for. A program with this feature starts without one,
-//! and [`Device::new`] then says so.
+//! The driver is loaded on first use. A program with this feature starts without a driver, and then [`Device::new`]
+//! returns an error.
 //!
 //! ```
 //! # mod toma { pub use {toma_core::*, toma_cuda as cuda}; }

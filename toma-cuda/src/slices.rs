@@ -1,4 +1,4 @@
-//! Device slices and views in chunks, which are views.
+//! Chunks of device slices and views, which are views themselves.
 
 use std::ops::Range;
 

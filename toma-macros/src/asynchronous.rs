@@ -18,19 +18,19 @@ pub(crate) fn run(call: &Call<'_>) -> TokenStream {
     let arguments = call.kept().map(start_argument);
     let (data, sizes) = (call.parameters.iter().find_map(lend), sizes(call));
     let (ty, body) = (&call.output.ty, call.body);
-    // A body that consumes an argument is told so at the body.
+    // A body that consumes an argument is reported at the body.
     let future = quote_spanned!(call.body_span()=> async #body);
     let finish = call.output.method("finish");
-    // The kind of the data, which is inferred.
+    // The type of the data, which is inferred.
     let kind = (call.form == Form::Chunked).then(|| quote!(, _));
-    // A value that waits for votes is held across an await, so only where there are any.
+    // A value that waits for votes is held across an await. This is only done with the option `ranks`.
     let has_ranks = call.options.given().any(|(known, _)| known.name == "ranks");
     let run = if has_ranks { quote!(agreed) } else { quote!(attempt) };
     let attempt = quote! {
         let #done = #running.#run(#future).await;
         #toma::done!(#done);
     };
-    // In a block of its own, so that no outcome is there while undoing awaits: it may not be `Send`.
+    // In a block of its own, so that no outcome is alive while undoing awaits: the outcome may not be `Send`.
     let attempt = match undo(call) {
         None => attempt,
         Some(undo) => quote!({ #attempt } #running.undo(async { #undo }).await;),
@@ -48,12 +48,12 @@ pub(crate) fn run(call: &Call<'_>) -> TokenStream {
 
 fn start_argument(parameter: &Parameter) -> TokenStream {
     let name = parameter.outer_name();
-    // Data that cannot be chunked is reported at the data.
+    // Data that cannot be chunked is reported at the data argument.
     let span = hygienic(name.span());
     if parameter.role == Role::Data { quote_spanned!(span=> &#name) } else { quote!(#name) }
 }
 
-/// The piece of the data as the body sees it.
+/// Binds the piece of the data to the body's own pattern.
 fn lend(parameter: &Parameter) -> Option<TokenStream> {
     let data = parameter.outer_name();
     let span = hygienic(data.span());
@@ -68,7 +68,7 @@ fn lend(parameter: &Parameter) -> Option<TokenStream> {
     })
 }
 
-/// The same tokens at another place.
+/// Moves the tokens to another span.
 fn respan(tokens: TokenStream, span: Span) -> TokenStream {
     let respan = |mut token| {
         if let TokenTree::Group(group) = &mut token {
@@ -80,7 +80,7 @@ fn respan(tokens: TokenStream, span: Span) -> TokenStream {
     tokens.into_iter().map(respan).collect()
 }
 
-/// The sizes as the body sees them.
+/// Binds the sizes to the body's own patterns.
 fn sizes(call: &Call<'_>) -> TokenStream {
     let (running, is_size) = (local("call"), |parameter: &&Parameter| parameter.role != Role::Data);
     let sizes: Vec<_> = call.parameters.iter().filter(is_size).map(|parameter| &parameter.typed).collect();

@@ -42,7 +42,7 @@ fn setter(call: &Call<'_>, known: &Known, value: &Expr) -> Option<TokenStream> {
     Some(quote!(.#name(#argument)))
 }
 
-/// A size as `usize`: an `i64` is checked when the program runs, with the option's name at hand.
+/// A size as `usize`. An `i64` is checked at run time, by a macro that knows the option's name.
 fn size(call: &Call<'_>, option: &str, expr: &Expr) -> TokenStream {
     let ty = call.parameters.last().and_then(|parameter| types::size(&parameter.typed.ty));
     let (toma, name) = (toma(), call.function.name());

@@ -1,4 +1,4 @@
-//! An attribute and its function, checked: the last place where anything can be wrong.
+//! An attribute and its function, after all checks: any mistake has been reported before a `Call` exists.
 
 use proc_macro2::{Group, Ident, Span, TokenStream};
 use syn::{Error, Lifetime, ReceiverKind, Result, ReturnType, Signature};
@@ -11,7 +11,7 @@ use crate::output::Output;
 use crate::parameters::{self, Parameter};
 use crate::types;
 
-/// An attribute and its function, both found right.
+/// A checked attribute and its checked function.
 pub(crate) struct Call<'a> {
     pub(crate) form: Form,
     pub(crate) options: Options,
@@ -39,12 +39,12 @@ impl<'a> Call<'a> {
         self.function.sig.asyncness.is_some()
     }
 
-    /// Where errors about code of ours around the body point.
+    /// Span at which errors about generated code around the body point.
     pub(crate) fn body_span(&self) -> Span {
         hygienic(self.body.span())
     }
 
-    /// The method that does `what` in the attribute's form.
+    /// The method `what` of the attribute's form, such as `run_batch` for `run`.
     pub(crate) fn method(&self, what: &str) -> Ident {
         self.output.method(&format!("{what}_{}", self.form.name()))
     }
@@ -68,7 +68,7 @@ fn reject_async_padded(options: &Options, sig: &Signature) -> Result<()> {
     Err(Error::new_spanned(value, message))
 }
 
-/// Told here because the compiler's own words are about closures that are not in the source.
+/// Reported here, because the compiler's own message would be about closures that are not in the source.
 fn reject_exclusive_borrow_of_self(form: Form, sig: &Signature) -> Result<()> {
     let (Some(receiver), ReturnType::Type(_, ty)) = (sig.receiver(), &sig.output) else { return Ok(()) };
     let ReceiverKind::Reference(_, of_self, Some(_)) = &receiver.kind else { return Ok(()) };

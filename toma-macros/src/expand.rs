@@ -1,12 +1,12 @@
-//! What a checked attribute becomes: one import and one call into `toma::__private`, with a `static` call site.
+//! The expansion of a checked attribute: one import and one call into `toma::__private`, with a `static` call site.
 //!
-//! Every name of ours is hygienic. A parameter that callers keep passing keeps its own name when
-//! it has one, so that options can use it and documentation shows it.
+//! Every generated name is hygienic. A parameter that callers still pass keeps its own name if it has one, so that
+//! options can use it and documentation shows it.
 //!
 //! # Why
 //!
-//! `before_retry` is an expression over the function's own parameters, which are then those of the failed
-//! piece. Body and undo are one closure, told apart by a flag. Two closures could not both borrow a `&mut`
+//! `before_retry` is an expression over the function's own parameters, with the values of the failed piece. Body and
+//! undo are one closure, with a flag that selects one of them, because two closures could not both borrow a `&mut`
 //! argument.
 
 use proc_macro2::{Span, TokenStream};
@@ -44,7 +44,7 @@ fn run(call: &Call<'_>) -> TokenStream {
         return quote!(#builder.#run #generics (#(#kept,)* |#(#inside),*| -> #ty #body));
     };
     let (run, flag) = (call.method("undo"), local("undo"));
-    // A body that consumes an argument is told so at the body.
+    // A body that consumes an argument is reported at the body.
     let attempt = quote_spanned!(call.body_span()=> (|| -> #ty #body)());
     // One closure for both, because both borrow the same arguments.
     quote! {
@@ -58,8 +58,8 @@ fn run(call: &Call<'_>) -> TokenStream {
     }
 }
 
-/// The generic arguments of `run_*` and `undo_*`: with `classify` the outcome is given, so that a
-/// function for another error type is reported and does not decide what the body has to return.
+/// The generic arguments of `run_*` and `undo_*`. With `classify` the outcome type is given, so that a function for
+/// another error type is reported, and does not decide the return type of the body.
 fn generics(call: &Call<'_>) -> Option<TokenStream> {
     call.options.of(Kind::Classify)?;
     let data = (call.form == Form::Chunked).then(|| quote!(_, _,));
@@ -67,7 +67,7 @@ fn generics(call: &Call<'_>) -> Option<TokenStream> {
     Some(quote!(::<#data _, #ty, _>))
 }
 
-/// Call sites are told apart by the line that called, which only plain functions can know.
+/// Call sites are distinguished by the line of the caller, which only plain functions can know.
 fn track_caller(call: &Call<'_>) -> Option<TokenStream> {
     let Function { attrs, sig, .. } = call.function;
     let given = attrs.iter().any(|attr| attr.path().is_ident("track_caller"));
@@ -90,7 +90,7 @@ fn signature(call: &Call<'_>) -> Signature {
     sig
 }
 
-/// The one place where the crate is named, so that a path that leads nowhere is one error.
+/// The only place that names the crate, so that a wrong path is one error.
 fn import(call: &Call<'_>) -> TokenStream {
     let given = call.options.of(Kind::Crate);
     let path = given.map_or_else(|| quote!(::toma), ToTokens::to_token_stream);
@@ -99,7 +99,7 @@ fn import(call: &Call<'_>) -> TokenStream {
     quote_spanned!(span=> use #path::__private as #toma;)
 }
 
-/// A `let` for each option that is handed over by reference, so that its value outlives the call.
+/// A `let` for each option that is passed by reference, so that its value outlives the call.
 fn references(call: &Call<'_>) -> TokenStream {
     let bind = |(known, value): (&Known, &Expr)| {
         let name = local(known.name);

@@ -1,4 +1,4 @@
-//! The three attributes and what each takes by position.
+//! The three attributes and their parameters by position.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub(crate) enum Form {
     Chunked,
 }
 
-/// What a leading parameter means.
+/// Meaning of a leading parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Data,
@@ -24,7 +24,7 @@ impl Form {
         format!("{self:?}").to_lowercase()
     }
 
-    /// What the first parameters after `self` mean, in order.
+    /// Meanings of the first parameters after `self`, in order.
     pub(crate) fn roles(self) -> &'static [Role] {
         match self {
             Self::Batch => &[Role::Size],
@@ -33,12 +33,12 @@ impl Form {
         }
     }
 
-    /// Whether callers pass the parameter; the loop supplies the others.
+    /// True if callers pass the parameter; the loop supplies the others.
     pub(crate) fn keeps(self, role: Role) -> bool {
         role == Role::Data || self == Self::Range
     }
 
-    /// The roles in words, for messages.
+    /// Describes the roles in words, for messages.
     pub(crate) fn takes(self) -> &'static str {
         match self {
             Self::Batch => "the batch size as the first parameter",

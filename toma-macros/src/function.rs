@@ -1,7 +1,6 @@
-//! The annotated function: a parsed signature and a body that is not looked into.
+//! The annotated function: a parsed signature and an unparsed body.
 //!
-//! The body stays raw tokens: that is faster, and syntax that this crate has never heard of
-//! keeps working inside it.
+//! The body stays raw tokens. This is faster, and syntax that this crate does not know keeps working inside the body.
 
 use std::fmt::Display;
 
@@ -41,16 +40,16 @@ impl Function {
         parse.parse2(item)
     }
 
-    /// The function's own name, `r#` stripped, as call sites are named.
+    /// The function's own name without `r#`, which names its call sites.
     pub(crate) fn name(&self) -> String {
         self.sig.ident.unraw().to_string()
     }
 
-    /// What a mistake becomes: the error, and the function with the signature it would have had, which
-    /// callers can still name and call.
+    /// The output after a mistake: the error, and the function with the signature that it would have had, so that
+    /// callers can still name and call it.
     ///
-    /// The body stays, with the hidden parameters bound to nothing that ever exists, so that what it
-    /// alone uses is not reported as unused.
+    /// The body stays, and the hidden parameters are bound to values that never exist. So items that only the body uses
+    /// are not reported as unused.
     pub(crate) fn with_error(&self, form: Form, error: &Error) -> TokenStream {
         let Self { attrs, vis, sig, body } = self;
         let error = error.to_compile_error();
@@ -68,7 +67,7 @@ impl Function {
     }
 }
 
-/// Whether nothing but qualifiers stands before `fn`.
+/// True if only qualifiers stand before `fn`.
 fn starts_function(input: ParseStream<'_>) -> bool {
     loop {
         if input.peek(Token![fn]) {

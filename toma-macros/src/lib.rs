@@ -1,8 +1,8 @@
 //! The attributes of `toma`: `#[toma::batch]`, `#[toma::range]`, `#[toma::chunked]` and `#[toma::profile]`.
 //!
-//! Users depend on the `toma` crate, which re-exports them. The first three parse the signature, check it
-//! against the options, and emit calls into `toma`; every decision is made there, at run time. The last
-//! alone looks into the body, and marks its statements.
+//! Users depend on the `toma` crate, which re-exports them. The first three parse the signature, check it against the
+//! options, and emit calls into `toma`, which makes every decision at run time. Only the last one parses the body, and
+//! marks its statements.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -28,10 +28,9 @@ mod types;
 
 /// Runs the function with a batch size, and again with a smaller one when memory runs out.
 ///
-/// For work whose memory depends on one number that the caller does not care about: how many
-/// images to load at once, how many sequences to embed together. The attribute supplies the
-/// number, starts with `initial`, halves it after each failure, and remembers the size that
-/// worked, so that the next call starts there.
+/// For work whose memory depends on one number that the caller does not care about: how many images to load at once,
+/// how many sequences to embed together. The attribute supplies the number, starts with `initial`, halves it after each
+/// failure, and remembers the size that worked, so that the next call starts there.
 ///
 /// ```text
 /// #[toma::batch(initial = 512)]
@@ -44,14 +43,14 @@ mod types;
 ///
 /// # Parameters
 ///
-/// By position, after `self`; names are free and patterns are allowed.
+/// Identified by position, after `self`; names are free and patterns are allowed.
 ///
 /// | parameter | type | callers |
 /// |---|---|---|
 /// | the batch size | `usize` or `i64` | do not pass it: it is no part of the signature |
 /// | any others | any | pass them |
 ///
-/// The function returns what the attempt that succeeded returned.
+/// The function returns the value of the attempt that succeeded.
 #[doc = include_str!("manual/options.md")]
 #[doc = include_str!("manual/body.md")]
 #[proc_macro_attribute]
@@ -61,10 +60,9 @@ pub fn batch(args: proc_macro::TokenStream, item: proc_macro::TokenStream) -> pr
 
 /// Runs the function over a range piece by piece, in smaller pieces when memory runs out.
 ///
-/// For work on items `start..end` that can be done in parts: the caller asks for all of them, the
-/// body sees one part at a time, in order. A part that fails is tried again from its own start
-/// with a smaller step; parts that are done are never done again. The step that worked is
-/// remembered, so that the next call starts with it.
+/// For work on items `start..end` that can be done in parts: the caller asks for all of them, the body sees one part at
+/// a time, in order. A part that fails is tried again from its own start with a smaller step, and completed parts are
+/// never repeated. The step that worked is remembered, so that the next call starts with it.
 ///
 /// ```text
 /// #[toma::range(initial = 32)]
@@ -78,7 +76,7 @@ pub fn batch(args: proc_macro::TokenStream, item: proc_macro::TokenStream) -> pr
 ///
 /// # Parameters
 ///
-/// By position, after `self`; names are free and patterns are allowed.
+/// Identified by position, after `self`; names are free and patterns are allowed.
 ///
 /// | parameter | type | callers | the body |
 /// |---|---|---|---|
@@ -97,9 +95,9 @@ pub fn range(args: proc_macro::TokenStream, item: proc_macro::TokenStream) -> pr
 
 /// Runs the function over data chunk by chunk, in smaller chunks when memory runs out.
 ///
-/// Like `#[toma::range]`, and the cutting is done too: the caller passes the whole, the body sees
-/// one chunk of it, of the same type, and where it stands in the whole. Chunks are disjoint, come
-/// in order, and a chunk that fails is tried again from its own start with a smaller step.
+/// Like `#[toma::range]`, but it also cuts the data: the caller passes the whole, and the body sees one chunk of it, of
+/// the same type, and the position of the chunk in the whole. Chunks are disjoint and come in order, and a chunk that
+/// fails is tried again from its own start with a smaller step.
 ///
 /// ```text
 /// #[toma::chunked(initial = 512)]
@@ -112,7 +110,7 @@ pub fn range(args: proc_macro::TokenStream, item: proc_macro::TokenStream) -> pr
 ///
 /// # Parameters
 ///
-/// By position, after `self`; names are free and patterns are allowed.
+/// Identified by position, after `self`; names are free and patterns are allowed.
 ///
 /// | parameter | type | callers | the body |
 /// |---|---|---|---|
@@ -130,10 +128,10 @@ pub fn chunked(args: proc_macro::TokenStream, item: proc_macro::TokenStream) -> 
     attribute(Form::Chunked, args.into(), &item.into()).into()
 }
 
-/// Marks every statement of a function, so that a profiler can say which line took the memory.
+/// Marks every statement of a function, so that a profiler can show which line took the memory.
 ///
-/// A profiler says for each line how much memory it took, and which line held it when memory ran out. For that it
-/// must know which line runs: the attribute puts a mark before each statement, at any depth, also in closures and async
+/// A profiler shows how much memory each line took, and which line held it when memory ran out. For this it must know
+/// which line runs, so the attribute puts a mark before each statement, at any depth, also in closures and async
 /// blocks. A mark captures nothing and changes no type, borrow, temporary or drop. Without a profiler it is one relaxed
 /// load.
 ///
@@ -155,7 +153,7 @@ pub fn profile(args: proc_macro::TokenStream, item: proc_macro::TokenStream) -> 
 fn attribute(form: Form, args: TokenStream, item: &TokenStream) -> TokenStream {
     let function = match Function::parse(form, item.clone()) {
         Ok(function) => function,
-        // The compiler has refused this before it asked us.
+        // The compiler has already refused this code before it called the macro.
         Err(error) if error.to_string() == "unexpected method receiver" => return item.clone(),
         Err(error) => {
             let error = error.into_compile_error();

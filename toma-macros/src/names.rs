@@ -2,7 +2,7 @@
 
 use proc_macro2::{Ident, Span};
 
-/// The place of `span`'s code, for code that neither the body nor an option can see or shadow.
+/// A span located at `span`, for generated code that neither the body nor an option can see or shadow.
 pub(crate) fn hygienic(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }

@@ -12,16 +12,16 @@ use syn::{Error, Expr, Ident, Path, Result, Token, Type};
 
 use crate::form::Form;
 
-/// How a value is handed to the run-time side.
+/// How a value is passed to the run-time code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A cache type, or a reference to a cache.
     Cache,
     /// A number of items, of the function's own size type.
     Size,
-    /// Handed over as it is.
+    /// Passed by value.
     Value,
-    /// Handed over by reference.
+    /// Passed by reference.
     Reference,
     /// Code that runs before a retry.
     Undo,
@@ -31,11 +31,11 @@ pub(crate) enum Kind {
     Crate,
 }
 
-/// One option there is.
+/// A supported option.
 pub(crate) struct Known {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// The one form in which it has a meaning; `None` for all of them.
+    /// The only form that accepts it; `None` for all forms.
     only: Option<Form>,
 }
 
@@ -93,7 +93,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The options that were given, in the table's order.
+    /// The given options, in the table's order.
     pub(crate) fn given(&self) -> impl Iterator<Item = (&'static Known, &Expr)> {
         let given = self.given.iter().map(|(index, value)| (&KNOWN[*index], value));
         given.filter(|(known, value)| !(known.name == "predict" && is_none(value)))
@@ -105,12 +105,12 @@ impl Options {
     }
 }
 
-/// `predict = None`: as if it were not given.
+/// True for `predict = None`, which counts as not given.
 fn is_none(value: &Expr) -> bool {
     matches!(value, Expr::Path(path) if path.path.is_ident("None"))
 }
 
-/// Reads `name = value, ..`: `option` reads each value behind its `=`, and says whether the name is new.
+/// Reads `name = value, ..`. The closure `option` reads each value after its `=`, and returns whether the name is new.
 pub(crate) fn read(
     args: TokenStream,
     example: &str,
@@ -132,7 +132,7 @@ pub(crate) fn read(
     parse.parse2(args)
 }
 
-/// The place in [`KNOWN`] of an option that has a meaning for `form`.
+/// Index in [`KNOWN`] of an option that `form` accepts.
 fn find(form: Form, name: &Ident) -> Result<usize> {
     let Some(index) = KNOWN.iter().position(|known| name == known.name) else {
         return Err(Error::new(name.span(), unknown(form, &name.to_string())));
@@ -152,7 +152,7 @@ fn unknown(form: Form, name: &str) -> String {
     format!("unknown option `{name}`{}", instead(name, form, &names))
 }
 
-/// What `owner` has instead of `name`, the nearest first.
+/// Lists the names that `owner` has instead of `name`, the nearest first.
 pub(crate) fn instead(name: &str, owner: impl Display, names: &[&str]) -> String {
     let is_near = |known: &&&str| levenshtein(name, known) <= 1 + known.len() / 4;
     let nearest = names.iter().min_by_key(|known| levenshtein(name, known)).filter(is_near);

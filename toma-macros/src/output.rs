@@ -1,4 +1,4 @@
-//! The return type: how the inside of the function writes it, and what judges the value that comes back.
+//! The return type: how the expansion writes it, and which judge classifies the returned value.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -9,11 +9,11 @@ use crate::names::{hygienic, toma, toma_at};
 use crate::options::{Kind, Options};
 use crate::types;
 
-/// The return type as a closure, a `let` or a turbofish can write it.
+/// The return type in a form that a closure, a `let` or a turbofish can write.
 pub(crate) struct Output {
     /// `_` for `impl Trait` and `!`, which only a signature can write.
     pub(crate) ty: Type,
-    /// Where an error about the type points.
+    /// Span of errors about the type.
     span: Span,
 }
 
@@ -31,12 +31,12 @@ impl Output {
         Self { ty, span }
     }
 
-    /// A method that asks something of the return type: an unfit type is reported at the type.
+    /// A method whose bounds check the return type: an unsuitable type is reported at the type.
     pub(crate) fn method(&self, name: &str) -> Ident {
         Ident::new(name, self.span)
     }
 
-    /// The value that tells success from failure.
+    /// The judge, a value that separates success from failure.
     pub(crate) fn judge(&self, options: &Options) -> TokenStream {
         let (here, ty) = (toma(), &self.ty);
         if let Some(classify) = options.of(Kind::Classify) {
@@ -51,7 +51,8 @@ impl Output {
     }
 }
 
-/// The place of the `E` of a `Result<T, E>`, at which "cannot be classified" points; otherwise of all.
+/// Span of the `E` of a `Result<T, E>`, at which the error "cannot be classified" points; for other types, of the whole
+/// type.
 fn error_span(ty: &Type) -> Span {
     let Type::Path(mut path) = ty.clone() else { return ty.span() };
     types::types_in(&mut path.path).nth(1).map_or_else(|| ty.span(), |error| error.span())

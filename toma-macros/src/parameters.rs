@@ -1,4 +1,4 @@
-//! The parameters that the attribute gives a meaning by position.
+//! The parameters whose meaning is given by position.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -12,13 +12,13 @@ use crate::types;
 /// One leading parameter.
 pub(crate) struct Parameter {
     pub(crate) role: Role,
-    /// Its place among the signature's inputs, `self` counted.
+    /// Its index in the signature's inputs, including `self`.
     pub(crate) index: usize,
     pub(crate) typed: PatType,
 }
 
 impl Parameter {
-    /// Its name in the signature: the user's own when the pattern is just a name.
+    /// Its name in the signature: the user's own if the pattern is just a name.
     pub(crate) fn outer_name(&self) -> Ident {
         match &*self.typed.pat {
             Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => pat.ident.clone(),
@@ -32,10 +32,10 @@ impl Parameter {
         quote!(#(#attrs)* #pat #colon_token #ty)
     }
 
-    /// Its type as the body sees it: that of one piece.
+    /// Its type inside the body: the type of one piece.
     pub(crate) fn inside_type(&self) -> Type {
         let mut ty = self.typed.ty.as_ref().clone();
-        // A piece of the data lives shorter than the data.
+        // A piece has a shorter lifetime than the data.
         types::erase(&mut ty, true);
         ty
     }
@@ -56,9 +56,9 @@ pub(crate) fn check(form: Form, sig: &Signature) -> Result<Vec<Parameter>> {
     Ok(parameters)
 }
 
-/// The parameters to leave out of the signature after a mistake, as far as they can be told.
+/// The parameters to leave out of the signature after a mistake, as far as they can be identified.
 ///
-/// Calls of the function then stay right, and the mistake is the only error.
+/// Then calls of the function compile, and the mistake is the only error.
 pub(crate) fn hidden(form: Form, sig: &Signature) -> Vec<Parameter> {
     let roles = if self_is_meant_as_data(form, sig) { &form.roles()[1..] } else { form.roles() };
     let is_hidden =
@@ -97,7 +97,7 @@ fn check_sizes(parameters: &[Parameter], takes: &str) -> Result<()> {
     Ok(())
 }
 
-/// `fn f(&self, start: usize, end: usize)`: the data is missing because `self` is taken for it.
+/// True for `fn f(&self, start: usize, end: usize)`: the data is missing because `self` was meant as the data.
 fn self_is_meant_as_data(form: Form, sig: &Signature) -> bool {
     let is_number =
         |index| matches!(sig.inputs.get(index), Some(FnArg::Typed(typed)) if types::is_number(&typed.ty));

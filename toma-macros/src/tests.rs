@@ -13,7 +13,7 @@ fn expand(form: Form, args: TokenStream, item: &TokenStream) -> String {
     print(attribute(form, args, item))
 }
 
-/// The tokens as readable code, which they are not when they are no Rust.
+/// The tokens as formatted code. Panics if they are no valid Rust.
 fn print(tokens: TokenStream) -> String {
     let text = tokens.to_string();
     match syn::parse2(tokens) {

@@ -1,4 +1,4 @@
-//! What can be said of a type by its tokens.
+//! Properties of a type that its tokens show.
 
 use syn::{GenericArgument, Lifetime, Path, PathArguments, Type, TypeParamBound, TypeReference, parse_quote};
 
@@ -11,7 +11,7 @@ pub(crate) fn size(ty: &Type) -> Option<&'static str> {
     SIZES.into_iter().find(|name| is_named(ty, name))
 }
 
-/// Whether `ty` is a number, and so was meant as a size when it stands in a size's place.
+/// True if `ty` is a number, so that a parameter in a size's position was meant as a size.
 pub(crate) fn is_number(ty: &Type) -> bool {
     NUMBERS.into_iter().any(|name| is_named(ty, name))
 }
@@ -30,14 +30,14 @@ fn is_named(ty: &Type, name: &str) -> bool {
 pub(crate) fn exclusive(ty: &mut Type) -> Option<TypeReference> {
     match ty {
         Type::Reference(reference) if reference.mutability.is_some() => Some(reference.clone()),
-        // What it comes to is not what it is computed from.
+        // An associated type (`<T as Trait>::Out`) hides whether it contains a `&mut`.
         Type::Path(path) if path.qself.is_some() => None,
         _ => inner(ty).into_iter().find_map(exclusive),
     }
 }
 
-/// Makes `ty` what a closure or a `let` can write: `_` for each `impl Trait`, which is legal in
-/// signatures only; with `lifetimes`, all of them are left to inference.
+/// Replaces the parts of `ty` that a closure or a `let` cannot write: each `impl Trait`, which is legal in signatures
+/// only, becomes `_`. With `lifetimes`, all lifetimes are left to inference.
 pub(crate) fn erase(ty: &mut Type, lifetimes: bool) {
     match ty {
         Type::ImplTrait(_) => *ty = parse_quote!(_),
@@ -52,7 +52,7 @@ pub(crate) fn erase(ty: &mut Type, lifetimes: bool) {
         Type::TraitObject(object) => {
             for bound in &mut object.bounds {
                 if let TypeParamBound::Trait(bound) = bound {
-                    // Its lifetimes can be bound by its own `for<'a>`: they stay.
+                    // Its lifetimes may be bound by its own `for<'a>`, so they stay.
                     types_in(&mut bound.path).for_each(|ty| erase(ty, false));
                 }
             }
@@ -64,7 +64,7 @@ pub(crate) fn erase(ty: &mut Type, lifetimes: bool) {
     }
 }
 
-/// The types that `ty` is made of, but for those that traits and functions name.
+/// The types that `ty` consists of, except those inside traits and function types.
 fn inner(ty: &mut Type) -> Vec<&mut Type> {
     match ty {
         Type::Array(array) => vec![&mut *array.elem],

@@ -1,26 +1,26 @@
-//! Whether traces are of the same step.
+//! Checks that traces recorded at several sizes come from the same step.
 
 use thiserror::Error;
 use toma_trace::{Operator, OperatorId, Place, Tick, Trace};
 
-/// Why traces are none of the same step at several sizes.
+/// Reasons why traces do not come from the same step at several sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the messages say what the values are")]
 #[non_exhaustive]
 pub enum Unlike {
-    /// A line takes two points.
+    /// A line through the sizes needs at least two points.
     #[error("{traces} traces: at least two are compared")]
     TooFew { traces: usize },
-    /// A size is nothing, or stands twice.
+    /// A size is zero, or two traces have it.
     #[error("size {size}: must be at least 1, and of one trace only")]
     Size { size: u32 },
-    /// The steps called other operators; this is the first.
+    /// The steps called different operators; this is the first difference.
     #[error("{operator} is {} at size {}, but {} at size {}", found[0], sizes[0], found[1], sizes[1])]
     Operators { operator: OperatorId, sizes: [u32; 2], found: [String; 2] },
-    /// The steps made other blocks of memory that outlived their operators; these are the first.
+    /// The steps made different blocks of memory that outlive their operators; this is the first difference.
     #[error("{span} {} blocks in {place} at size {}, but {} at size {}", found[0], sizes[0], found[1], sizes[1])]
     Blocks { span: String, place: Place, sizes: [u32; 2], found: [usize; 2] },
-    /// The operators touched other tensors; this is the first.
+    /// The operators used different tensors; this is the first such operator.
     #[error("{operator} `{name}` touches other tensors at size {} than at size {}", sizes[0], sizes[1])]
     Uses { operator: OperatorId, name: String, sizes: [u32; 2] },
 }
@@ -30,7 +30,7 @@ pub enum Unlike {
 pub(crate) struct Recorded<'a> {
     pub(crate) size: u32,
     pub(crate) trace: &'a Trace,
-    /// What begins later is not compared.
+    /// Operators that begin at this tick or later are not compared.
     pub(crate) until: Tick,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Recorded<'a> {
     }
 }
 
-/// The steps called the same operators in the same order.
+/// Checks that both steps called the same operators in the same order.
 pub(crate) fn same_operators(first: Recorded<'_>, second: Recorded<'_>) -> Result<(), Unlike> {
     let [mut one, mut other] = [first, second].map(Recorded::operators);
     loop {

@@ -1,8 +1,8 @@
 //! libtorch's caching allocator for CUDA, replayed without a device.
 //!
-//! A program runs out of memory on CUDA before its tensors fill the device. The allocator rounds sizes up,
-//! cuts blocks from segments and keeps what is freed. So what fits is a question of reserved bytes. This
-//! replay answers it from the requests alone.
+//! A program runs out of memory on CUDA before its tensors fill the device. The allocator rounds sizes up, cuts blocks
+//! from segments and keeps freed memory, so the reserved bytes decide if a program fits. This replay computes them from
+//! the requests alone.
 //!
 //! ```
 //! # mod toma { pub use toma_plan as plan; }
@@ -28,24 +28,25 @@
 //! - Sizes up to 1 MiB come from the small pool, whose segments have 2 MiB.
 //! - Larger sizes come from the large pool. Segments have 20 MiB for sizes below 10 MiB. From there on, a
 //!   segment has the size, rounded up to 2 MiB.
-//! - The smallest free block of the pool that is large enough serves; among equals the lowest address.
-//! - A small block is cut where at least 512 bytes are left over, a large one where more than 1 MiB is.
-//!   Otherwise the block keeps the rest, and all of it counts as allocated.
+//! - A request gets the smallest free block of the pool that is large enough; among equals the one at the lowest
+//!   address.
+//! - A small block is cut if at least 512 bytes are left over, a large one if more than 1 MiB is. Otherwise the block
+//!   keeps the rest, and all of it counts as allocated.
 //! - A freed block merges with free neighbors of its segment.
-//! - Where no block serves, the driver gives a new segment, as long as the capacity holds it. If it does not,
-//!   the free segments of both pools go back to the driver, and it is asked once more: a retry.
-//! - If that fails, too, the request is out of memory. What was released stays released.
-//! - [`Settings::max_split_size`] sets large blocks apart.
+//! - If no block is large enough, the driver gives a new segment, as long as the capacity holds it. If it does not, the
+//!   free segments of both pools go back to the driver, and it is asked once more: a retry.
+//! - If the retry fails, too, the request is out of memory. Segments that were released stay released.
+//! - [`Settings::max_split_size`] treats large blocks from a given size on separately.
 //!
-//! # What is not replayed
+//! # Not replayed
 //!
 //! - Streams: there is one. No block waits for the events of another stream, so active bytes are allocated
 //!   bytes.
 //! - Private pools of CUDA graphs, and expandable segments.
 //! - The options `garbage_collection_threshold`, `roundup_power2_divisions`, `large_segment_size_mb` and
 //!   `max_non_split_rounding_mb`: they are as if never set.
-//! - The driver's choice of addresses. Here each segment lies behind the last one there is, so a tie goes to
-//!   the older segment. On a device it may go to another block of the same size.
+//! - The driver's choice of addresses. Here each new segment lies behind the last existing one, so a tie goes to the
+//!   older segment. On a device it may go to another block of the same size.
 //!
 //! # Source
 //!
@@ -69,29 +70,29 @@ pub use stats::{Bytes, DeviceStats};
 
 use settings::{REFUSED, rounded, segment_bytes};
 
-/// Replays what the caching allocator does with the memory of one device.
+/// Replay of the caching allocator for the memory of one device.
 ///
-/// It holds no memory. A call takes time with the logarithm of the number of blocks, and a release with their
-/// number.
+/// It allocates no memory of a device. A call takes time logarithmic in the number of blocks, and a release of segments
+/// takes time linear in it.
 #[derive(Clone, Debug)]
 pub struct CachingAllocator {
     settings: Settings,
     /// The bytes of each segment, by address.
     segments: BTreeMap<u64, u64>,
-    /// By address. They fill the segments, and of two neighbors in a segment one at most is free.
+    /// Blocks by address. They fill the segments, and of two neighbors in a segment at most one is free.
     blocks: BTreeMap<u64, Block>,
-    /// The free blocks, in the order in which they are looked for.
+    /// Free blocks, in the order in which the allocator searches them.
     free: BTreeSet<Block>,
-    /// The addresses of allocations that are not freed: none for 0 bytes.
+    /// Addresses of allocations that are not freed; `None` for an allocation of 0 bytes.
     held: BTreeMap<BlockId, Option<u64>>,
     handed_out: u64,
-    /// Blocks that were in use when it resumed: the bytes that were asked for, and the address.
+    /// Blocks that were in use when the allocator resumed, as pairs of requested bytes and address.
     older: BTreeSet<(u64, u64)>,
     stats: DeviceStats,
 }
 
 impl CachingAllocator {
-    /// An allocator that has reserved nothing yet.
+    /// Creates an allocator that has reserved nothing yet.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -105,7 +106,7 @@ impl CachingAllocator {
         }
     }
 
-    /// An allocator that goes on from these segments, as one was left. It lays them one behind the other.
+    /// Creates an allocator that continues from the segments of an earlier one. It lays them one behind the other.
     ///
     /// ```
     /// # mod toma { pub use toma_plan as plan; }
@@ -125,7 +126,7 @@ impl CachingAllocator {
         for segment in segments {
             let address = end;
             for block in segment.blocks {
-                // No device has so much, and sums of what it has do not overflow.
+                // Clamped to a size that no device has, so that sums of addresses and bytes do not overflow.
                 let bytes = block.bytes.min(REFUSED - end);
                 allocator.resume(Block { bytes, address: end, ..block });
                 end += bytes;
@@ -148,8 +149,8 @@ impl CachingAllocator {
         self.stats.occupy(block.bytes, requested);
     }
 
-    /// Frees a block that was in use when this allocator [resumed](Self::resumed), and for which so many bytes had been
-    /// asked. Says whether there was one.
+    /// Frees a block of so many requested bytes that was in use when this allocator [resumed](Self::resumed). Returns
+    /// false if there is none.
     pub fn free_older(&mut self, requested_bytes: u64) -> bool {
         let found = self.older.range((requested_bytes, 0)..=(requested_bytes, u64::MAX)).next().copied();
         if let Some(older) = found {
@@ -162,8 +163,8 @@ impl CachingAllocator {
     /// Allocates a block for `bytes` bytes. Zero bytes take no block, change no figure and never fail.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the capacity does not hold the segment it takes, although every free segment was
-    /// released. Also for 1 EiB and more, which libtorch refuses before it releases anything.
+    /// [`OutOfMemory`] if the capacity does not hold the segment that the request needs, even after every free segment
+    /// was released. Also for 1 EiB and more, which libtorch refuses before it releases anything.
     pub fn allocate(&mut self, bytes: u64) -> Result<BlockId, OutOfMemory> {
         let address = match bytes {
             0 => None,
@@ -175,11 +176,11 @@ impl CachingAllocator {
         Ok(id)
     }
 
-    /// Frees a block, whose memory stays reserved.
+    /// Frees a block. Its memory stays reserved.
     ///
     /// # Errors
-    /// [`InvalidFree`] for an allocation that was freed before, or that this allocator has never made. Nothing
-    /// changes then.
+    /// [`InvalidFree`] for an allocation that was already freed or that this allocator never made. Nothing changes
+    /// then.
     pub fn free(&mut self, id: BlockId) -> Result<(), InvalidFree> {
         match self.held.remove(&id) {
             Some(Some(address)) => self.give_back(address),
@@ -190,7 +191,7 @@ impl CachingAllocator {
         Ok(())
     }
 
-    /// Gives every segment of which no part is in use back to the driver, as `empty_cache` does.
+    /// Returns every segment without a block in use to the driver, as `empty_cache` does.
     pub fn release_cached_memory(&mut self) {
         let is_whole = |free: &&Block| self.segments.get(&free.address) == Some(&free.bytes);
         let whole: Vec<_> = self.free.iter().filter(is_whole).copied().collect();
@@ -199,12 +200,12 @@ impl CachingAllocator {
         }
     }
 
-    /// The bytes in each state, their peaks, and the number of retries.
+    /// Returns the bytes in each state, their peaks, and the number of retries.
     pub fn stats(&self) -> DeviceStats {
         self.stats
     }
 
-    /// The segments by address, each with its blocks.
+    /// Returns the segments by address, each with its blocks.
     pub fn segments(&self) -> impl Iterator<Item = Segment> {
         self.segments.iter().map(|(&address, &bytes)| {
             let blocks = self.blocks.range(address..address + bytes);
@@ -222,20 +223,20 @@ impl CachingAllocator {
         Some(free.address)
     }
 
-    /// The smallest free block that is large enough. If that may not serve the size, no larger one may.
+    /// Returns the smallest free block that is large enough. If it may not serve the size, no larger one may.
     fn best_fit(&self, size: u64) -> Option<Block> {
         let smallest = self.free_in(Pool::of(size), size).next()?;
         self.settings.serves(smallest.bytes, size).then_some(*smallest)
     }
 
-    /// The free blocks of a pool that have `bytes` bytes or more, the smallest first, and by address.
+    /// Returns the free blocks of a pool of `bytes` bytes or more, the smallest first, and by address.
     fn free_in(&self, pool: Pool, bytes: u64) -> impl DoubleEndedIterator<Item = &Block> {
         let first = Block { pool, bytes, address: 0, requested: None };
         let last = Block { pool, bytes: u64::MAX, address: u64::MAX, requested: None };
         self.free.range(first..=last)
     }
 
-    /// A new segment, for which others are released if there is no other way.
+    /// Reserves a new segment, after releasing others if there is no other way.
     fn reserve(&mut self, size: u64) -> Option<Block> {
         self.add_segment(size)
             .or_else(|| if self.release_oversize(size) { self.add_segment(size) } else { None })
@@ -246,14 +247,14 @@ impl CachingAllocator {
             })
     }
 
-    /// What the driver does: a segment, if there is room for it.
+    /// Asks the driver for a segment; `None` if the capacity has no room for it.
     fn add_segment(&mut self, size: u64) -> Option<Block> {
         let bytes = segment_bytes(size);
         if bytes > self.settings.capacity_bytes.saturating_sub(self.stats.reserved.current) {
             return None;
         }
         let address = self.segments.last_key_value().map_or(0, |(address, bytes)| address + bytes);
-        // Where addresses end, so does the memory.
+        // An address beyond 64 bits counts as out of memory.
         address.checked_add(bytes)?;
         self.segments.insert(address, bytes);
         self.stats.reserved.add(bytes);
@@ -262,10 +263,10 @@ impl CachingAllocator {
         Some(whole)
     }
 
-    /// Releases free oversize blocks of the pool, which are whole segments: the smallest that is enough, or
-    /// else the largest ones until they are enough together. Says whether they are.
+    /// Releases free oversize blocks of the pool, which are whole segments: the smallest that is enough, or else the
+    /// largest ones until they are enough together. Returns false if they are not.
     ///
-    /// A free block that is large enough is oversize here: any other would have served the size.
+    /// A free block that is large enough must be oversize here, because any other would have served the size.
     fn release_oversize(&mut self, size: u64) -> bool {
         let (pool, oversize) = (Pool::of(size), self.settings.max_split_size);
         let mut released = 0;
@@ -307,7 +308,7 @@ impl CachingAllocator {
         self.stats.give_back(used.bytes, used.requested.unwrap_or(0));
     }
 
-    /// The blocks before and behind an address, as far as they are of the same segment.
+    /// Returns the blocks before and behind an address that belong to the same segment.
     fn neighbors(&self, address: u64) -> [Option<Block>; 2] {
         let begins = |address: u64| self.segments.contains_key(&address);
         let before = self.blocks.range(..address).next_back().filter(|_| !begins(address));

@@ -1,14 +1,14 @@
-//! What follows from recorded steps of a tensor program.
+//! Plans that are computed from recorded steps of a tensor program.
 //!
 //! | | |
 //! |---|---|
-//! | [`Growth`] | the bytes a step needs at other sizes and in pieces, and the largest size that fits |
-//! | [`Rows`] | whether the rows of a batch are worked on by themselves, so that pieces add up to the whole |
-//! | [`caching`] | what they take from a CUDA device, and where it runs out of memory |
-//! | [`checkpoint`] | plans that hold less for backward and run stages again |
-//! | [`residency`] | plans that move storages off a device while nothing uses them |
+//! | [`Growth`] | predicts the bytes of a step at other sizes and in pieces, and the largest size that fits |
+//! | [`Rows`] | decides if the rows of a batch are computed independently, so that pieces add up to the whole |
+//! | [`caching`] | replays the allocations on a CUDA device, and where they run out of memory |
+//! | [`checkpoint`] | plans that save fewer activations for backward and recompute stages |
+//! | [`residency`] | plans that evict storages from a device while nothing uses them |
 //!
-//! All of it is arithmetic over what was [recorded](toma_trace): no tensor framework, no clock, no device.
+//! All of it is arithmetic over [recorded](toma_trace) steps: no tensor framework, no clock, no device.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
-// Backtraces of errors: written down only where they will be read.
+// Backtraces of errors, written only where they will be read.
 //
 // # Why
 //
-// Writing a backtrace takes libtorch 6 to 11 ms. It is decided on where its text is read. Where an error is
-// raised its type is not known yet. Backward raises on a device's thread. Out of memory that will be
-// retried loses its backtrace, all else keeps it.
+// Writing a backtrace takes libtorch 6 to 11 ms. The decision is made where the text is read: where an error is raised
+// its type is not known yet, and backward raises on the thread of a device. Out of memory that will be retried loses
+// its backtrace, all other errors keep it.
 
 #include <c10/util/Backtrace.h>
 #include <c10/util/Exception.h>
@@ -21,7 +21,7 @@ namespace {
 
 thread_local int32_t quiet = 0;
 
-// Set before there are threads.
+// Set while there is one thread.
 bool (*would_retry_out_of_memory)() = nullptr;
 
 // Never destroyed: threads may raise errors while the process ends.
@@ -30,8 +30,8 @@ const std::string& nothing() {
   return *empty;
 }
 
-// Whether the error that this thread handles means that. It may be another than the one whose text is
-// asked for, which then lacks a backtrace: an error does not tell which backtrace it wraps.
+// True if the error that this thread handles means out of memory. It may be another error than the one whose text is
+// asked for, which then lacks a backtrace, because a backtrace does not know its error.
 bool handles_out_of_memory() {
   const auto caught = std::current_exception();
   if (caught == nullptr) {
@@ -46,11 +46,11 @@ bool handles_out_of_memory() {
   }
 }
 
-// A backtrace that is written down only when it will be read.
+// A backtrace that is written only if it will be read.
 //
-// Where an error is raised its type is not known yet: this is made by the constructor of its base.
-// It is known where the text is asked for, which is where the error was caught; there the thread
-// also is the one that the error goes to, while an error of backward is raised on a device's thread.
+// It is made by the constructor of the error's base class, where the type of the error is not known yet. The type is
+// known where the text is asked for, which is where the error was caught. That is also the thread that receives the
+// error, while an error of backward is raised on the thread of a device.
 struct Trace final : c10::LazyValue<std::string> {
   explicit Trace(c10::Backtrace written) : written(std::move(written)) {}
 
@@ -61,7 +61,7 @@ struct Trace final : c10::LazyValue<std::string> {
   c10::Backtrace written;
 };
 
-// Stands in for libtorch's own fetcher, which cannot be asked for: it does the same, later.
+// Replaces libtorch's own fetcher, which is not accessible: it does the same, later.
 c10::Backtrace fetch() {
   static const auto* none = new c10::Backtrace(std::make_shared<c10::PrecomputedLazyValue<std::string>>(nothing()));
   return quiet > 0 ? *none : std::make_shared<Trace>(c10::get_lazy_backtrace(/*frames_to_skip=*/1));

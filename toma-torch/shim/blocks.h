@@ -1,10 +1,9 @@
-// The living blocks of the counting allocator, by address: what is known of each stands here, beside
-// the memory.
+// Live blocks of the counting allocator, by address. The data of each block are separate from its memory.
 //
 // # Why
 //
-// A header in front of a block cannot be told from the bytes in front of a foreign block. So what is known
-// stands in a table: c10's own hash map, in 64 shards. A block costs 18 ns more.
+// A header in front of a block could not be distinguished from the bytes in front of a foreign block. So a table holds
+// the data: c10's own hash map, in 64 shards. A block costs 18 ns more.
 #pragma once
 
 #include <c10/util/flat_hash_map.h>
@@ -24,8 +23,7 @@
 
 namespace toma {
 
-// Held for a few nanoseconds, so threads that meet spin. A mutex takes three times as long where they
-// do not meet.
+// Held for a few nanoseconds, so waiting threads spin. A mutex takes three times as long without contention.
 class Lock {
  public:
   void lock() {
@@ -40,28 +38,27 @@ class Lock {
   std::atomic<bool> held{false};
 };
 
-// A block of more is a mistake. Its bytes and two bits make a number.
+// A larger size is a mistake. The bytes and two bits fit into one number.
 constexpr uint64_t most_bytes = (uint64_t{1} << 62) - 1;
 
-// A living block.
+// A live block.
 struct Block {
   uint64_t bytes : 62;
-  // Made while exempt, and so not counted. In a bit, because there is one of these for each tensor.
+  // Made while exempt, and so not counted. A bit, because there is one block for each tensor.
   uint64_t is_exempt : 1;
-  // Its storage has left the device: see `lay_aside`.
+  // The storage is evicted, and its block is kept in place: see `lay_aside`.
   uint64_t is_aside : 1;
-  // What a watcher has answered; 0 for nothing.
+  // Owner that the watcher returned; 0 for none.
   uint64_t owner;
 };
 
-// What is told of blocks; null for none.
+// Watcher of blocks; null for none.
 const toma_watcher* watcher() noexcept;
 
-// Shards, so that threads rarely wait for each other.
+// Table in shards, so that threads rarely wait for each other.
 class Blocks {
  public:
-  // Returns a block that was there at the same address, of no bytes where there was none; throws where there
-  // is no memory.
+  // Returns the previous block at the same address, with 0 bytes if there was none. Throws if memory runs out.
   Block insert(void* data, Block block) {
     auto& shard = shard_of(data);
     const std::lock_guard<Lock> held(shard.lock);
@@ -70,7 +67,7 @@ class Blocks {
     return before;
   }
 
-  // Returns the block, of no bytes where there is none.
+  // Returns the block, with 0 bytes if there is none.
   Block remove(void* data) {
     auto& shard = shard_of(data);
     const std::lock_guard<Lock> held(shard.lock);
@@ -83,7 +80,7 @@ class Blocks {
     return block;
   }
 
-  // The block at an address, of no bytes where there is none.
+  // Returns the block at an address, with 0 bytes if there is none.
   Block at(void* data) {
     auto& shard = shard_of(data);
     const std::lock_guard<Lock> held(shard.lock);
@@ -91,7 +88,7 @@ class Blocks {
     return found == shard.blocks.end() ? Block{} : found->second;
   }
 
-  // Every living block, while each shard's threads wait in turn: the body must neither allocate nor free.
+  // Visits every live block. Threads of each shard wait in turn, so `body` must neither allocate nor free.
   template <class F>
   void each(const F& body) {
     for (auto& shard : shards) {
@@ -102,7 +99,7 @@ class Blocks {
     }
   }
 
-  // Blocks so far.
+  // Number of blocks inserted so far.
   uint64_t inserted() {
     uint64_t sum = 0;
     for (auto& shard : shards) {
@@ -112,7 +109,7 @@ class Blocks {
     return sum;
   }
 
-  // A child of fork finds no lock held by a thread that it does not have. Of one table in a process.
+  // Ensures that a child of fork finds no lock held by a thread that it lacks. For one table in a process.
   void survive_forks() {
 #ifndef _WIN32
     static Blocks* all;
@@ -126,11 +123,11 @@ class Blocks {
   struct alignas(64) Shard {
     Lock lock;
     ska::flat_hash_map<void*, Block> blocks;
-    // Blocks so far.
+    // Number of blocks inserted so far.
     uint64_t inserted = 0;
   };
 
-  // By the upper six bits of the product by which the table finds its place: the table takes the next.
+  // Uses the upper six bits of the product whose next bits select the slot in the table.
   Shard& shard_of(const void* data) {
     return shards[(reinterpret_cast<uintptr_t>(data) >> 6) * 0x9e3779b97f4a7c15 >> 58];
   }

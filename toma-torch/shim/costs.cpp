@@ -1,4 +1,4 @@
-// What the stages of a region take.
+// Time and memory of the stages of a region.
 
 #include "costs.h"
 
@@ -54,7 +54,7 @@ void Costs::stage_begins(c10::Device of_operator) {
   first = run();
 }
 
-// After each operator, and before the next, because the program frees tensors in between.
+// Called after each operator and before the next, because the program frees tensors in between.
 void Costs::between(uint32_t stage, Run& run, bool is_first) const {
   if (is_learning) {
     run.note();
@@ -63,7 +63,7 @@ void Costs::between(uint32_t stage, Run& run, bool is_first) const {
   }
 }
 
-// What slots would hold beyond what lives.
+// Bytes that slots would hold in addition to the live bytes.
 int64_t Costs::dropped_bytes(uint32_t stage) const {
   Storages dropped;
   each_slot(stage, [&](const Slot& slot) {
@@ -74,7 +74,7 @@ int64_t Costs::dropped_bytes(uint32_t stage) const {
   return static_cast<int64_t>(dropped.bytes);
 }
 
-// What lives because slots hold it, and for nothing else.
+// Bytes that are alive only because slots hold them.
 int64_t Costs::held_bytes_of(uint32_t stage) const {
   std::unordered_map<const c10::StorageImpl*, size_t> handles;
   int64_t bytes = 0;
@@ -106,7 +106,7 @@ void Costs::stage_ends() {
   stage.forward_ns = first.elapsed_ns();
 }
 
-// What one takes after the other, as far as it is known.
+// Sums the costs of the merged stages, as far as they are known.
 void Costs::joins(uint32_t into) {
   stage_ends();
   auto& joined = stages[into];
@@ -122,11 +122,11 @@ void Costs::joins(uint32_t into) {
   elsewhere.resize(into + 1);
 }
 
-// The next stage is one with the stage before it. What they save together is known from a repetition.
+// Merges stage `second` with the one before it. A recomputation measures the bytes that they save together.
 void Costs::unites(uint32_t second) {
   auto& joined = stages[second - 1];
   const auto& next = stages[second];
-  // The first run may have dropped the input in between, and later ones hold it.
+  // The first run may have dropped the input in between; later runs hold it.
   const auto made = tape.bytes_where({}, [&](const Value& value) { return value.stage == second - 1 && second <= value.last_stage; });
   const auto grown = std::max(starts[second] - starts[second - 1], static_cast<int64_t>(made));
   const auto later = [&](uint64_t peak) { return static_cast<uint64_t>(std::max<int64_t>(grown + static_cast<int64_t>(peak), 0)); };
@@ -138,13 +138,13 @@ void Costs::unites(uint32_t second) {
   elsewhere.erase(elsewhere.begin() + second);
 }
 
-// What it and later stages use of those before it, and what boundaries hold.
+// Bytes of earlier stages that this and later stages use, or that boundaries hold.
 int64_t Costs::held_before(uint32_t stage) const {
   const auto is_held = [&](const Value& value) { return value.stage < stage && (value.last_stage >= stage || tape.is_needed(value)); };
   return static_cast<int64_t>(tape.bytes_where({}, is_held));
 }
 
-// Values that boundaries hold, and something else, too.
+// Values that are held by boundaries and by something else as well.
 std::vector<uint32_t> Costs::held_elsewhere() const {
   std::unordered_map<const c10::StorageImpl*, size_t> handles;
   const auto count = [&](const at::Tensor& tensor) {
@@ -166,7 +166,7 @@ std::vector<uint32_t> Costs::held_elsewhere() const {
   return elsewhere;
 }
 
-// Of those values what a stage does not use, and is there all the same while it runs for the first time.
+// Bytes of those values that the stage does not use, although they are alive during its first run.
 int64_t Costs::staying(uint32_t stage) const {
   Storages used;
   for (const auto& value : tape.values) {
@@ -177,7 +177,7 @@ int64_t Costs::staying(uint32_t stage) const {
   return bytes_of_values(elsewhere[stage], used);
 }
 
-// What they add to memory that is counted.
+// Bytes that the values add to the storages in `counted`.
 int64_t Costs::bytes_of_values(const std::vector<uint32_t>& numbers, Storages counted) const {
   for (const auto number : numbers) {
     counted.add(tape.values[number].storage._unsafe_get_target(), tape.values[number].storage_bytes);
@@ -185,7 +185,7 @@ int64_t Costs::bytes_of_values(const std::vector<uint32_t>& numbers, Storages co
   return static_cast<int64_t>(counted.bytes);
 }
 
-// The sizes follow from what was recorded, whatever was held.
+// Computes sizes from the recording, independent of the tensors that were held.
 void Costs::sizes() {
   for (uint32_t number = 0; number < stages.size(); ++number) {
     auto& stage = stages[number];
@@ -209,7 +209,7 @@ void Costs::sizes() {
         united.add(storage, slot.bytes);
       }
     });
-    // What the program holds besides: it is there while the stage runs for the first time.
+    // Other tensors of the program, which are alive while the stage runs for the first time.
     const auto others = static_cast<uint64_t>(std::max<int64_t>(starts[number] - held_before(number), 0) + staying(number));
     stage.peak_bytes += others;
     stage.saving_peak_bytes += others;
@@ -217,7 +217,7 @@ void Costs::sizes() {
     stage.saved_bytes = saved.bytes;
     stage.united_bytes = united.bytes;
     stage.is_kept = tape.stages[number].is_kept;
-    // Backward takes nothing from it.
+    // Backward needs nothing from this stage.
     stage.is_measured = tape.stages[number].first_slot == tape.end_slot(number);
   }
 }
@@ -276,7 +276,7 @@ void Costs::repeated(uint32_t number, bool saves, const Run& run) {
   tell(elapsed, false);
 }
 
-// What is allocated besides what the region holds: the outputs, what follows on them, and their gradients.
+// Measures the bytes that the region does not hold: its outputs, tensors computed from them, and their gradients.
 void Costs::backward_arrives() {
   if (!is_learning || std::exchange(has_arrived, true)) {
     return;
@@ -297,7 +297,7 @@ void Costs::backward_arrives() {
   stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(besides, 0));
 }
 
-// What boundaries hold.
+// Storages that boundaries hold.
 Storages Costs::held_values() const {
   Storages held;
   for (const auto& value : tape.values) {
@@ -308,7 +308,7 @@ Storages Costs::held_values() const {
   return held;
 }
 
-// What the tape holds of its own.
+// Bytes that boundaries and slots hold.
 int64_t Costs::held_by_tape() const {
   auto held = held_values();
   for (const auto& slot : tape.slots) {
@@ -319,13 +319,13 @@ int64_t Costs::held_by_tape() const {
   return static_cast<int64_t>(held.bytes);
 }
 
-// Allocated since the region began, and not for gradients of variables.
+// Bytes allocated since the region began, without gradients of variables.
 int64_t Costs::left() const { return allocated() - static_cast<int64_t>(lacking_bytes - tape.notes->lacking_bytes()); }
 
 void Costs::backward_begins(uint32_t number) {
   backward_of = number;
   if (is_learning) {
-    // A plan may have dropped its input, and make another one.
+    // A plan may have dropped the input of the stage and made a new one.
     const auto besides = left() - held_by_tape() + bytes_of_values(held_elsewhere(), {});
     const auto others = besides - static_cast<int64_t>(stages[number].gradient_bytes);
     stages[number].others_bytes = static_cast<uint64_t>(std::max<int64_t>(others, 0));
@@ -350,13 +350,14 @@ void Costs::backward_ends() {
   auto& stage = stages[number];
   stage.backward_ns = backward.elapsed_ns();
   if (learns()) {
-    // Beyond all that counts as saved, of which the graph may hold less.
+    // The peak is relative to all saved activations, of which the graph may hold only a part.
     const auto unheld = stage.saved_bytes - std::min(stage.saved_bytes, held_bytes);
     const auto before = number + 1 == stages.size() ? fallen_bytes : 0;
     const auto beyond = number + 1 == stages.size() ? output_bytes : 0;
     stage.backward_peak_bytes = std::max(before, beyond + backward.saving() - std::min(backward.saving(), unheld));
   }
-  // By a thread that the region knows nothing of, or after a profile that the region began in.
+  // False on a thread that the region does not count, or once a profiler has ended that was active when the region
+  // began.
   stage.is_measured = meter->counts_here();
 }
 
@@ -369,7 +370,7 @@ void Costs::is_over() {
   publish();
   tape.notes->figures.is_over = true;
   tell(0, true);
-  // Stages behind it whose backward has not run are of branches that lead to no gradient.
+  // Later stages whose backward has not run belong to branches that lead to no gradient.
   uint32_t needed = 0;
   while (needed < tape.stages.size() && tape.stages[needed].first_slot == tape.end_slot(needed)) {
     ++needed;

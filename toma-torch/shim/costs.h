@@ -1,7 +1,7 @@
-// What the stages of a region take, measured while they run.
+// Time and memory of the stages of a region, measured while they run.
 //
-// A peak is measured from one operator to the next. Memory that only slots hold, or would hold, is what a run that
-// saves takes more than one that does not, so each run tells of both.
+// A peak is measured from one operator to the next. A run that saves activations takes more memory than one that drops
+// them, by the bytes that only slots hold or would hold. So each run yields both peaks.
 #pragma once
 
 #include "meter.h"
@@ -16,13 +16,13 @@ namespace toma {
 class Tape;
 class Storages;
 
-// One run of a stage, in bytes beyond those at its start. Takes the time alone where no device is given.
+// One run of a stage, in bytes beyond those at its start. Without a device, only the time is measured.
 class Run {
  public:
   explicit Run(std::optional<c10::Device> device = std::nullopt);
-  // So much more a run would hold from now on that saves, and so much less one that does not.
+  // From now on a run that saves would hold `more` additional bytes, and one that drops would hold `less` fewer.
   void holds(int64_t more, int64_t less);
-  // Notes the peak since it was last noted.
+  // Records the peak since the last call.
   void note();
   uint64_t dropping() const { return most_dropping; }
   uint64_t saving() const { return most_saving; }
@@ -40,7 +40,8 @@ class Costs {
  public:
   explicit Costs(Tape& tape);
 
-  // Stages run for the first time, and of any run what is between its operators. The first operator is on the device.
+  // `stage_begins` and `stage_ends` enclose a first run; `between` is called between the operators of any run. `device`
+  // is that of the first operator.
   void stage_begins(c10::Device device);
   void between(uint32_t stage, Run& run, bool is_first) const;
   void stage_ends();
@@ -55,7 +56,7 @@ class Costs {
   void is_over();
   Storages held_values() const;
 
-  // What is known of the structure needs no measuring.
+  // False for a known structure, which needs no measurement.
   bool learns() const { return is_learning; }
   void learn_nothing() { is_learning = false; }
   Run run() const { return is_learning ? Run(device) : Run(); }
@@ -81,24 +82,24 @@ class Costs {
   Tape& tape;
   bool is_learning = true;
   std::vector<toma_stage> stages;
-  // Allocated since the region began, when each of them did.
+  // Bytes allocated between the begin of the region and the begin of each stage.
   std::vector<int64_t> starts;
-  // Values that the program held as well, when each of them did.
+  // Values that the program also held at the begin of each stage.
   std::vector<std::vector<uint32_t>> elsewhere;
-  // Of the device of the first operator.
+  // Device of the first operator.
   c10::Device device = c10::kCPU;
   std::optional<Meter> meter;
   Run backward, after;
-  // The stage whose backward is measured.
+  // Stage whose backward is measured.
   uint32_t backward_of;
   bool has_arrived = false;
-  // What slots hold when it begins.
+  // Bytes that slots hold when that backward begins.
   uint64_t held_bytes = 0;
-  // What was needed beyond that only to make the gradient of the outputs.
+  // Peak after the end of the region, beyond the bytes that remain when backward arrives at it.
   uint64_t fallen_bytes = 0;
-  // Outputs that the last stage saves: a repetition makes others, which its backward frees.
+  // Bytes of outputs that the last stage saves. A recomputation makes new ones, which its backward frees.
   uint64_t output_bytes = 0;
-  // The gradients that variables lacked when the region ended.
+  // Bytes of the gradients that variables lacked when the region ended.
   uint64_t lacking_bytes = 0;
 };
 

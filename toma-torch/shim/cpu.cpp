@@ -1,14 +1,12 @@
-// A CPU allocator that counts exactly, and refuses what exceeds a budget with libtorch's own typed
-// error.
+// A CPU allocator that counts exactly, and refuses allocations beyond a budget with libtorch's own typed error.
 //
-// It may be put in place at any time. Raw blocks are freed through whatever allocator is set at that
-// moment, so this one is handed blocks from before it, and a caller that kept the allocator from
-// before frees blocks of this one. Both are sound, because memory is never ours: a block comes from
-// the allocator that was found and goes back by its deleter, as it is. What is ours stands beside it,
-// in a table of living blocks. A pointer that is not in the table is not counted.
+// It can be installed at any time. Raw blocks are freed through the allocator that is set at that moment, so this one
+// receives blocks from before its installation, and a caller that kept the previous allocator frees blocks of this one.
+// Both are sound because the memory is never ours: a block comes from the previous allocator and returns through its
+// deleter, unchanged. Our data are in a separate table of live blocks. A pointer that is not in the table is not
+// counted.
 //
-// The context of a DataPtr is the data pointer itself and the deleter is the raw one: oneDNN asserts
-// both.
+// The context of a DataPtr is the data pointer itself and the deleter is the raw one: oneDNN asserts both.
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -35,24 +33,24 @@ Count peak{0};
 Count ooms{0};
 Count budget{unlimited};
 
-// Told of every block; null for none. What it points to is never taken away.
+// Watcher of all blocks, which lives forever; null for none.
 std::atomic<const toma_watcher*> watching{nullptr};
 
-// Never destroyed, nor is the allocator: threads may allocate and free while the process ends.
+// Never destroyed, and neither is the allocator: threads may allocate and free while the process ends.
 toma::Blocks* living = nullptr;
 
-// The allocator that was found, and how it frees.
+// The previous allocator, and its deleter.
 c10::Allocator* found = nullptr;
 c10::DeleterFnPtr give_back = nullptr;
 
-// Of a thread, so that tests that run side by side do not meet each other's failures.
+// Per thread, so that tests that run in parallel do not receive each other's failures.
 thread_local int64_t fail_after = -1;
 thread_local int32_t exempt = 0;
 
-// The number of the CPU, for a watcher.
+// Number of the CPU for a watcher.
 constexpr uint32_t cpu = 0;
 
-// Without a backtrace: it costs milliseconds to print, and the message says it all.
+// Has no backtrace, which would take milliseconds to print and add nothing to the message.
 [[noreturn]] void out_of_memory(size_t bytes, const std::string& why) {
   ooms.fetch_add(1, std::memory_order_relaxed);
   if (const auto* told = toma::watcher(); told != nullptr && exempt == 0) {
@@ -61,14 +59,14 @@ constexpr uint32_t cpu = 0;
   throw c10::OutOfMemoryError("CPU out of memory: tried to allocate " + std::to_string(bytes) + " bytes, " + why, nullptr);
 }
 
-// The same, where no allocator has told the profiler.
+// Also reports to libtorch's profiler, for failures that no other allocator has reported.
 [[noreturn]] void refuse(size_t bytes, const std::string& why) {
   c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
   out_of_memory(bytes, why);
 }
 
-// Counts the bytes, unless the budget forbids it and nothing leaves for them; in one step, so that two threads cannot
-// both be refused where one fits. Returns what was allocated before.
+// Counts the bytes, unless the budget forbids it and nothing can be evicted. This is one atomic step, so that two
+// threads cannot both be refused if one of them fits. Returns the bytes allocated before.
 uint64_t take(uint64_t bytes) {
   auto before = allocated.load(std::memory_order_relaxed);
   while (true) {
@@ -80,7 +78,7 @@ uint64_t take(uint64_t bytes) {
     } else if (toma::is_relieved(c10::kCPU, bytes > limit ? bytes : before + bytes - limit)) {
       before = allocated.load(std::memory_order_relaxed);
     } else if (const auto now = allocated.load(std::memory_order_relaxed); now < before) {
-      // Freed meanwhile.
+      // Another thread has freed bytes meanwhile.
       before = now;
     } else {
       refuse(bytes, std::to_string(before) + " of " + std::to_string(limit) + " are allocated");
@@ -88,7 +86,7 @@ uint64_t take(uint64_t bytes) {
   }
 }
 
-// What moves is the program's all the same.
+// Bytes of a storage that moves count as the program's throughout.
 void change_level(int64_t bytes) {
   if (!toma::moves_storages()) {
     toma::level().change(bytes);
@@ -97,7 +95,7 @@ void change_level(int64_t bytes) {
 
 uint64_t counted(toma::Block block) { return block.is_exempt || block.is_aside ? 0 : block.bytes; }
 
-// What a watcher answers for a block from now on.
+// Asks the watcher for the owner of a block.
 uint64_t owner_of(const void* data, toma::Block block) {
   const auto* told = toma::watcher();
   return told == nullptr || block.is_exempt ? 0 : told->allocated(cpu, reinterpret_cast<uintptr_t>(data), block.bytes);
@@ -114,7 +112,7 @@ void uncount(const void* data, toma::Block block) {
 }
 
 void release(void* data) {
-  // Before it is freed: after that the address may be another thread's.
+  // Done before the block is freed, because its address may then be reused by another thread.
   const auto block = living->remove(data);
   uncount(data, block);
   if (!block.is_aside) {
@@ -123,7 +121,7 @@ void release(void* data) {
   give_back(data);
 }
 
-// Of bytes that are counted already if any are, and are not any more when there is no block for them.
+// Allocates a block whose bytes are counted already, unless it is exempt. If this fails, they are not counted any more.
 c10::DataPtr made(toma::Block block) {
   c10::DataPtr data;
   try {
@@ -134,7 +132,7 @@ c10::DataPtr made(toma::Block block) {
   }
   block.owner = owner_of(data.get(), block);
   try {
-    // A block that was freed past us is in the table until its address is given out again.
+    // A block that was freed past us stays in the table until its address is reused.
     uncount(data.get(), living->insert(data.get(), block));
   } catch (const std::bad_alloc&) {
     uncount(data.get(), block);
@@ -145,7 +143,7 @@ c10::DataPtr made(toma::Block block) {
   return data;
 }
 
-// Counts an allocation of this thread, unless the thread is exempt, as the body is told.
+// Counts an allocation of this thread, unless the thread is exempt, which `allocate` receives.
 template <class F>
 void counted_as_allocated(size_t bytes, const F& allocate) {
   const auto is_exempt = exempt > 0;
@@ -166,7 +164,7 @@ struct CountingAllocator final : c10::Allocator {
       return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     }
     if (bytes > toma::most_bytes) {
-      // A mistake, not a size: it gets the answer that it had before.
+      // A size of this kind is a mistake in the caller, so the previous allocator answers as it did before.
       return found->allocate(bytes);
     }
     at::DataPtr data;
@@ -182,14 +180,14 @@ struct CountingAllocator final : c10::Allocator {
 void install() {
   found = c10::GetCPUAllocator();
   if (found->raw_deleter() == nullptr) {
-    // Then no raw block is of it: libtorch asserts a deleter for those.
+    // Such an allocator makes no raw blocks: libtorch asserts a deleter for those.
     found = c10::GetDefaultCPUAllocator();
   }
   give_back = found->raw_deleter();
   living = new toma::Blocks;
   living->survive_forks();
   auto* allocator = new CountingAllocator;
-  // libtorch stores the pointer without a lock. Threads that read it must find what it points to.
+  // libtorch stores the pointer without a lock. Threads that read it must see the finished allocator.
   std::atomic_thread_fence(std::memory_order_release);
   c10::SetCPUAllocator(allocator, std::numeric_limits<uint8_t>::max());
 }
@@ -219,7 +217,7 @@ void toma::take_back(void* data) {
 toma::Exempt::Exempt() noexcept { ++exempt; }
 toma::Exempt::~Exempt() { --exempt; }
 
-// Never taken back: blocks of ours may live until the process ends.
+// The allocator is never removed, because blocks of ours may live until the process ends.
 void toma_cpu_install() noexcept {
   static std::once_flag once;
   std::call_once(once, install);

@@ -1,4 +1,4 @@
-// Memory of devices, through the interface all of libtorch's device allocators share.
+// Memory of devices, through the interface that all of libtorch's device allocators share.
 
 #include <ATen/Context.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -13,8 +13,8 @@
 
 namespace {
 
-// Runs `body` with the allocator and index of a device. Before its first allocation an allocator has
-// counted nothing and holds nothing, and refuses to say so.
+// Runs `body` with the allocator and index of a device. Before its first allocation an allocator throws instead of
+// returning zeros, so `body` is not called then.
 template <class F>
 int32_t with_initialized(toma_device device, toma_error* error, F body) noexcept {
   return toma::guarded(error, [&] {
@@ -41,9 +41,8 @@ toma_stats stats_of(c10::DeviceAllocator& allocator, c10::DeviceIndex index) {
 
 }  // namespace
 
-// libtorch looks kinds up in a table without asking whether they are in it. Neither the guard nor the
-// allocator may be asked before it is known that there is a device: both exist in a libtorch that was
-// built for devices this machine does not have.
+// libtorch looks up kinds of devices in a table without a check. The guard and the allocator may be called only if the
+// device exists, because a libtorch also has them for devices that the machine lacks.
 c10::Device toma::existing(toma_device device) {
   if (device.type < 0 || device.type >= static_cast<int32_t>(c10::COMPILE_TIME_MAX_DEVICE_TYPES)) {
     throw NoDevice("no kind of device has the number " + std::to_string(device.type));
@@ -69,7 +68,7 @@ int32_t toma_device_memory(toma_device device, uint64_t* out, toma_error* error)
     auto& allocator = *c10::getDeviceAllocator(existing.type());
     std::tie(out[0], out[1]) = allocator.getMemoryInfo(existing.index());
     if (existing.is_cuda()) {
-      // Before, it knows no fraction. The question for its memory has made the context.
+      // The allocator knows no fraction before this. `getMemoryInfo` has already made the context.
       at::globalContext().lazyInitDevice(existing.type());
       const auto allowed = toma::allowed_by_fraction(allocator, existing.index(), out[1]);
       const auto reserved = stats_of(allocator, existing.index()).reserved_bytes;
@@ -89,7 +88,7 @@ int32_t toma_device_parts(
   });
 }
 
-// Of all devices of the kind at once: the interface knows no finer release.
+// Releases memory of all devices of the kind at once, because the interface has no finer function.
 int32_t toma_device_release(toma_device device, toma_error* error) noexcept {
   return with_initialized(device, error, [](auto& allocator, auto) { allocator.emptyCache(); });
 }

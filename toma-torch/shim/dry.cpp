@@ -1,14 +1,13 @@
-// A dry run: below autograd and autocast, and above all kernels, every operator of a thread comes here.
+// A dry run: every operator of a thread comes here, below autograd and autocast and above all kernels.
 //
-// libtorch reserves the dispatch key Fake for code outside of it and has no kernel there. What stands
-// above it runs as always: the graph, autocast, the choice of kernels by device. No kernel below it runs
-// on data of the user's: what operators make are tensors with shapes, strides and a device, whose
-// memory is a range of addresses that nothing stands behind.
+// libtorch reserves the dispatch key Fake for code outside of libtorch and has no kernel there. The layers above it run
+// as always: the graph, autocast, the choice of kernels by device. No kernel below it runs on data of the user:
+// operators make tensors with shapes, strides and a device, whose memory is a range of addresses without pages.
 //
 // # Why
 //
-// A kernel without a Meta kernel is asked with zeros. Only the kernel knows what it takes besides its
-// results. Rules for the common ones know shapes alone, at a hundredth of the time.
+// A kernel without a Meta kernel is called with zeros, because only the kernel knows how much scratch it takes. Rules
+// for the common kernels know shapes alone, at a hundredth of the time.
 
 #include "dry_call.h"
 
@@ -28,8 +27,8 @@ bool is_of(const Dry& run, const at::Tensor& tensor) {
   return block != nullptr && block->run.get() == &run;
 }
 
-// What autograd and its engine did to a tensor of the user's. Nothing else is written, because another thread may train
-// the same variables: gradients that it has made or dropped meanwhile stay as they are.
+// Undoes the changes of autograd and its engine to a tensor of the user. Nothing else is written, because another
+// thread may train the same variables: gradients that it has made or dropped meanwhile stay as they are.
 void put_back(const Dry& run, Held& before) {
   auto& tensor = *before.tensor.unsafeGetTensorImpl();
   if (is_of(run, tensor.grad())) {
@@ -41,7 +40,7 @@ void put_back(const Dry& run, Held& before) {
   }
 }
 
-// What could not be taken back is refused before it is done; what can be is kept.
+// Refuses a change that could not be undone, and remembers the state of a tensor before one that can.
 void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
   if (tensor.layout() != c10::kStrided || tensor.is_quantized()) {
     call.refuse(tensor.is_quantized() ? "takes a quantized tensor" : "takes a tensor of layout " + c10::str(tensor.layout()));
@@ -54,7 +53,7 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
   if (block == nullptr && tensor.requires_grad() && !root.is_leaf()) {
     call.refuse("takes a tensor whose gradient leads into a graph from outside of the body");
   }
-  // Without gradients nothing is done to what is only read, and another thread may be training it.
+  // Without gradients, tensors that are only read do not change, and another thread may be training them.
   const auto is_changed = is_written || (tensor.requires_grad() && c10::GradMode::is_enabled());
   if (block == nullptr && !tensor.is_inference() && is_changed) {
     const std::lock_guard<std::mutex> locked(call.run->lock);
@@ -64,8 +63,8 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
   }
 }
 
-// What the kernel of the CPU makes of zeros, as Meta, and the bytes that it takes meanwhile beyond that.
-// Two `out` arguments are returned as references to the stack, which drops them, so the arguments are held.
+// Results of the CPU kernel for zeros, as Meta tensors, and the bytes of its scratch. Two `out` arguments are returned
+// as references to the stack, which drops them, so the arguments are held.
 using Told = std::pair<Stack, size_t>;
 
 Told told_by_kernel(const Call& call) {
@@ -77,7 +76,7 @@ Told told_by_kernel(const Call& call) {
   auto scratch_bytes = counted.peak;
   const auto results = mapped(stack, [&](const at::Tensor& result) {
     TORCH_CHECK(result.layout() == c10::kStrided, "makes a tensor of layout ", result.layout());
-    // One that was made smaller keeps its memory; those that share one have a part each.
+    // A result that was shrunk keeps its memory; results that share memory have a part each.
     const auto bytes = result.storage().use_count() == 1 ? result.storage().nbytes() : result.nbytes();
     scratch_bytes -= static_cast<int64_t>(bytes);
     return twin(result, bytes, c10::kMeta, *c10::GetAllocator(c10::kMeta));
@@ -85,7 +84,7 @@ Told told_by_kernel(const Call& call) {
   return {results, static_cast<size_t>(std::max<int64_t>(scratch_bytes, 0))};
 }
 
-// Asked once for each shape: that takes as long as the kernel does. On other devices the shapes count alone.
+// Calls the kernel once for each shape, which takes as long as the kernel does. On other devices only the shapes count.
 Stack by_kernel(Call& call) {
   constexpr size_t most = 4096;
   std::unordered_map<std::string, Told> forgotten;
@@ -116,10 +115,10 @@ Stack by_kernel(Call& call) {
   return known->second.first;
 }
 
-// Where a Meta kernel is registered, it says the shapes. Some are registered and only throw.
+// Takes shapes from the Meta kernel, if one is registered. Some are registered and only throw.
 Stack by_meta(Call& call) {
   if (call.named.shape_rule == TOMA_SHAPE_INDEX) {
-    // Masks become the indices that they hold, at most.
+    // Masks become indices of their elements, at most of all.
     const auto indices = at::native::expandTensors(call.arguments[0].toTensor(), call.arguments[1].toOptionalTensorList());
     call.arguments[1] = at::native::toListOfOptionalTensors(indices);
   }
@@ -134,8 +133,8 @@ Stack by_meta(Call& call) {
   }
 }
 
-// What only data know: 1, true or what the run has been told, or as many results as there can be. Where it was told another
-// number than 1, half as many.
+// Results that depend on data: the number that the run assumes (1 unless it was set), or the largest possible shape. If
+// another number than 1 is assumed, half of that shape.
 Stack unknown(const Call& call) {
   call.run->note(call.name());
   const auto& input = call.arguments[0].toTensor();
@@ -156,11 +155,11 @@ Stack unknown(const Call& call) {
   if (call.named.shape_rule != TOMA_SHAPE_NON_ZERO) {
     call.refuse("the shape of its result depends on data");
   }
-  // As the kernel: its result is the transpose of what it fills.
+  // As with the kernel, the result is the transpose of the tensor that is filled.
   return {rules::made({input.dim(), some(input.numel())}, c10::kLong).t()};
 }
 
-// What CUDA's kernels take after their results: of reductions also a count for each block of them.
+// Allocates the scratch that CUDA's kernels take after their results; for reductions, also their counter of blocks.
 void take_scratch(const Call& call) {
   const auto& named = call.named;
   const auto bytes = [&] {
@@ -177,17 +176,17 @@ void take_scratch(const Call& call) {
 
 bool is_written(const c10::Argument& argument) { return argument.alias_info() != nullptr && argument.alias_info()->isWrite(); }
 
-// A dry tensor that looks like another one.
+// Makes a dry tensor that looks like another one.
 at::Tensor dry_like(const Call& call, const at::Tensor& like) {
   auto made = twin(like, like.storage().nbytes(), call.device, call.run->allocator(call.device), c10::DispatchKeySet(fake));
   if (!call.device.is_cpu()) {
-    // A kernel that came past us would poison the device.
+    // A kernel that bypasses us would poison the device.
     made.storage().unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(no_data);
   }
   return made;
 }
 
-// The code of devices looks at the memory before.
+// Resizes a dry tensor on an accelerator, where libtorch's code would read the memory first.
 void resize(const Call& call) {
   const auto& tensor = call.arguments[0].toTensor();
   auto& impl = *tensor.unsafeGetTensorImpl();
@@ -203,7 +202,7 @@ void resize(const Call& call) {
   call.stack.emplace_back(tensor);
 }
 
-// Results become dry tensors, but for those that are arguments: these have the same order.
+// Turns results into dry tensors, except those that are arguments, which have the same order.
 void finish(Call& call, Stack results) {
   const auto& schema = call.op.schema();
   const auto dry = [&](const at::Tensor& like) {
@@ -231,8 +230,8 @@ void finish(Call& call, Stack results) {
   call.stack.insert(call.stack.end(), results.begin(), results.end());
 }
 
-// Calls others, and makes nothing itself. `zeros` is registered as such on other devices alone; the code of `repeat`
-// permutes duplicate dims where it runs on dry tensors.
+// True if an operator only calls others and makes nothing itself. `zeros` is registered as composite on other devices
+// alone; the code of `repeat` permutes duplicate dims if it runs on dry tensors.
 bool is_composite(const Call& call) {
   const auto backend = c10::computeDispatchKey(c10::kFloat, c10::kStrided, call.device);
   const auto& named = call.named;
@@ -241,11 +240,11 @@ bool is_composite(const Call& call) {
        rules::of(named.shape_rule) == nullptr && !named.calls_none);
 }
 
-// Of operators that make tensors, from what knows the most of them.
+// Results of an operator that makes tensors, from the most exact source.
 Stack made(Call& call) {
   const auto asks = call.device.is_cpu() && !call.run->by_shapes;
   const auto& named = call.named;
-  // The kernel that takes rows of a table takes nothing besides, and zeros in place of the table are many.
+  // The kernel that takes rows of a table has no scratch, and zeros in place of the table would be many.
   if (const auto rule = rules::of(named.shape_rule); rule != nullptr && (!asks || named.takes_no_scratch)) {
     const Undisturbed undisturbed;
     return rule(twins_on(c10::kMeta, call));
@@ -255,7 +254,7 @@ Stack made(Call& call) {
   return has_meta && !is_asked ? by_meta(call) : by_kernel(call);
 }
 
-// The order of the questions matters.
+// The order of these checks matters.
 void run(Call& call) {
   const auto& schema = call.op.schema();
   const auto &arguments = schema.arguments(), &results = schema.returns();
@@ -270,7 +269,7 @@ void run(Call& call) {
     if (block_of(call.arguments[0].toTensor()) == nullptr) {
       call.refuse("would change the shape of a tensor from outside of the body");
     }
-    // `set_` counts as one, too, and takes other arguments.
+    // `set_` has this property, too, and takes other arguments.
     const auto is_resize = call.named.resizes && schema.argumentIndexWithName("memory_format").has_value();
     return is_resize && !call.device.is_cpu() ? resize(call) : call.below();
   }
@@ -308,7 +307,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* st
       call.device = tensor.is_cpu() ? call.device : tensor.device();
     });
   }
-  // What data end does not end where all of them are 1.
+  // A loop that waits for data may never end if all data are 1.
   if (++call.run->operators > 1 << 18) {
     call.refuse("one more than 262144 operators: a loop that waits for data does not end");
   }
@@ -317,7 +316,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* st
 
 }  // namespace
 
-// No operator writes to a dry tensor, so a page that is there was touched by the program.
+// No operator writes to a dry tensor, so a page that is resident was touched by the program.
 bool is_written_by_host(const at::DataPtr& data) noexcept {
   unsigned char page = 0;
   return is_dry(data) && data.get() != nullptr && ::mincore(data.get(), 1, &page) == 0 && (page & 1) != 0;
@@ -332,7 +331,7 @@ Level& dry_level() noexcept {
 
 int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
-    // For a key that no thread includes yet: the tables of operators are read without a lock.
+    // No thread includes the key yet, so the tables of operators, which are read without a lock, may change.
     [[gnu::used]] static const auto* registered = toma::register_fallback(
         toma::fake, c10::KernelFunction::makeFromBoxedFunction<&toma::fallback>(), "dry run");
     auto recorder = std::make_unique<toma_recorder>();
@@ -357,7 +356,7 @@ void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {
     toma::put_back(dry, before);
   }
   dry.held.clear();
-  // Kernels drew from elsewhere, but a body may seed.
+  // Kernels drew from another generator, but the body may have set a seed.
   for (const auto& random : dry.random) {
     random.undo_seed();
   }

@@ -1,9 +1,9 @@
-// Tensors without memory, and what one dry run knows.
+// Tensors without memory, and the state of one dry run.
 //
 // # Why
 //
-// A dry tensor has addresses, so that host code may read and write it and storages stay apart. Each is a
-// mapping of its own.
+// A dry tensor has addresses, so that host code may read and write it and storages remain distinct. Each is a mapping
+// of its own.
 #pragma once
 
 #include <ATen/EmptyTensor.h>
@@ -19,20 +19,20 @@
 
 namespace toma {
 
-// A tensor of the user's that autograd may change: the handle of its gradient, and the count of its versions.
+// A tensor of the user's that autograd may change: its gradient and its version before the run.
 struct Held {
   at::Tensor tensor;
   at::Tensor gradient;
   uint32_t version;
-  // Operators of the dry run have written to it.
+  // True if operators of the dry run have written to it.
   bool is_written = false;
 };
 
-// What this thread has allocated in dry runs.
+// Bytes that this thread has allocated in dry runs.
 Level& dry_level() noexcept;
 
 struct Dry final : std::enable_shared_from_this<Dry> {
-  // Of its tensors on a device; also for libtorch's own code that gives one of them other memory.
+  // Allocator of the run's tensors on a device; libtorch's own code also uses it to give one of them other memory.
   c10::Allocator& allocator(c10::Device device);
 
   void note(const std::string& name) {
@@ -41,23 +41,22 @@ struct Dry final : std::enable_shared_from_this<Dry> {
   }
 
   bool by_shapes = false;
-  // What data are said to be where only they know.
+  // Number that is assumed where a result depends on data.
   double answer = 1;
-  // Before it.
+  // State before the run.
   const std::vector<Random> random = Random::of_all();
   std::atomic<size_t> operators = 0;
-  // Guards the rest: blocks may die on any thread.
+  // Guards the fields below, because blocks may be freed on any thread.
   std::mutex lock;
   std::unordered_map<c10::Device, struct DryAllocator> allocators;
   std::unordered_set<const struct DryBlock*> living;
   std::string refused;
-  // With a comma after each.
+  // Names of operators, with a comma after each.
   std::string unknown;
   std::unordered_map<const c10::TensorImpl*, Held> held;
 };
 
-// Addresses that nothing stands behind until host code writes to them. The run that they are of lives until the
-// last of them is gone.
+// Addresses without pages until host code writes to them. Keeps its run alive.
 struct DryBlock {
   DryBlock(std::shared_ptr<Dry> of, size_t bytes, c10::Device device)
       : run(std::move(of)), bytes(bytes), device(device), made_by(leaf_name()) {
@@ -110,14 +109,14 @@ inline c10::Allocator& Dry::allocator(c10::Device device) {
 
 inline bool is_dry(const at::DataPtr& data) { return data.get_deleter() == &DryBlock::release; }
 
-// The block behind a dry tensor of any run; null for others.
+// Returns the block behind a dry tensor of any run; null for other tensors.
 inline const DryBlock* block_of(const at::Tensor& tensor) {
   const auto& data = tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
   return is_dry(data) ? static_cast<const DryBlock*>(data.get_context()) : nullptr;
 }
 
-// A tensor that looks the same and shares nothing, in so many bytes. With a key of `more` its operators come there on any
-// thread.
+// Makes a tensor with the same shape and strides that shares nothing, in `bytes` of memory. With a key in `more`, its
+// operators are dispatched there on any thread.
 inline at::Tensor twin(const at::Tensor& like, size_t bytes, c10::Device device, c10::Allocator& allocator, c10::DispatchKeySet more = {}) {
   const auto keys = more | c10::DispatchKeySet(c10::computeDispatchKey(like.scalar_type(), c10::kStrided, device));
   c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<int64_t>(bytes), &allocator, true);

@@ -1,4 +1,4 @@
-// One call of an operator in a dry run, and its arguments as other tensors that only look like them.
+// One call of an operator in a dry run, with replacements of its arguments that have only their shapes.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -16,7 +16,7 @@ namespace toma {
 using torch::jit::Stack;
 constexpr auto fake = c10::DispatchKey::Fake;
 
-// What libtorch says of memory that is not there.
+// libtorch's error message for an access to memory that a dry tensor does not have.
 constexpr const char* no_data = "a tensor of a dry run has no data";
 
 // One call of an operator.
@@ -27,11 +27,11 @@ struct Call {
   Stack& stack;
   Stack arguments;
   const toma_named& named = operator_of(op).named;
-  // Where it makes its results: on the accelerator, if it is told so or one of its tensors is there.
+  // Device of the results: the accelerator, if an argument names it or one of the tensors is on it.
   c10::Device device = c10::kCPU;
-  // Products copy operands that libraries cannot take as they are.
+  // True if a matrix product would copy operands that its library cannot take as they are.
   bool has_copies = false;
-  // Lives until the results are made.
+  // Kept until the results are made.
   c10::DataPtr scratch = {};
 
   const std::string& name() const { return op.schema().name(); }
@@ -55,13 +55,13 @@ struct Call {
   }
 };
 
-// While a kernel is asked by us: no graph, and no coming back here.
+// Guard for our own calls of a kernel: records no graph and does not come back here.
 struct Undisturbed : Unobserved {
   c10::impl::ExcludeDispatchKeyGuard not_fake{fake};
   at::AutoDispatchBelowADInplaceOrView below_autograd;
 };
 
-// With each tensor in it replaced.
+// Returns the values with each tensor replaced.
 template <class F>
 inline Stack mapped(Stack values, const F& replace) {
   for (auto& value : values) {
@@ -72,7 +72,7 @@ inline Stack mapped(Stack values, const F& replace) {
   return values;
 }
 
-// Of the elements that it has alone: an argument may be a small part of what is in memory.
+// Makes a twin with only the elements of the tensor, which may be a small part of its memory.
 inline at::Tensor twin_on(c10::DeviceType kind, const at::Tensor& like) {
   const auto bytes = at::detail::computeStorageNbytes(like.sizes(), like.strides(), like.itemsize());
   const auto made = twin(like, bytes, kind, *c10::GetAllocator(kind));
@@ -82,8 +82,7 @@ inline at::Tensor twin_on(c10::DeviceType kind, const at::Tensor& like) {
   return made;
 }
 
-// The arguments with tensors that only look like them, of zeros, and random numbers from elsewhere than the
-// program's.
+// Returns the arguments with tensors of zeros that have the same shapes, and with a generator other than the program's.
 inline Stack twins_on(c10::DeviceType kind, const Call& call) {
   static const auto& random = *new at::Generator(at::detail::createCPUGenerator());
   auto stack = mapped(call.arguments, [kind](const at::Tensor& like) { return twin_on(kind, like); });

@@ -1,10 +1,9 @@
-// Rows of a table that is outside of its device are taken where it is.
+// Taking rows of an evicted table from the host, without fetching the table.
 //
 // # Why
 //
-// The operator itself runs, with a table in its argument whose memory is what is outside. Of a file these
-// are addresses into which only the rows are read that are asked for. So results and refusals are the
-// kernel's own.
+// The operator itself runs, on a table whose memory is the evicted bytes. For bytes in a file, this memory is a range
+// of addresses into which only the requested rows are read. So results and errors are the kernel's own.
 
 #include "gather.h"
 
@@ -23,7 +22,7 @@ namespace {
 
 using torch::jit::Stack;
 
-// Of `embedding`, of `index_select` in its first dim, or the only one of `index`.
+// Indices of `embedding`, of `index_select` in its first dim, or the only ones of `index`.
 at::Tensor rows_in(const Stack& stack, size_t count) {
   const auto& second = torch::jit::peek(stack, 1, count);
   if (second.isInt()) {
@@ -36,7 +35,7 @@ at::Tensor rows_in(const Stack& stack, size_t count) {
   return indices.size() == 1 && indices[0].isTensor() ? indices[0].toTensor() : at::Tensor();
 }
 
-// Its bytes say it all.
+// True if the bytes of the tensor define it completely.
 bool is_plain(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == c10::kStrided && !tensor.is_nested() && tensor.has_storage() && !tensor.is_quantized() &&
       !tensor.is_conj() && !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
@@ -46,7 +45,7 @@ bool wants_gradient(const at::Tensor& tensor) {
   return (c10::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(0).defined();
 }
 
-// As many addresses as a table has bytes. What is not written to takes no memory.
+// A range of addresses as long as the table. Pages that are not written take no memory.
 class Addresses {
  public:
   explicit Addresses(size_t bytes) : bytes(bytes) {
@@ -66,7 +65,7 @@ class Addresses {
   size_t bytes;
 };
 
-// Where each row begins that is asked for, once. One that is not there is the operator's to refuse.
+// Offsets of the requested rows, without duplicates. The operator itself rejects rows that do not exist.
 template <class Index>
 std::vector<uint64_t> offsets_in(const at::Tensor& table, const at::Tensor& rows) {
   std::vector<uint64_t> offsets;
@@ -124,7 +123,7 @@ void Gather::run(const c10::OperatorHandle& op, Stack& stack, const toma_offload
     read_rows(table, host_rows, told, use.outside, addresses->data);
     memory = addresses->data;
   }
-  // No kernel that gathers writes to it.
+  // No kernel that gathers writes to the table.
   auto* begin = const_cast<char*>(static_cast<const char*>(memory)) + table.storage_offset() * table.itemsize();
   const auto options = at::TensorOptions().dtype(table.dtype()).device(c10::kCPU);
   const auto outside_table = at::for_blob(begin, table.sizes()).strides(table.strides()).options(options).make_tensor();
@@ -140,7 +139,7 @@ void Gather::run(const c10::OperatorHandle& op, Stack& stack, const toma_offload
     }
   }
   {
-    // It was told of when it came.
+    // The observer has already reported this operator.
     const at::DisableRecordFunctionGuard not_again;
     op.callBoxed(&stack);
   }

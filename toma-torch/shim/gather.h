@@ -1,4 +1,4 @@
-// Rows of a table that is outside of its device are taken where it is.
+// Taking rows of an evicted table from the host, without fetching the table.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,16 +12,16 @@ namespace toma {
 
 // An operator that takes rows of its first argument.
 struct Gather {
-  // None where a gradient is wanted, or where to move the table costs no more than to move the result.
+  // None if a gradient is wanted, or if moving the table costs no more than moving the result.
   static std::optional<Gather> of(const Operator& operation, const torch::jit::Stack& stack);
 
-  // Runs it on the host, with the bytes that are outside in the table's place.
+  // Runs the operator on the host, with the evicted bytes in place of the table.
   void run(const c10::OperatorHandle& op, torch::jit::Stack& stack, const toma_offloading& told, const toma_use& use) const;
 
   at::Tensor table, rows;
 };
 
-// As an exception of libtorch's.
+// Throws the error as an exception of libtorch's.
 [[noreturn]] void raise(int32_t code, const toma_error& error);
 
 }  // namespace toma

@@ -1,5 +1,4 @@
-// The blocks of GPUs, as libtorch tells of them on the threads that a recording has heard of and those of their
-// backwards.
+// Blocks of GPUs, as libtorch reports them on threads that called `toma_gpu_observe` and on those of their backwards.
 
 #include <torch/csrc/profiler/orchestration/observer.h>
 
@@ -26,12 +25,12 @@ bool is_known(c10::Device device) {
   return device.type() == c10::kCUDA && device.index() >= 0 && static_cast<size_t>(device.index()) < most_devices;
 }
 
-// The CPU is before them.
+// The CPU has the number before them.
 uint32_t number_of(c10::Device device) { return static_cast<uint32_t>(device.index()) + 1; }
 
 Blocks& table_of(c10::Device device) { return tables()[static_cast<size_t>(device.index())]; }
 
-// libtorch's profiler takes what is in its slot for its own, so this is one, and disabled.
+// libtorch's profiler assumes that the object in its slot is its own, so this is a profiler state, and disabled.
 struct Reports final : ProfilerStateBase, Counting {
   Reports() : ProfilerStateBase(ProfilerConfig(ProfilerState::Disabled)) {}
 
@@ -62,7 +61,7 @@ void tell_of_gpu(void* data, int64_t bytes, size_t reserved, c10::Device device)
   if (bytes < 0 && before.bytes == 0) {
     before.bytes = static_cast<uint64_t>(-bytes);
   }
-  // Where a block is born, the one before was freed by a thread that tells nothing.
+  // If a block is allocated, a previous one at its address was freed by a thread that reports nothing.
   tell_freed(*told, device, data, before);
   if (bytes > 0) {
     const auto size = static_cast<uint64_t>(bytes);
@@ -70,7 +69,7 @@ void tell_of_gpu(void* data, int64_t bytes, size_t reserved, c10::Device device)
     try {
       table_of(device).insert(data, {size, 0, 0, owner});
     } catch (const std::bad_alloc&) {
-      // Then it is one that was there before.
+      // The block then counts as one from before.
     }
   }
   told->reserved(number_of(device), reserved);
@@ -87,7 +86,7 @@ bool is_of_profile(const c10::DebugInfoBase* info) noexcept { return dynamic_cas
 }  // namespace toma
 
 void toma_gpu_observe() noexcept {
-  // A recorder of this thread tells, too. A profiler of libtorch's would take ours off instead of itself when it ends.
+  // A recorder of this thread reports, too. A profiler of libtorch's would remove ours instead of itself when it ends.
   if (c10::ThreadLocalDebugInfo::get(toma::slot) != nullptr) {
     return;
   }
@@ -95,7 +94,7 @@ void toma_gpu_observe() noexcept {
     c10::ThreadLocalDebugInfo::_push(toma::slot, std::make_shared<toma::Reports>());
     toma::forget_with_thread();
   } catch (const std::exception&) {
-    // Without memory for it nothing is told.
+    // Nothing is reported if memory for it runs out.
   }
 }
 

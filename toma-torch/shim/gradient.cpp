@@ -1,4 +1,4 @@
-// Gradients as handles: put in place without a copy, and taken away again.
+// Gradients as handles: set without a copy, and removed again.
 
 #include <ATen/core/Tensor.h>
 

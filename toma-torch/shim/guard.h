@@ -1,4 +1,4 @@
-// The one place where exceptions become codes.
+// Conversion of exceptions to codes.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -19,7 +19,7 @@ struct NoDevice : std::exception {
   std::string words;
 };
 
-// Throws where there is no such device.
+// Throws NoDevice if the device does not exist.
 c10::Device existing(toma_device device);
 
 inline bool means_out_of_memory(const c10::Error& error) {
@@ -27,10 +27,10 @@ inline bool means_out_of_memory(const c10::Error& error) {
     return true;
   }
   if (const auto* accelerator = dynamic_cast<const c10::AcceleratorError*>(&error)) {
-    // The number of CUDA and of HIP.
+    // Out of memory in CUDA and in HIP.
     return accelerator->get_error_code() == 2;
   }
-  // The host's has no type.
+  // The error of the host's allocator has no type of its own.
   return std::strstr(error.what_without_backtrace(), "DefaultCPUAllocator: ") != nullptr;
 }
 
@@ -40,7 +40,7 @@ inline int32_t failed(toma_error* error, int32_t code, const char* words) noexce
   return code;
 }
 
-// `what_without_backtrace`: symbolizing one costs milliseconds.
+// Uses `what_without_backtrace`, because symbolizing a backtrace takes milliseconds.
 template <class F>
 int32_t guarded(toma_error* error, F body) noexcept {
   try {
@@ -61,8 +61,8 @@ int32_t guarded(toma_error* error, F body) noexcept {
   }
 }
 
-// A thread's own `T`. Null once the thread has destroyed it: the destructors of the program's own thread-locals may still
-// call operators.
+// Returns the thread's own `T`. Null once the thread has destroyed it: destructors of the program's own thread-locals
+// may still call operators.
 template <class T>
 T* of_thread() noexcept {
   static thread_local bool is_gone = false;
@@ -77,11 +77,11 @@ T* of_thread() noexcept {
   return &own.value;
 }
 
-// Tells the recorders of this thread of a block of the CPU's, with fewer than no bytes when it is given back.
+// Reports a CPU block to the recorders of this thread; `bytes` is negative when it is freed.
 void tell_of_block(void* data, int64_t bytes) noexcept;
 
-// While one of these lives, allocations of this thread are never refused, and their blocks are not counted as long
-// as they live: the program has not asked for them. Were they counted, other threads would find less free meanwhile.
+// While one of these is alive, allocations of this thread are never refused, and their blocks are never counted,
+// because the program did not ask for them. If they were counted, other threads would find fewer free bytes.
 struct Exempt {
   Exempt() noexcept;
   ~Exempt();
@@ -89,15 +89,15 @@ struct Exempt {
   Exempt& operator=(const Exempt&) = delete;
 };
 
-// A living block of the CPU stays where it is, and counts as freed until it is taken back, which may be refused as an
-// allocation is. Code that reads memory by its address, on any thread, so never finds it freed.
+// Keeps a live CPU block in place but counts it as freed until `take_back`, which can fail as an allocation can. So
+// code on any thread that reads memory by its address never finds it freed.
 void lay_aside(void* data) noexcept;
 void take_back(void* data);
 
-// Whether this thread moves storages: its allocations are not those of operators, and lack nothing.
+// True while this thread moves storages: then its allocations are not those of operators and evict nothing.
 bool& moves_storages() noexcept;
 
-// Whether an allocation that lacks bytes is worth another try.
+// Returns true if an allocation that lacks so many bytes is worth a retry.
 bool is_relieved(c10::Device device, uint64_t lacking_bytes);
 
 }  // namespace toma

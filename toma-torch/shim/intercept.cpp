@@ -1,4 +1,4 @@
-// The operators of a thread come here, above autograd and autocast, while it records a region or offloads.
+// Interception of a thread's operators, above autograd and autocast, while it records a region or offloads.
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -19,7 +19,7 @@ struct toma_region {
 namespace toma {
 namespace {
 
-// The tape takes a call whole, and what manages storages each operator that does the work.
+// The tape handles a call of the program as a whole; offloading handles each operator that does work.
 void intercept_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (records() && BelowTape::depth() == 0 && is_recorded()) {
     const auto tape = *recording();
@@ -33,14 +33,14 @@ void intercept_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
     return run_offloaded(op, keys, stack);
   }
   if (generator != nullptr) {
-    // What it calls comes here as well.
+    // Operators that it calls are intercepted as well.
     return op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, mode_key), stack);
   }
   const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
   op.callBoxed(stack);
 }
 
-// As much of the text as there is room for.
+// Copies as much of the text as fits.
 size_t copied(const std::string& text, char* out, size_t room) { return text.copy(out, room); }
 
 template <class T>
@@ -128,7 +128,7 @@ void toma_region_set_gradients_aside(toma_region* region) noexcept {
   for (const auto& leaf : region->notes->leaves) {
     if (const auto variable = leaf.variable.lock()) {
       region->notes->undo->gradients.push_back({at::Tensor(variable), variable->grad()});
-      // Backward adds to what is there, which costs other memory than to make it.
+      // Backward adds to an existing gradient, which takes other memory than making a new one.
       variable->mutable_grad() = variable->grad().defined() ? toma::copy_of(variable->grad()) : at::Tensor();
     }
   }

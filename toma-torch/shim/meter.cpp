@@ -1,4 +1,4 @@
-// The bytes of a thread.
+// Counted bytes of a thread.
 
 #include "meter.h"
 
@@ -12,7 +12,7 @@
 namespace toma {
 namespace {
 
-// Of the calling thread.
+// Counters of the calling thread.
 std::shared_ptr<Counting::All> own_counts() {
   auto* own = of_thread<std::shared_ptr<Counting::All>>();
   if (own != nullptr && *own != nullptr) {
@@ -44,7 +44,7 @@ Level& level() noexcept {
 Counting::Counting() : own(own_counts()) {}
 
 void Counting::change(int64_t bytes, c10::Device device) const noexcept {
-  // A storage that moves is the program's all the same.
+  // A storage that moves stays the program's.
   auto* counts = moves_storages() ? nullptr : at(device);
   if (counts != nullptr) {
     counts->level.change(bytes);
@@ -88,7 +88,7 @@ void Readings::take(Level& level) noexcept {
 Meter::Meter(c10::Device device) : device(device), counts(counts_of(device)) {
   take();
   reading.reset(new Reading{now(), {now()}});
-  // Null where the thread ends.
+  // Null while the thread ends.
   if (auto* all = counts == nullptr ? of_thread<Readings>() : &counts->readings) {
     all->open(reading);
   }

@@ -1,4 +1,4 @@
-// How many bytes a thread has allocated, and the most of them, for what measures stages of it.
+// Bytes that a thread has allocated and their peak, to measure stages of a program.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,7 +12,7 @@
 
 namespace toma {
 
-// Where it is more than the most so far.
+// Raises the peak to `now`, if that is more.
 template <class T>
 void raise(std::atomic<T>& peak, T now) noexcept {
   auto most = peak.load(std::memory_order_relaxed);
@@ -20,10 +20,10 @@ void raise(std::atomic<T>& peak, T now) noexcept {
   }
 }
 
-// A block that another thread frees stays in it, so only differences tell.
+// Counter of a thread. Blocks that another thread frees stay in it, so only differences are meaningful.
 struct Level {
   std::atomic<int64_t> now{0};
-  // Since it was last taken.
+  // Peak since it was last taken.
   std::atomic<int64_t> peak{0};
 
   void change(int64_t bytes) noexcept {
@@ -31,7 +31,7 @@ struct Level {
   }
 };
 
-// Of this thread, in the counting allocator.
+// Level of this thread in the counting allocator.
 Level& level() noexcept;
 
 struct Reading {
@@ -39,7 +39,7 @@ struct Reading {
   std::atomic<int64_t> peak;
 };
 
-// Readings that one level tells its peaks.
+// Readings that receive the peaks of one level.
 class Readings {
  public:
   void open(const std::shared_ptr<Reading>& reading);
@@ -52,13 +52,13 @@ class Readings {
   std::atomic<bool> is_empty{true};
 };
 
-// Of one GPU: what a thread has allocated there, and its backwards, which run on threads of the device.
+// Counters of one GPU: allocations of a thread and of its backwards, which run on threads of the device.
 struct Counts {
   Level level;
   Readings readings;
 };
 
-// Stands where libtorch's profiler would on a thread, and on those of its backwards. Counts for the thread that made it.
+// Observer in the profiler's slot of a thread and of its backwards. Counts for the thread that made it.
 class Counting {
  public:
   using All = std::array<Counts, 64>;
@@ -76,30 +76,31 @@ class Counting {
   const std::shared_ptr<All> own;
 };
 
-// Null where nothing counts.
+// Null if nothing counts.
 const Counting* counting() noexcept;
 
-// The most that the threads of one region have allocated on a device beyond what they had when it began. Readings of one
-// meter tell all others of the level.
+// Peak of the allocations of a region's threads on a device, relative to the begin of the region. When one meter takes
+// the peak of a level, all other meters of that level receive it.
 class Meter {
  public:
   explicit Meter(c10::Device device);
   int64_t start() const { return reading->start; }
   int64_t peak() const { return reading->peak; }
   int64_t now() const noexcept { return (counts == nullptr ? level() : counts->level).now; }
-  // Beyond the start, since this was last asked.
+  // Peak since the last call, relative to the start.
   int64_t peak_since() const;
-  // Lets all meters of the level know the peak since the last call.
+  // Passes the peak since the last call on to all meters of the level.
   void take() const noexcept;
-  // It counts what this thread allocates on the GPU, which may be counted elsewhere or not at all.
+  // True if this meter counts the allocations of the current thread on the GPU; they may be counted elsewhere or not at
+  // all.
   bool counts_here() const noexcept;
 
-  // Lets all meters of this thread that count the CPU's know it.
+  // Passes the peak of this thread's CPU allocations on to all meters that count them.
   static void take_of_cpu() noexcept;
 
  private:
   c10::Device device;
-  // Null for the CPU: of whatever thread asks. Where nothing counts, they stay as they are.
+  // Null for the CPU, which counts the calling thread. If nothing counts, the counters do not change.
   std::shared_ptr<Counts> counts;
   std::shared_ptr<Reading> reading;
 };

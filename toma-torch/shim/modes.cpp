@@ -1,4 +1,4 @@
-// The modes of a thread: what makes the same operator do something else.
+// Modes of a thread, which change the behavior of operators.
 
 #include <c10/core/AutogradState.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -9,7 +9,7 @@
 #include "operators.h"
 #include "shim.h"
 
-// Of ATen/autocast_mode.h, which includes every operator there is.
+// Declarations from ATen/autocast_mode.h, which includes every operator.
 namespace at::autocast {
 TORCH_API int increment_nesting();
 TORCH_API int decrement_nesting();
@@ -27,8 +27,8 @@ uint64_t autocast_depth() {
   return static_cast<uint64_t>(at::autocast::decrement_nesting());
 }
 
-// Leaving the last region drops the weights that autocast has cast; a region that was left by a panic
-// would keep them for good.
+// Leaving the last region drops the weights that autocast has cast. A region that was left by a panic would keep them
+// forever.
 void set_autocast_depth(uint64_t depth) {
   const auto before = autocast_depth();
   for (auto now = before; now < depth; ++now) {
@@ -42,14 +42,14 @@ void set_autocast_depth(uint64_t depth) {
   }
 }
 
-// Where tch runs operators under autocast. No others: each costs every attempt 5 ns.
+// Accelerator on which tch runs operators under autocast. No others are read, because each costs every attempt 5 ns.
 #ifdef __APPLE__
 constexpr auto accelerator = c10::DeviceType::MPS;
 #else
 constexpr auto accelerator = c10::DeviceType::CUDA;
 #endif
 
-// What autocast casts to, a byte for each of the two.
+// Types that autocast casts to, one byte for each of the two devices.
 uint64_t autocast_dtypes() {
   const auto of = [](c10::DeviceType device) { return static_cast<uint8_t>(at::autocast::get_autocast_dtype(device)); };
   return uint64_t{of(accelerator)} << 8 | of(c10::DeviceType::CPU);
@@ -64,7 +64,7 @@ uint64_t bit(AutogradMode mode, bool on) { return uint64_t{on} << mode; }
 
 c10::DispatchKeySet keys(uint64_t raw) { return {c10::DispatchKeySet::RAW, raw}; }
 
-// None of the program's modes: a manager may be entered or left between the two calls below, in any order.
+// Not a mode of the program: a manager may be entered or left between the two calls below, in any order.
 constexpr c10::DispatchKeySet own(toma::mode_key);
 
 }  // namespace
@@ -90,7 +90,7 @@ int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept {
     set_autocast_depth(modes->autocast_depth);
     set_autocast_dtypes(modes->autocast_dtypes);
     const auto has = [&](AutogradMode mode) { return (modes->autograd >> mode & 1) != 0; };
-    // A copy of the state in force: it holds more than we know of.
+    // A copy of the current state, which has more fields than we know of.
     auto autograd = c10::AutogradState::get_tls_state();
     autograd.set_grad_mode(has(grad));
     autograd.set_fw_grad_mode(has(forward_grad));

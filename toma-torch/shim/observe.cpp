@@ -1,12 +1,12 @@
-// The leaves and the memory of a step, as libtorch's observers tell of them.
+// Leaf operators and memory of a step, as libtorch's observers report them.
 //
 // # Why
 //
-// Dry and live steps have one recorder, whose leaves come from libtorch's own observers. Only what a leaf
-// makes differs in where it comes from. So the two agree to the byte.
+// Dry and live steps have the same recorder, and its leaves come from libtorch's own observers. Only the source of the
+// results differs, so the two agree to the byte.
 //
-// Memory of the CPU is recorded by the counting allocator. What libtorch tells its profilers lacks the end
-// of all that lived before, and libtorch prints a warning for that.
+// Memory of the CPU is recorded by the counting allocator. libtorch's reports to profilers lack the end of blocks from
+// before, and libtorch prints a warning for each.
 
 #include "observe.h"
 
@@ -21,7 +21,7 @@
 namespace toma {
 namespace {
 
-// The leaf that this thread is in; what its kernels call is no leaf.
+// Leaf operator that this thread is in; operators that its kernels call are no leaves.
 thread_local const c10::FunctionSchema* inside = nullptr;
 
 toma_event of_memory(toma_event_kind kind, const void* data, uint64_t bytes, c10::Device device) {
@@ -29,7 +29,7 @@ toma_event of_memory(toma_event_kind kind, const void* data, uint64_t bytes, c10
   return {kind, 0, reinterpret_cast<uintptr_t>(data), bytes, uint64_t{static_cast<uint8_t>(device.type())} << 32 | index};
 }
 
-// Composites only call others; those are the leaves. Kernels of other libraries are taken as they are.
+// Composites only call other operators, which are the leaves. Operators of other libraries always count as leaves.
 std::optional<c10::OperatorHandle> leaf_of(const at::RecordFunction& function) {
   const auto name = inside != nullptr ? std::nullopt : function.operator_name();
   const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
@@ -41,7 +41,7 @@ std::optional<c10::OperatorHandle> leaf_of(const at::RecordFunction& function) {
 void write_use(Recorder& recorder, toma_event_kind kind, const at::Tensor& tensor) {
   if (tensor.layout() == c10::kStrided && tensor.has_storage()) {
     auto& storage = *tensor.storage().unsafeGetStorageImpl();
-    // An evicted tensor has no memory, and is told apart by its storage.
+    // An evicted tensor has no memory, so the address of its storage identifies it.
     const auto away = is_away(storage);
     const auto& data = storage._mutable_data_ptr_no_checks();
     const auto is_of_host = !away && recorder.dry != nullptr && kind == TOMA_READS && is_written_by_host(data);
@@ -53,7 +53,7 @@ void write_use(Recorder& recorder, toma_event_kind kind, const at::Tensor& tenso
   }
 }
 
-// Sizes and flags are attributes. A number scales or shifts values, so judging a loss needs it exactly.
+// Sizes and flags are attributes. A number scales or shifts values, so the judgment of a loss needs it exactly.
 void write_number(Recorder& recorder, const c10::Argument& described, const c10::IValue& value) {
   const auto is_number = value.isDouble() || (value.isInt() && described.type()->kind() == c10::TypeKind::NumberType);
   if (is_number) {
@@ -64,7 +64,7 @@ void write_number(Recorder& recorder, const c10::Argument& described, const c10:
   }
 }
 
-// The schema says of most operators that each element of a result depends on one element of each argument.
+// For most operators, a tag says that each element of a result depends on one element of each argument.
 void write_tags(Recorder& recorder, const c10::OperatorHandle& op) {
   if (recorder.dry != nullptr && op.hasTag(at::Tag::pointwise)) {
     recorder.write({TOMA_ATTRIBUTE}, "pointwise", int64_t{1});
@@ -87,9 +87,9 @@ void write_uses(
   }
 }
 
-// What has one when it ends is a leaf, or a Node of backward.
+// Context of a leaf or of a Node of backward.
 struct Begun final : at::ObserverContext {
-  // When all was written down.
+  // Time after all arguments were recorded.
   std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
 };
 

@@ -1,4 +1,4 @@
-// Operators of threads that have entered: their arguments are fetched, stay while they run, and are known as written.
+// Operators of threads that have entered: their arguments are fetched, stay while they run, and are marked as written.
 
 #include "offload.h"
 
@@ -23,17 +23,17 @@
 namespace toma {
 namespace {
 
-// Never taken back.
+// Callbacks of the managers, which live forever.
 std::atomic<const toma_offloading*> told{nullptr};
-// The least that any manager moves.
+// Smallest storage that any manager moves.
 std::atomic<uint64_t> least_bytes{UINT64_MAX};
 std::atomic<int32_t> threads{0};
-// This process is a fork of the one that made a manager.
+// True in a fork of the process that made a manager.
 std::atomic<bool> is_forked{false};
 
 struct Uses {
   c10::SmallVector<toma_use, 8> all;
-  // Smaller ones are left out.
+  // Smaller storages are left out.
   uint64_t least = least_bytes.load(std::memory_order_relaxed);
 
   void add(const c10::Storage& storage, c10::Device device, bool writes) {
@@ -54,7 +54,7 @@ struct Uses {
     }
   }
 
-  // Of this one rows are read alone.
+  // Marks the storage of a table of which only rows are read.
   void gather(const at::Tensor& table) {
     for (auto& use : all) {
       use.is_gathered |= use.storage == storage_of(table);
@@ -77,12 +77,12 @@ struct Uses {
   }
 };
 
-// Two operators write what their schemas do not say.
+// True if the operator writes the argument. Two operators have writes that their schemas do not list.
 bool is_written(const Operator& operation, const c10::OperatorHandle&, size_t argument) {
   if (operation.is_written[argument] || argument == operation.mean || argument == operation.variance) {
     return true;
   }
-  // Its last one, a workspace.
+  // The last argument, a workspace.
   return operation.named.writes_workspace && argument + 1 == operation.is_written.size();
 }
 
@@ -108,25 +108,25 @@ Uses made_by(const c10::OperatorHandle& op, const torch::jit::Stack& stack, cons
   return made;
 }
 
-// As they are afterwards: an operator may resize.
+// Reads the sizes again, because an operator may resize its arguments.
 void refresh(Uses& uses) {
   for (auto& use : uses.all) {
     use.bytes = bytes_of(*static_cast<const c10::StorageImpl*>(use.storage));
   }
 }
 
-// Whether this thread tells of operators of dry runs.
+// True if this thread reports operators of dry runs.
 bool& foresees() noexcept {
   static thread_local bool foresees = false;
   return foresees;
 }
 
-// One operator, from where its arguments are there to where they may leave.
+// One operator, from when its arguments are fetched until they may be evicted.
 class Running {
  public:
   Running(const c10::OperatorHandle& op, const Operator& operation, Uses found)
       : op(op), operation(operation), uses(std::move(found)) {
-    // Until it ends, even where it drops its arguments.
+    // Keeps the storages alive until the operator ends, even if it drops its arguments.
     for (const auto& use : uses.all) {
       kept.push_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(static_cast<c10::StorageImpl*>(const_cast<void*>(use.storage))));
     }
@@ -142,7 +142,7 @@ class Running {
     }
   }
 
-  // What is gathered, if it has stayed there.
+  // The gathered storage, if it stayed evicted.
   const toma_use* outside() const {
     const auto found = std::find_if(uses.all.begin(), uses.all.end(), [](const toma_use& use) { return use.outside != nullptr; });
     return found == uses.all.end() ? nullptr : found;
@@ -189,17 +189,17 @@ class Running {
   bool has_ended = false;
 };
 
-// The operators of a composite come by themselves. One that hands its argument back lets the program look at it.
+// False for composites, whose operators come by themselves, unless the program may read an argument that they return.
 bool looks_at_memory(const Operator& operation) {
   return operation.named.hands_back || !(operation.is_composite || operation.is_view || operation.named.detaches);
 }
 
-// What the operators of a thread that has not entered use, as places in `in_use`: those of the innermost come last, and
-// behind them their number. Null before the first, and when the thread ends. Each operator asks, so there is no guard of
-// an initialization here.
+// Storages that operators of a thread that has not entered use, as indices into `in_use`: those of the innermost
+// operator come last, followed by their count. Null before the first operator, and when the thread ends. Every operator
+// reads this, so it has no guard of an initialization.
 thread_local std::vector<uint32_t>* places = nullptr;
 
-// Null when the thread is ending, and its own variables may be gone.
+// Null while the thread ends, because its own variables may be gone.
 [[gnu::noinline]] std::vector<uint32_t>* first_places() noexcept {
   static thread_local bool is_over = false;
   struct Own {
@@ -213,7 +213,7 @@ thread_local std::vector<uint32_t>* places = nullptr;
   return places = is_over ? nullptr : &own.all;
 }
 
-// Of those, what a manager knows.
+// Those of the storages that a manager knows.
 struct Held final : at::ObserverContext {
   Uses uses;
 };
@@ -237,7 +237,7 @@ void each_storage_in(const c10::IValue& value, const F& body) {
 }
 
 [[gnu::noinline]] std::unique_ptr<Held> held_by(const at::RecordFunction& function) {
-  // What is not known is taken for written.
+  // An unknown operator is assumed to write its arguments.
   const auto name = function.operator_name();
   const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
   const auto* operation = op ? &operator_of(*op) : nullptr;
@@ -245,7 +245,7 @@ void each_storage_in(const c10::IValue& value, const F& body) {
     return nullptr;
   }
   auto held = std::make_unique<Held>();
-  // A handle may move what is left out for threads that have entered, if any has.
+  // A handle may move storages that are too small for threads that have entered.
   held->uses.least = 0;
   const auto inputs = function.inputs();
   for (size_t at = 0; at < inputs.size(); ++at) {
@@ -257,7 +257,7 @@ void each_storage_in(const c10::IValue& value, const F& body) {
 }
 
 // A storage that no manager knows costs a counter and no lock. One that becomes known meanwhile is found in use: its
-// use is counted before it is looked up here, and it is known before its use is looked up there.
+// use is counted before the lookup here, and it is known before the manager looks up its use.
 std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& function) {
   auto* use = places != nullptr ? places : first_places();
   if (use == nullptr) {
@@ -273,7 +273,7 @@ std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& func
   };
   if (!moves_storages() && !is_offloading()) {
     for (const auto& input : function.inputs()) {
-      // Most are these, and none is undefined where there is a storage.
+      // Most arguments are tensors, and an undefined tensor has no storage.
       const auto* storage = input.isTensor() ? input.toTensor().unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() : nullptr;
       if (storage != nullptr) {
         begins(*storage);
@@ -300,7 +300,7 @@ void others_end(const at::RecordFunction&, at::ObserverContext* context) {
   }
 }
 
-// From the first manager on, so that what another thread uses is known before anything leaves.
+// Runs from the first manager on, so that uses by other threads are counted before anything is evicted.
 void observe() {
 #ifndef _WIN32
   pthread_atfork(nullptr, nullptr, [] { is_forked = true; });
@@ -329,7 +329,7 @@ bool& moves_storages() noexcept {
 }
 
 bool is_offloading() noexcept {
-  // A backward's thread has been handed the key, and nothing else.
+  // The thread of a backward inherits the key and nothing else.
   return threads.load(std::memory_order_relaxed) > 0 && !moves_storages() &&
       (entered() > 0 || (!records() && c10::impl::tls_is_dispatch_key_included(mode_key)));
 }
@@ -345,7 +345,7 @@ uint64_t told_of_drop(void* away) noexcept { return told.load()->dropped(away); 
 void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto& operation = operator_of(op);
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, mode_key);
-  // A dry run looks at no memory.
+  // A dry run reads no memory.
   if ((keys.has(c10::DispatchKey::Fake) && !foresees()) || (operation.is_composite && !operation.named.hands_back)) {
     return op.redispatchBoxed(below, stack);
   }
@@ -354,7 +354,7 @@ void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
     return op.redispatchBoxed(below, stack);
   }
   if (operation.is_composite) {
-    // The program may look at what it gives back.
+    // The program may read the memory of the returned tensor.
     op.redispatchBoxed(below, stack);
     return Running(op, operation, made_by(op, *stack, {})).ends(*stack);
   }

@@ -1,4 +1,4 @@
-// The second user of the mode key: what operators use is there while they run.
+// The second user of the mode key: storages of operators are fetched before they run.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -8,17 +8,17 @@
 
 namespace toma {
 
-// Whether operators of this thread, or of a backward's thread that it has been handed on to, are told.
+// True if operators of this thread are reported, or of a backward's thread that inherited this.
 bool is_offloading() noexcept;
 
-// How often this thread has entered.
+// Number of times that this thread has entered.
 int32_t& entered() noexcept;
 
-// Runs an operator that has come with these keys.
+// Runs an operator that was dispatched with these keys.
 void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-// While one of these lives, the tape sees no calls of this thread, and what manages storages sees those it would see
-// without the tape.
+// While one of these is alive, the tape receives no calls of this thread, and offloading receives those that it would
+// receive without the tape.
 class BelowTape {
  public:
   BelowTape();

@@ -1,4 +1,4 @@
-// What is always true of an operator, by its schema.
+// Constant properties of operators, from their schemas.
 
 #include "operators.h"
 
@@ -45,10 +45,10 @@ Operator described(const c10::OperatorHandle& handle) {
   operation.is_random = handle.hasTag(at::Tag::nondeterministic_seeded);
   const auto& results = schema.returns();
   operation.makes_tensors = std::any_of(results.begin(), results.end(), makes_tensor);
-  // Those of others may read data.
+  // Operators of other libraries may read data.
   const auto is_of_aten = schema.name().rfind("aten::", 0) == 0;
   operation.named = is_of_aten ? named_in_table.load()(schema.name().c_str()) : toma_named{};
-  // Overloads with names for dims or with a place for the result have other arguments.
+  // Overloads with names of dims or with an `out` argument have other arguments.
   operation.named.gathers &= schema.overload_name().empty() || schema.overload_name() == "Tensor";
   operation.is_composite = is_of_aten && handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   operation.is_view = is_pure_view(handle);
@@ -65,7 +65,7 @@ Operator described(const c10::OperatorHandle& handle) {
   return operation;
 }
 
-// Never destroyed: regions that refer to it may live until the process ends.
+// Never destroyed: regions that refer to an entry may live until the process ends.
 const Operator& shared_operator_of(const c10::OperatorHandle& handle) {
   static auto* operators = new std::unordered_map<const c10::FunctionSchema*, Operator>;
   static std::mutex lock;
@@ -77,7 +77,7 @@ const Operator& shared_operator_of(const c10::OperatorHandle& handle) {
 }  // namespace
 
 const Operator& operator_of(const c10::OperatorHandle& handle) {
-  // Schemas live as long as the library that registers them.
+  // Schemas live as long as the library that registered them.
   auto* known = of_thread<ska::flat_hash_map<const c10::FunctionSchema*, const Operator*>>();
   if (known == nullptr) {
     return shared_operator_of(handle);

@@ -1,4 +1,4 @@
-// What is asked of operators and tensors, beside running them.
+// Properties of operators and tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,42 +11,42 @@
 
 namespace toma {
 
-// Where the operators of a region come in: above autograd and autocast, once for each call of the program.
+// Key by which the operators of a thread come here: above autograd and autocast, once for each call of the program.
 constexpr auto mode_key = c10::DispatchKey::TESTING_ONLY_GenericMode;
 constexpr uint32_t none = UINT32_MAX;
 
-// What is always true of an operator.
+// Constant properties of an operator.
 struct Operator {
-  // By its name; nothing of those of other libraries.
+  // Properties by name; empty for operators of other libraries.
   toma_named named = {};
-  // Of its own.
+  // Hash of the operator's full name.
   uint64_t number = 0;
   bool is_random = false;
   bool makes_tensors = false;
   bool takes_tensors = false;
   bool writes = false;
-  // Made of other operators, which come by themselves.
+  // Made of other operators, which are intercepted on their own.
   bool is_composite = false;
-  // Makes views alone, and looks at no memory.
+  // Makes only views, and reads no memory.
   bool is_view = false;
-  // One for each argument.
+  // One element for each argument.
   std::vector<bool> is_written;
-  // The arguments that hold running statistics, which it writes without saying so, and the one that says whether it
-  // does; none where it has none.
+  // Indices of the arguments that hold running statistics, which the operator writes although its schema does not list
+  // that, and of the argument that enables these writes; none if there is no such argument.
   uint32_t mean = none, variance = none, trains = none;
 };
 
-// Registers a boxed fallback for the life of the process. Throws NotImplementedError where the key is taken, as by a
-// second copy of this shim: dispatch keys are one for each process. The caller keeps the handle in a static, which ends
-// with the process: threads may include the key until then.
+// Registers a boxed fallback for the life of the process. Throws NotImplementedError if the key is taken, as by a
+// second copy of this shim, because a process has each dispatch key once. The caller keeps the handle in a static,
+// which ends with the process, since threads may include the key until then.
 const c10::RegistrationHandleRAII* register_fallback(c10::DispatchKey key, c10::KernelFunction kernel, const char* name);
 
-// Once, before a thread includes the key: the tables of operators are read without a lock.
+// Called before any thread includes the key, because the tables of operators are read without a lock.
 void register_mode_key();
 
 const Operator& operator_of(const c10::OperatorHandle& handle);
 
-// Each defined tensor in the values: its argument, and its place in a list or none.
+// Visits each defined tensor in the values, with the index of its argument, and its index in a list or none.
 template <class V, class F>
 void each_tensor_in(const V& values, const F& body) {
   for (uint32_t at = 0; at < values.size(); ++at) {
@@ -66,7 +66,7 @@ void each_tensor_in(const V& values, const F& body) {
   }
 }
 
-// Null where it has none.
+// Null if the tensor has no storage.
 inline const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
@@ -76,23 +76,23 @@ inline c10::weak_intrusive_ptr<c10::StorageImpl> weak_storage_of(const at::Tenso
   return tensor.has_storage() ? tensor.storage().getWeakStorageImpl() : c10::weak_intrusive_ptr<c10::StorageImpl>(Strong());
 }
 
-// Bytes of a storage; 0 where its size is a symbol.
+// Bytes of a storage; 0 if its size is symbolic.
 inline uint64_t bytes_of(const c10::StorageImpl& storage) {
   return storage.sym_nbytes().is_heap_allocated() ? 0 : storage.nbytes();
 }
 
-// Bytes of a tensor's elements; 0 where it is not strided.
+// Bytes of a tensor's elements; 0 if it is not strided.
 inline uint64_t bytes_of(const at::Tensor& tensor) {
   return tensor.layout() == c10::kStrided && !tensor.is_nested() ? tensor.nbytes() : 0;
 }
 
-// The bytes that an allocator gives for so many: CUDA's whole blocks.
+// Bytes that an allocator takes for a request: CUDA's takes whole blocks.
 inline uint64_t taken_bytes(uint64_t bytes, c10::Device device) {
   constexpr uint64_t block = 512;
   return device.is_cuda() ? (bytes + block - 1) / block * block : bytes;
 }
 
-// The bytes that an allocator has given for a tensor's storage; 0 where it has none.
+// Bytes that an allocator has taken for a tensor's storage; 0 if it has none.
 inline uint64_t taken_bytes(const at::Tensor& tensor) {
   const auto* storage = storage_of(tensor);
   return storage == nullptr ? 0 : taken_bytes(bytes_of(*storage), tensor.device());
@@ -102,19 +102,19 @@ inline uint32_t version_of(const at::Tensor& tensor) {
   return tensor.is_inference() ? 0 : tensor.unsafeGetTensorImpl()->version_counter().current_version();
 }
 
-// Shares memory and version with a tensor, and leads into no graph.
+// Alias that shares memory and version with a tensor, and belongs to no graph.
 inline at::Tensor alias_of(const at::Tensor& tensor) {
   const auto* impl = tensor.unsafeGetTensorImpl();
   return at::Tensor(impl->shallow_copy_and_detach(impl->version_counter(), true));
 }
 
-// Of its elements, in their order; 0 for bytes, which are what kernels leave for their own backward, with gaps.
+// Hash of the elements in their order; 0 for byte tensors, which kernels save for their own backward with gaps.
 uint64_t hash_of(const at::Tensor& tensor);
 
-// Where the operator that this thread repeats was recorded, as `toma_profile_position` says; 0 where it repeats none.
+// Recorded `toma_profile_position` of the operator that this thread recomputes; 0 if there is none.
 uint64_t& repeated_position() noexcept;
 
-// Raises an error of libtorch's without its backtrace, which takes milliseconds to write.
+// Throws an error of libtorch's without its backtrace, which would take milliseconds to write.
 template <class... Words>
 [[noreturn]] void fail(const Words&... words) {
   throw c10::Error(c10::str("checkpoint: ", words...), nullptr);

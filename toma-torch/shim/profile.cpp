@@ -1,5 +1,5 @@
-// What a profiler hears of all threads: operators and nodes as they begin and end; and which of them a thread is in
-// when nothing has been listening.
+// Reports of operators and nodes of all threads to a profiler as they begin and end, and the current operator of a
+// thread without a profiler.
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -22,11 +22,11 @@
 
 namespace {
 
-// Told of every operator; null for none. What it points to is never taken away.
+// Listener for every operator, which lives forever; null for none.
 std::atomic<const toma_listener*> listening{nullptr};
 at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
 
-// The thread in the upper bits, so that numbers of two threads differ; 0 is no node.
+// The thread is in the upper bits, so that numbers of two threads differ; 0 is no node.
 uint64_t node_of(uint64_t thread, int64_t sequence) {
   constexpr int bits = 40;
   return thread << bits | (static_cast<uint64_t>(sequence + 1) & ((uint64_t{1} << bits) - 1));
@@ -36,11 +36,11 @@ bool is_composite(const c10::OperatorHandle& op) {
   return op.schema().getNamespace() == "aten" && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
 }
 
-// What is known of an operator, by where the dispatcher keeps its name, which stays there.
+// Cached properties of an operator, by the address of its name in the dispatcher, which does not change.
 struct Known {
   const char* key = nullptr;
   uint32_t name = 0;
-  // Composites only call others.
+  // Composites only call other operators.
   bool is_leaf = false;
 };
 
@@ -56,7 +56,7 @@ const Known& known(const at::RecordFunction& function, const toma_listener& list
   return entry;
 }
 
-// Names of nodes are made anew each time.
+// Strings of node names are new each time, so the cache compares the text.
 uint32_t name_of_node(const char* name, const toma_listener& listener) {
   struct Named {
     std::string text;
@@ -70,7 +70,7 @@ uint32_t name_of_node(const char* name, const toma_listener& listener) {
   return entry.number;
 }
 
-// What has one when it ends was told of. What the kernels of a leaf call is no leaf.
+// Context of an operator or node whose begin was reported. Operators that kernels of a leaf call are no leaves.
 struct Begun final : at::ObserverContext {
   explicit Begun(bool is_leaf) : is_leaf(is_leaf) {}
   bool is_leaf;
@@ -106,7 +106,7 @@ void ended(const at::RecordFunction&, at::ObserverContext* context) {
 
 #ifndef _WIN32
 
-// The operators whose entries are on the stack, the innermost first, as their symbols call them.
+// Operators whose entry functions are on the stack, the innermost first, as symbols.
 struct Entries {
   std::array<const char*, 32> symbols;
   size_t count = 0;
@@ -114,7 +114,7 @@ struct Entries {
 
 constexpr char prefix[] = "_ZN2at4_ops";
 
-// To find a symbol takes as long as its library has symbols, so what was found stays.
+// Finding a symbol takes time proportional to the symbols of its library, so results are cached.
 const char* symbol_at(const void* address) {
   static thread_local std::array<std::pair<const void*, const char*>, 1024> cache;
   auto& entry = cache[reinterpret_cast<uintptr_t>(address) % cache.size()];
@@ -135,7 +135,8 @@ _Unwind_Reason_Code note(_Unwind_Context* frame, void* to) {
   return _URC_NO_REASON;
 }
 
-// `10add_Tensor4call..` is `aten::add`, overload `Tensor`: which of its lines ends the name only the dispatcher knows.
+// Parses `10add_Tensor4call..` as `aten::add`, overload `Tensor`. Only the dispatcher knows which underscore ends the
+// name.
 std::optional<c10::OperatorHandle> operator_of(const char* symbol) {
   char* rest = nullptr;
   const auto length = std::strtoul(symbol, &rest, 10);
@@ -152,7 +153,7 @@ std::optional<c10::OperatorHandle> operator_of(const char* symbol) {
   return std::nullopt;
 }
 
-// The outermost that is no composite: what it calls is its own work.
+// Returns the outermost operator that is no composite: everything that it calls is its own work.
 std::optional<c10::OperatorHandle> operator_of_stack() {
   Entries entries;
   _Unwind_Backtrace(note, &entries);
@@ -204,7 +205,7 @@ uint32_t toma_profile_operator(uint32_t (*named)(const char*)) noexcept {
     const auto op = operator_of_stack();
     return op ? named(op->schema().name().c_str()) : UINT32_MAX;
   } catch (const std::exception&) {
-    // Without memory even for a name there is none.
+    // No memory even for a name.
     return UINT32_MAX;
   }
 }

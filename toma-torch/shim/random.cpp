@@ -1,4 +1,4 @@
-// The state of generators of random numbers, and which of them operators draw from.
+// States of random number generators, and the generators from which operators draw.
 
 #include "random.h"
 
@@ -24,17 +24,17 @@ bool is_same(const at::mt19937& one, const at::mt19937& other) {
   return ours.left_ == theirs.left_ && ours.next_ == theirs.next_ && ours.state_ == theirs.state_;
 }
 
-// Nothing was drawn since it was seeded.
+// True if nothing was drawn since the engine was seeded.
 bool is_fresh(const at::mt19937& engine) { return is_same(engine, at::mt19937(engine.seed())); }
 
-// A device that nobody has used has drawn nothing, and the question would begin to use it.
+// A device that is not in use has drawn nothing, and reading its offset would begin to use it.
 uint64_t offset_of(const at::Generator& generator) {
   const auto device = generator.device();
   const bool is_used = !device.is_cuda() || at::detail::getCUDAHooks().hasPrimaryContext(device.index());
   return is_used ? generator.get_offset() : 0;
 }
 
-// Fused attention of the CPU, which refuses any other probability.
+// True for fused attention on the CPU, which rejects every other probability.
 bool drops_nothing(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
   const auto at = schema.argumentIndexWithName("dropout_p");
   return at && torch::jit::peek(stack, static_cast<size_t>(*at), schema.arguments().size()).toDouble() == 0;
@@ -60,7 +60,7 @@ std::vector<Random> Random::of_all() {
   std::vector<Random> all{Random(c10::kCPU)};
   const auto& cuda = at::detail::getCUDAHooks();
   for (int index = 0; index < cuda.getNumGPUs(); ++index) {
-    // Not from the context of libtorch, which would begin to use the device.
+    // Does not use libtorch's context, which would begin to use the device.
     all.emplace_back(cuda.getDefaultGenerator(static_cast<c10::DeviceIndex>(index)));
   }
   return all;
@@ -84,7 +84,7 @@ void Random::set() const {
   put();
 }
 
-// Draws move on from a state; only a seed leads to a fresh one, or changes what was the seed.
+// Draws advance a state; only a seed makes a state fresh, or changes the seed.
 void Random::undo_seed() const {
   const std::lock_guard<std::mutex> lock(of.mutex());
   if (is_seeded_since()) {

@@ -1,4 +1,4 @@
-// The state of a generator of random numbers, without a tensor.
+// State of a random number generator, without a tensor.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -18,46 +18,47 @@ struct Operator;
 
 class Random {
  public:
-  // That of now, of the process's generator for a device.
+  // Reads the current state of the process's generator for a device.
   explicit Random(c10::Device device);
   explicit Random(at::Generator generator);
-  // States of the CPU and of each CUDA device: a seed is all of theirs.
+  // Reads the states of the CPU and of each CUDA device, because a seed sets all of them.
   static std::vector<Random> of_all();
-  // Makes it that of now.
+  // Makes this the current state of the generator.
   void set() const;
-  // Makes it that of now where somebody has seeded the generator since. Numbers that other threads drew stay drawn.
+  // Does this only if the generator was seeded since. Numbers that other threads drew stay drawn.
   void undo_seed() const;
   const at::Generator& generator() const { return of; }
   bool operator==(const Random& other) const;
-  // Held while an operator of a region draws, so that no other region's does meanwhile.
+  // Held while an operator of a region draws, so that other regions do not draw meanwhile.
   static std::mutex& lock();
 
  private:
   void put() const;
   bool is_seeded_since() const;
 
-  // Of its lock; what it says is not ours.
+  // Mutable to take its lock; its current state is independent of this object.
   mutable at::Generator of;
-  // The seed and the offset of an accelerator's, the engine and what it has left over of the CPU's.
+  // For an accelerator the seed and the offset; for the CPU the engine and its leftover samples.
   uint64_t seed = 0, offset = 0;
   std::optional<at::mt19937> engine;
   std::optional<float> next_float;
   std::optional<double> next_double;
 };
 
-// Beside the program's: what draws from it takes no numbers from other threads. Starts in the state of now.
+// Makes a CPU generator separate from the process's, in its current state. Draws from it take no numbers from other
+// threads.
 at::Generator own_generator();
 
-// While one of these lives, operators of this thread draw from a generator of ours, also those that others call.
+// While one of these is alive, operators of this thread, and operators that they call, draw from the given generator.
 class Drawing {
  public:
-  // Nothing changes for one of the process's.
+  // Changes nothing if the generator is the process's.
   explicit Drawing(const at::Generator& generator);
   ~Drawing();
   Drawing(const Drawing&) = delete;
   Drawing& operator=(const Drawing&) = delete;
 
-  // Null while none lives.
+  // Null if none is alive.
   static const at::Generator*& current() noexcept;
 
  private:
@@ -65,8 +66,8 @@ class Drawing {
   const bool included, excluded;
 };
 
-// Puts a generator into the arguments of an operator, which end the stack. Raises where a kernel of the CPU would draw
-// from the process's all the same.
+// Puts a generator into the arguments of an operator, which are last on the stack. Throws if a CPU kernel would draw
+// from the process's generator anyway.
 void give_generator(const c10::OperatorHandle& op, const Operator& operation, torch::jit::Stack& stack, const at::Generator& generator);
 
 }  // namespace toma

@@ -1,4 +1,4 @@
-// The scratch of reductions on CUDA: where few results have many inputs, blocks of threads leave partial results in memory.
+// Scratch of reductions on CUDA: if few results have many inputs, blocks of threads leave partial results in memory.
 //
 // Source: `setReduceConfig` and `global_memory_size` in ATen/native/cuda/Reduce.cuh of PyTorch 2.11.0.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace toma::reductions {
 
-// What a device runs at once, by CUDA's numbers of its attributes; 0 where there is no CUDA.
+// Processors of a device and threads of each, by CUDA's attribute numbers; 0 without CUDA.
 struct Processors {
   int64_t count = attribute(16);
   int64_t threads_of_each = attribute(39);
@@ -40,7 +40,7 @@ inline int64_t power_of_two(int64_t most) {
   return power;
 }
 
-// How many results a thread works on: a load takes the elements of so many.
+// Number of results that a thread works on: one load reads the elements of all of them.
 inline int64_t results_of_thread(const at::TensorIterator& iter) {
   const auto strides = iter.strides(iter.noutputs());
   const auto element = iter.element_size(iter.noutputs());
@@ -58,7 +58,7 @@ inline int64_t results_of_thread(const at::TensorIterator& iter) {
   return width;
 }
 
-// `partial`: bytes of what a thread has summed up.
+// `partial`: bytes of a partial sum of one thread.
 inline int64_t scratch_bytes(const at::TensorIterator& iter, int64_t partial, const Processors& processors) {
   constexpr int64_t most_threads = 512, warp = 32, least_values = 16, most_values = 256;
   const auto results = iter.num_output_elements(), inputs = iter.numel() / std::max<int64_t>(results, 1);
@@ -88,7 +88,7 @@ inline int64_t scratch_bytes(const at::TensorIterator& iter, int64_t partial, co
   return blocks > 1 ? partial * results * blocks * (along_inputs ? 1 : width * wide) : 0;
 }
 
-// Of an operator on Meta with arguments `self`, and `dim`, `keepdim` and `dtype` if it has them.
+// For an operator on Meta with the argument `self`, and optionally `dim`, `keepdim` and `dtype`.
 inline int64_t scratch_bytes(const c10::FunctionSchema& schema, const torch::jit::Stack& arguments, c10::Device device) {
   const auto argument = [&](const char* name) {
     const auto at = schema.argumentIndexWithName(name);

@@ -1,4 +1,4 @@
-// What the operators of a region refer to, and what they write: whether it can be run again.
+// References of operators to tensors, and their writes, which decide if a stage can be recomputed.
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
@@ -9,12 +9,12 @@
 namespace toma {
 namespace {
 
-// Stands for the graph that a tensor was computed by, so that what repeats an operator is no leaf there.
+// Stands for the graph that computed a tensor, so that its alias is no leaf when an operator is recomputed.
 struct Root final : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
 };
 
-// All of its memory, in order.
+// True if the tensor spans all memory of the value, in order.
 bool looks_like(const at::Tensor& tensor, const Value& value) {
   return tensor.storage_offset() == 0 && tensor.is_contiguous() && bytes_of(tensor) == value.bytes &&
       tensor.requires_grad() == value.wants_gradient;
@@ -27,7 +27,7 @@ bool looks_like(const at::Tensor& tensor, const at::Tensor& alias) {
   return tensor.sizes() == alias.sizes() && tensor.strides() == alias.strides() && tensor.storage_offset() == alias.storage_offset();
 }
 
-// Lets a tensor be in some memory, where that still lives.
+// Moves a tensor into the given memory, if that is still alive.
 void move_to(at::Tensor& tensor, const WeakStorage& memory) {
   const auto alive = memory.lock();
   if (alive && tensor.defined() && storage_of(tensor) != alive.get()) {
@@ -54,7 +54,7 @@ at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient) {
   return alias;
 }
 
-// The value that a tensor is; none for others.
+// Number of the value that a tensor is; none for other tensors.
 uint32_t Tape::known_value(const at::Tensor& tensor) {
   const auto known = value_of.find(tensor.unsafeGetTensorImpl());
   if (known != value_of.end()) {
@@ -65,9 +65,9 @@ uint32_t Tape::known_value(const at::Tensor& tensor) {
   if (number == none || values[number].tensor.use_count() > 0 || !looks_like(tensor, values[number])) {
     return none;
   }
-  // Functions of libtorch that make tensors wrap what their operator has made in another one.
+  // Functions of libtorch that make tensors wrap the result of their operator in another tensor.
   auto& value = values[number];
-  // Its address may be given out again from now on.
+  // The address of the old tensor may be reused from now on.
   value_of.erase(value.tensor._unsafe_get_target());
   value.tensor = WeakTensor(tensor.getIntrusivePtr());
   value_of[tensor.unsafeGetTensorImpl()] = number;
@@ -77,15 +77,15 @@ uint32_t Tape::known_value(const at::Tensor& tensor) {
   return number;
 }
 
-// Whether it is as operators of the region left it. Programs can let a tensor want a gradient by other ways, and write to
-// it from other threads.
+// True if the tensor is as operators of the region left it. Programs can make it require a gradient in other ways, and
+// write to it from other threads.
 bool Tape::is_as_made(const Value& value, const at::Tensor& tensor) const {
   const auto made = storages.find(storage_of(tensor));
   const auto is_ours = made != storages.end() && made->second.stage != none;
   return value.wants_gradient == tensor.requires_grad() && (!is_ours || made->second.version == version_of(tensor));
 }
 
-// Replaces tensors by what they are to the region.
+// Replaces the tensors in the arguments by references.
 void Tape::refer(Op& op) {
   const auto& operation = *op.operation;
   each_tensor_in(op.arguments, [&](const at::Tensor& tensor, uint32_t argument, uint32_t element) {
@@ -122,8 +122,8 @@ void Tape::refer(Op& op) {
   }
 }
 
-// Whether a tensor from outside, or a view of one, may be running statistics that the program reads by itself. They
-// are vectors that are not trained, of one number for each channel.
+// True if a tensor from outside, or a view of one, may be running statistics that the program reads itself. These are
+// untrained vectors with one number for each channel.
 bool Tape::may_change_unseen(const Ref& ref, const at::Tensor& tensor) const {
   constexpr int64_t most_channels = 1 << 13;
   const auto is_small = tensor.is_floating_point() && !tensor.requires_grad() && bytes_of(tensor) > 0 && tensor.numel() <= most_channels;
@@ -156,8 +156,8 @@ uint32_t Tape::outside_for(const at::Tensor& tensor) {
   return number;
 }
 
-// Of a region that leaves no trace: its backward would add to gradients and use up a graph that others need. So operators
-// get tensors from outside without theirs.
+// Gives operators tensors from outside without their graph, in a region that leaves no trace. With it, backward would
+// add to gradients and use up a graph that others need.
 void Tape::leave_graph(torch::jit::Stack& stack) {
   const auto first = stack.size() - ops.back().arguments.size();
   for (const auto& ref : ops.back().refs) {
@@ -184,8 +184,8 @@ bool Tape::is_inside(const at::Tensor& tensor) {
   return !tensor.requires_grad() || is_alias || is_variable || known_value(tensor) != none;
 }
 
-// A value of an earlier stage is held from its first use on, where a later run of this stage begins with it: at the
-// end of its own stage it is not known that it will be used.
+// Holds a value of an earlier stage from its first use on, if a recomputation of this stage starts from it. At the end
+// of its own stage a later use is not known yet.
 void Tape::use(Value& value, const at::Tensor& tensor) {
   value.last_op = static_cast<uint32_t>(ops.size());
   value.last_stage = current();
@@ -203,7 +203,7 @@ void Tape::keep_value(Value& value, const at::Tensor& tensor) {
   value.kept_version = version_of(tensor);
 }
 
-// Statistics are written by their first run alone; what reads them besides is as with other writes.
+// Statistics are written by their first run alone. Other operators that read them are treated as after any write.
 void Tape::write(const Op& op, const Ref& ref, const at::Tensor& tensor) {
   const auto found = storages.find(storage_of(tensor));
   if (found == storages.end()) {
@@ -235,8 +235,8 @@ void Tape::write(const Op& op, const Ref& ref, const at::Tensor& tensor) {
   }
 }
 
-// A write that the version of what was made does not count is seen by all that is saved of that memory. What a
-// repetition has made instead would not see it.
+// A write that does not count in the version of a value is visible in every tensor saved from its memory, but would not
+// be visible in recomputed tensors. So saved and held tensors move to the original memory.
 void Tape::hold_memory(const c10::StorageImpl* storage) {
   for (auto& slot : slots) {
     if (slot.storage._unsafe_get_target() == storage) {
@@ -250,7 +250,7 @@ void Tape::hold_memory(const c10::StorageImpl* storage) {
   }
 }
 
-// What has read the memory cannot be run again once it is written.
+// Keeps the stages that have read the memory: they cannot be recomputed once it is written.
 void Tape::keep_readers(const Op& op, const c10::StorageImpl* storage) {
   for (uint32_t stage = 0; stage <= current(); ++stage) {
     const auto begin = ops.begin() + stages[stage].first_op, end = ops.begin() + end_op(stage);
@@ -268,7 +268,7 @@ bool Tape::reads(const Op& op, const c10::StorageImpl* storage) const {
   return std::any_of(op.refs.begin(), op.refs.end(), is_of);
 }
 
-// An operator may have let what it wrote to want a gradient, and all that shares its memory.
+// An operator may have made the tensor that it wrote require a gradient, and with it all tensors that share its memory.
 void Tape::written(const Op& op) {
   if (op.operation->named.detaches) {
     detached(op);
@@ -290,7 +290,7 @@ void Tape::written(const Op& op) {
   }
 }
 
-// Nodes of libtorch refuse an argument that has lost its graph since.
+// Nodes of libtorch reject a saved argument that was detached since.
 void Tape::detached(const Op& op) {
   const auto value = op.refs.front().value;
   for (auto& slot : slots) {
@@ -307,13 +307,13 @@ void Tape::share_gradient(const c10::StorageImpl* storage) {
   }
 }
 
-// Runs what is there of a stage again while that can be done, and holds what it saves from now on.
+// Recomputes the dropped tensors of a stage while that is possible, and holds everything that it saves from now on.
 void Tape::keep(uint32_t stage, const std::string& why) {
   auto& kept = stages[stage];
   if (kept.is_kept) {
     return;
   }
-  // Where that fails, the stage can still be repeated.
+  // If this fails, the stage is not kept yet and can still be recomputed.
   if (is_missing(stage) || lacks_output(stage)) {
     run(stage, true, true);
   }
@@ -328,7 +328,7 @@ void Tape::keep(uint32_t stage, const std::string& why) {
   hold_needed();
 }
 
-// What boundaries need by now, where it lives.
+// Holds the live values that boundaries need by now.
 void Tape::hold_needed() {
   for (auto& value : values) {
     if (is_needed(value) && !value.held.defined()) {
@@ -339,14 +339,14 @@ void Tape::hold_needed() {
   }
 }
 
-// Whether later stages have used what neither lives nor is held.
+// True if later stages have used a value that is neither alive nor held.
 bool Tape::lacks_output(uint32_t stage) const {
   return std::any_of(values.begin(), values.end(), [&](const Value& value) {
     return value.stage <= stage && stage < value.last_stage && !value.held.defined() && value.tensor.use_count() == 0;
   });
 }
 
-// An input that was dropped, where it still lives.
+// Holds an input that was dropped, if it is still alive.
 void Tape::hold_input(Slot& slot) const {
   const auto alive = slot.value == none || slot.tensor.defined() ? c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()
                                                                  : values[slot.value].tensor.lock();
@@ -355,10 +355,10 @@ void Tape::hold_input(Slot& slot) const {
   }
 }
 
-// The stages from `first` on become one: a later one writes into what an earlier one has made.
+// Merges the stages from `first` on, because a later one writes to a tensor that an earlier one has made.
 void Tape::join(uint32_t first) {
   const auto is_kept = std::any_of(stages.begin() + first, stages.end(), [](const Stage& stage) { return stage.is_kept; });
-  // They cannot be run again together, so what each has dropped is made while each can.
+  // A kept stage cannot be recomputed as a whole, so the dropped tensors of each part are recomputed first.
   for (auto stage = first; is_kept && stage <= current(); ++stage) {
     keep(stage, "a stage that writes to what it has made is kept");
   }

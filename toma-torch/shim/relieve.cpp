@@ -1,8 +1,8 @@
-// CUDA's allocator, before which storages leave where it would say no, and which refuses what exceeds a budget, as the
-// CPU's does.
+// A CUDA allocator that evicts storages where libtorch's would fail, and that refuses allocations beyond a budget, as
+// the CPU allocator does.
 //
-// It stands before the one that libtorch has found, which still makes and frees every block: so it may be put in place at
-// any time. It is found by name, because this compiles and links without CUDA.
+// It wraps libtorch's own allocator, which still makes and frees every block, so it can be installed at any time. That
+// allocator is found by its symbol, because this compiles and links without CUDA.
 
 #ifndef _WIN32
 
@@ -28,7 +28,7 @@ using c10::DeviceIndex, c10::MempoolId_t;
 
 struct Limit {
   std::atomic<uint64_t> bytes{std::numeric_limits<uint64_t>::max()};
-  // Two threads cannot both be given what fits once.
+  // Ensures that two threads do not both get memory that only one of them fits into.
   std::mutex lock;
 };
 
@@ -51,7 +51,7 @@ struct Relieving final : CUDAAllocator {
     return relieved(bytes, [&] { return found.raw_alloc_with_stream(bytes, stream); });
   }
 
-  // As it was.
+  // Functions that are passed on unchanged.
   c10::DeleterFnPtr raw_deleter() const override { return found.raw_deleter(); }
   void copy_data(void* to, const void* from, size_t bytes) const override { found.copy_data(to, from, bytes); }
   void raw_delete(void* data) override { found.raw_delete(data); }
@@ -122,7 +122,7 @@ struct Relieving final : CUDAAllocator {
   std::string name() override { return found.name(); }
 
  private:
-  // The block that `make` makes on the current device, as soon as enough has left.
+  // Returns the block that `make` makes on the current device, as soon as enough bytes are evicted.
   template <class F>
   auto relieved(size_t bytes, const F& make) -> decltype(make()) {
     if (bytes == 0) {
@@ -157,7 +157,7 @@ struct Relieving final : CUDAAllocator {
     return static_cast<uint64_t>(found.getDeviceStats(at).allocated_bytes[all].current);
   }
 
-  // Without a backtrace: it costs milliseconds to print, and the message says it all.
+  // Has no backtrace, which would take milliseconds to print and add nothing to the message.
   [[noreturn]] static void refuse(c10::Device device, size_t bytes, uint64_t before, uint64_t most) {
     c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), before, before, device);
     const auto why = c10::str(
@@ -169,7 +169,7 @@ struct Relieving final : CUDAAllocator {
   CUDAAllocator& found;
 };
 
-// The place in libtorch where its allocator is named; null in one without CUDA.
+// Address of libtorch's pointer to its CUDA allocator; null without CUDA.
 std::atomic<CUDAAllocator*>* place_of_allocator() {
   return static_cast<std::atomic<CUDAAllocator*>*>(dlsym(RTLD_DEFAULT, "_ZN3c104cuda20CUDACachingAllocator9allocatorE"));
 }
@@ -180,7 +180,7 @@ void install_relieving() {
     return;
   }
   auto* relieving = new Relieving(*place->load());
-  // libtorch stores the pointer without a lock. Threads that read it must find what it points to.
+  // libtorch stores the pointer without a lock. Threads that read it must see the finished allocator.
   std::atomic_thread_fence(std::memory_order_release);
   c10::SetAllocator(c10::kCUDA, relieving, std::numeric_limits<uint8_t>::max());
   place->store(relieving);

@@ -1,4 +1,4 @@
-// What backward asks for, and which stages are run again for it.
+// Tensors that backward asks for, and the stages that are recomputed for them.
 
 #include <algorithm>
 
@@ -8,15 +8,15 @@ namespace toma {
 
 bool saves(uint32_t action) { return action == TOMA_SAVE || action == TOMA_SAVE_ALONE; }
 
-// Whether a boundary that is held needs it.
+// True if a boundary that is held needs the value.
 bool Tape::is_needed(const Value& value) const {
   const auto begin = stages.begin() + value.stage, end = stages.begin() + std::min<size_t>(value.last_stage, stages.size());
   return std::any_of(begin, std::max(begin, end), [](const Stage& stage) { return stage.holds_output; });
 }
 
-// Whether a node of the stage waits for what it saved.
+// True if a node of the stage waits for a saved tensor that is missing.
 bool Tape::is_missing(uint32_t stage) const {
-  // An input that is dropped on purpose is remade by itself.
+  // An input that is dropped on purpose is recomputed on its own.
   const auto is_left = stages[stage].action == TOMA_SAVE_ALONE;
   const auto is_missing = [&](const Slot& slot) {
     return !slot.is_dead && !slot.tensor.defined() && !(is_left && slot.value != none);
@@ -24,8 +24,8 @@ bool Tape::is_missing(uint32_t stage) const {
   return std::any_of(slots.begin() + stages[stage].first_slot, slots.begin() + end_slot(stage), is_missing);
 }
 
-// Runs what lies between it and what is held before it as well. Where that learns, they are small stages which are
-// saved together.
+// Recomputes `stage` and every stage since the last held boundary before it. In a region that learns, these stages are
+// small and are saved together.
 void Tape::run(uint32_t stage, bool saves, bool holds_output) {
   if (!holds_output && !is_missing(stage)) {
     return;
@@ -39,7 +39,7 @@ void Tape::run(uint32_t stage, bool saves, bool holds_output) {
   }
   const auto held_before = std::exchange(stages[stage].holds_output, stages[stage].holds_output || holds_output);
   try {
-    // What was planned is measured already.
+    // Planned stages are measured already, so their run may stop early.
     Replay(*this, stage, saves).all(holds_output || !saves || plan.empty());
   } catch (...) {
     stages[stage].holds_output = held_before;
@@ -54,7 +54,7 @@ void Tape::run(uint32_t stage, bool saves, bool holds_output) {
   }
 }
 
-// What no later run begins with.
+// Drops the values of a boundary that no later run starts from.
 void Tape::release(uint32_t boundary) noexcept {
   if (stages[boundary].is_kept || !std::exchange(stages[boundary].holds_output, false)) {
     return;
@@ -66,7 +66,7 @@ void Tape::release(uint32_t boundary) noexcept {
   }
 }
 
-// The backward of a stage begins: what is held for later ones is not needed any more.
+// Called when the backward of a stage begins: tensors that are held for later stages are not needed any more.
 void Tape::reach(uint32_t stage) {
   if (reached == stage) {
     return;
@@ -86,7 +86,7 @@ void Tape::reach(uint32_t stage) {
   follow_plan(stage);
 }
 
-// A backward inside the region is over: what it has made beside the plan goes.
+// A backward inside the region has ended: drops the tensors that it recomputed in addition to the plan.
 void Tape::leave_inside() {
   if (std::exchange(reached, none) == none) {
     return;
@@ -104,8 +104,8 @@ void Tape::leave_inside() {
   }
 }
 
-// Does what the plan does before the backward of a stage. A backward inside the region comes before all that is
-// planned, and one that has come by already goes on from what is held.
+// Executes the actions of the plan before the backward of a stage. A backward inside the region comes before the whole
+// plan. A backward that the plan has already passed continues from the tensors that are held.
 void Tape::follow_plan(uint32_t stage) {
   const auto is_backward = [&](const toma_action& action) { return action.kind == TOMA_BACKWARD && action.stage == stage; };
   const auto end = std::find_if(plan.begin() + static_cast<ptrdiff_t>(cursor), plan.end(), is_backward);
@@ -130,13 +130,13 @@ void Tape::act(toma_action action, bool holds_output) {
   stages[stage].action = action.kind;
   run(stage, saves(action.kind), holds_output);
   const auto drops_input = action.kind == TOMA_DROP || action.kind == TOMA_SAVE_ALONE;
-  // What a saved stage holds stays.
+  // Outputs of a saved stage stay held.
   if (drops_input && stage > 0 && !stages[stage - 1].is_saved) {
     release(stage - 1);
   }
 }
 
-// As libtorch does where there are no hooks.
+// Checks versions as libtorch does without hooks.
 void Tape::check_unchanged(const Slot& slot) const {
   if (slot.is_detached) {
     fail("a tensor that ", ops[slot.op].name(), " saved was detached in place");
@@ -148,7 +148,7 @@ void Tape::check_unchanged(const Slot& slot) const {
   }
 }
 
-// Whether it is a value of an earlier stage that a boundary holds.
+// True if the slot saves a value of an earlier stage that a boundary holds.
 bool Tape::is_input_held(const Slot& slot) const {
   return slot.value != none && values[slot.value].held.defined() && version_of(values[slot.value].held) == slot.version;
 }
@@ -163,7 +163,7 @@ at::Tensor Tape::unpack(uint32_t number) {
   if (!is_there()) {
     run(stage, true, false);
   }
-  // An input that its stage has left, where no plan says when to make it again: in a backward inside the region.
+  // An input that its stage has dropped, and that no plan recomputes: in a backward inside the region.
   if (!is_there() && slots[number].value != none) {
     run(stage - 1, false, true);
   }
@@ -180,7 +180,7 @@ at::Tensor Tape::unpack(uint32_t number) {
   return slot.is_saved ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
 }
 
-// The value that a tensor is; none for others.
+// Number of the value that a tensor is; none for other tensors.
 uint32_t Tape::value_of_saved(const at::Tensor& tensor) const {
   const auto known = value_of.find(tensor.unsafeGetTensorImpl());
   return known == value_of.end() ? none : known->second;
@@ -200,12 +200,12 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
   const auto is_saved = is_outside || stages.back().action == TOMA_SAVE || (stages.back().action == TOMA_SAVE_ALONE && value == none);
   Slot slot{tensor.unsafeGetTensorImpl()->version_counter(), version_of(tensor), static_cast<uint32_t>(ops.size()) - 1, is_outside, is_saved};
   slot.value = value;
-  // What an operator writes to is its result as well.
+  // A tensor that the operator writes to is also its result.
   slot.argument = ops.back().operation->writes ? none : known;
   slot.tensor = is_saved ? alias_of(tensor) : at::Tensor();
   slot.sizes = tensor.sizes().vec();
   slot.kind = tensor.scalar_type();
-  // Running statistics have moved on when their operator is repeated, and its backward does not use them.
+  // Running statistics have changed when their operator is recomputed, and its backward does not use them.
   const auto is_statistic = tensor.dim() == 1 && ops.back().updates_statistics();
   slot.hash = verify && !is_outside && !is_statistic ? hash_of(tensor) : 0;
   if (storage != nullptr) {

@@ -1,4 +1,4 @@
-// One repetition of a stage.
+// One recomputation of a stage.
 
 #include "replay.h"
 
@@ -48,8 +48,8 @@ Replay::~Replay() {
   toma_modes_set(&before, &error);
 }
 
-// Grad mode, inference mode and autocast are those of the operator, all else is that of the thread. What autocast casts
-// meanwhile goes with the nesting.
+// Sets grad mode, inference mode and autocast of the operator; all other modes stay those of the thread. One more level
+// of nesting drops the casts that autocast makes meanwhile.
 void Replay::set_modes(const toma_modes& modes) {
   auto now = before;
   const auto ours = keys_of_modes().raw_repr();
@@ -64,7 +64,7 @@ void Replay::set_modes(const toma_modes& modes) {
   }
 }
 
-// The state of random numbers is the process's: it is as before as soon as the operator has drawn.
+// The state of random numbers belongs to the process, so it is restored as soon as the operator has drawn.
 void Replay::draw(const Op& op, torch::jit::Stack& stack) {
   const std::lock_guard<std::mutex> alone(Random::lock());
   struct Before {
@@ -115,7 +115,7 @@ torch::jit::Stack Replay::arguments_of(const Op& op) const {
     } else if (ref.copy.defined()) {
       stack[ref.argument] = ref.copy;
     } else if (ref.is_updated && ref.outside != none) {
-      // Updated once, by the first run.
+      // Statistics were updated once, by the first run.
       const Exempt exempt;
       stack[ref.argument] = tensor.clone();
     } else {
@@ -155,7 +155,7 @@ void Replay::take_kept(const Op& op) {
   }
 }
 
-// Holds what the operator has made as long as it is needed.
+// Holds the results of the operator as long as they are needed.
 void Replay::take(uint32_t number, const torch::jit::Stack& results) {
   const auto& makes = tape.ops[number].makes;
   size_t at = 0;
@@ -167,7 +167,7 @@ void Replay::take(uint32_t number, const torch::jit::Stack& results) {
   });
 }
 
-// What the operator in progress saves for backward.
+// Called for each tensor that the current operator saves for backward.
 void Replay::pack(const at::Tensor& tensor) {
   const auto number = slot++;
   if (number >= tape.end_slot(stage)) {
@@ -190,7 +190,7 @@ void Replay::pack(const at::Tensor& tensor) {
   }
 }
 
-// The last operator whose results something waits for.
+// Last operator that makes a saved tensor still waited for.
 uint32_t Replay::last_needed() const {
   const auto first = tape.slots.begin() + tape.stages[stage].first_slot, end = tape.slots.begin() + tape.end_slot(stage);
   const auto is_alive = [](const Slot& slot) { return !slot.is_dead && !slot.is_outside; };

@@ -1,12 +1,12 @@
-// One repetition of a stage.
+// One recomputation of a stage.
 #pragma once
 
 #include "tape.h"
 
 namespace toma {
 
-// While one of these lives, what the thread saves for backward is caught, and modes and random numbers are those of
-// the first run. Its end puts them back.
+// While one of these is alive, tensors that the thread saves for backward are caught, and modes and random numbers are
+// those of the first run. Its end restores them.
 class Replay {
  public:
   Replay(Tape& tape, uint32_t stage, bool saves);
@@ -14,11 +14,11 @@ class Replay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  // Up to the last operator that makes something that is needed.
+  // Runs the whole stage, or only up to the last operator that makes a needed tensor.
   void all(bool is_whole);
   void pack(const at::Tensor& tensor);
 
-  // That of this thread; null for none.
+  // Replay of this thread; null for none.
   static Replay*& running() noexcept;
 
  private:
@@ -41,7 +41,7 @@ class Replay {
   toma_modes before;
   const toma_modes* last_modes = nullptr;
   ska::flat_hash_map<uint32_t, at::Tensor> values;
-  // The slots that it has filled.
+  // Slots that this replay has filled.
   std::vector<uint32_t> filled;
   Run costs;
 };

@@ -1,4 +1,4 @@
-// The state of libtorch's default generators, as bytes.
+// State of libtorch's default generators, as bytes.
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
@@ -11,15 +11,15 @@
 
 namespace {
 
-// The generator is not safe to use from two threads; its mutex is public for that.
+// Calls `body` with the generator under its mutex, which is public because a generator is not thread-safe.
 template <class F>
 void with_generator(toma_device device, F body) {
   const auto existing = toma::existing(device);
-  // The CPU is one, and has no index there.
+  // The CPU is a single device and has no index there.
   const auto& generator = at::globalContext().defaultGenerator(existing.is_cpu() ? c10::Device(at::kCPU) : existing);
   auto* state = generator.unsafeGetGeneratorImpl();
-  // The state travels in a tensor, which must not fail where memory is short: it is short when a
-  // state is put back.
+  // The state is copied in a tensor, whose allocation must not fail when memory is short, as it is when a state is
+  // restored.
   const toma::Exempt exempt;
   const std::lock_guard<std::mutex> lock(state->mutex_);
   body(*state);

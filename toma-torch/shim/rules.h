@@ -1,8 +1,8 @@
-// Shapes of what kernels make that have no Meta kernel, so that a dry run need not ask them. A rule knows
-// results alone: what a kernel takes besides them only the kernel can tell.
+// Shapes of results of kernels that have no Meta kernel, so that a dry run need not call them. A rule knows only
+// results: the scratch of a kernel is known to the kernel alone.
 //
-// There are those without which nets of many layers take longer than 50 ms to plan, and `native_dropout`, which
-// accelerators alone call.
+// There are rules for kernels without which nets of many layers take longer than 50 ms to plan, and for
+// `native_dropout`, which only accelerators call.
 #pragma once
 
 #include <ATen/EmptyTensor.h>
@@ -21,14 +21,14 @@ inline at::Tensor made(const Sizes& sizes, at::ScalarType type, at::MemoryFormat
   return at::Tensor(at::detail::empty_meta(sizes, type, format));
 }
 
-// What looks like an argument, or has these sizes; undefined where that is.
+// A tensor that looks like the argument, or has these sizes; undefined if the argument is.
 inline at::Tensor like(const c10::IValue& argument, at::ScalarType type_of_sizes = at::kFloat) {
   const auto tensor = argument.isTensor() ? argument.toTensor() : at::Tensor();
   return argument.isIntList() ? made(argument.toIntVector(), type_of_sizes)
       : tensor.defined()      ? made(tensor.sizes().vec(), tensor.scalar_type(), tensor.suggest_memory_format()) : tensor;
 }
 
-// Gradients of the arguments at these places, as far as the mask at the end wants them.
+// Gradients of the arguments at the indices `Of`, as far as the mask in the last argument wants them.
 template <size_t... Of>
 Stack gradients(const Stack& arguments) {
   const auto wanted = arguments.back().toBoolList();
@@ -37,7 +37,7 @@ Stack gradients(const Stack& arguments) {
   return {(wanted[at++] ? like(arguments[Of], type) : at::Tensor())...};
 }
 
-// Input, weight, bias, stride, padding, dilation, whether it is transposed, padding of the output, groups. One
+// Arguments: input, weight, bias, stride, padding, dilation, transposed or not, padding of the output, groups. One
 // number stands for all dims.
 inline Stack convolution(const Stack& arguments) {
   const auto &input = arguments[0].toTensor(), &weight = arguments[1].toTensor();
@@ -54,18 +54,18 @@ inline Stack convolution(const Stack& arguments) {
   return {made(sizes, input.scalar_type(), format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format)};
 }
 
-// What is normalized, and two numbers for each group of its elements, of the weight's type.
+// The normalized tensor, and two numbers for each group of its elements, of the type of the weight.
 inline Stack normalized(const c10::IValue& input, const c10::IValue& weight, const Sizes& groups) {
   const auto statistics = made(groups, (like(weight).defined() ? weight : input).toTensor().scalar_type());
   return {like(input), statistics, like(statistics)};
 }
 
-// Input, weight, bias, running mean and variance, and whether it trains.
+// Arguments: input, weight, bias, running mean, running variance, training or not.
 inline Stack batch_norm(const Stack& arguments) {
   return normalized(arguments[0], arguments[1], {arguments[5].toBool() ? arguments[0].toTensor().size(1) : 0});
 }
 
-// Input, normalized shape, weight, bias.
+// Arguments: input, normalized shape, weight, bias.
 inline Stack layer_norm(const Stack& arguments) {
   auto sizes = arguments[0].toTensor().sizes().vec();
   std::fill(sizes.end() - static_cast<int64_t>(arguments[1].toIntVector().size()), sizes.end(), 1);
@@ -85,7 +85,7 @@ inline Stack embedding_backward(const Stack& arguments) {
   return {made({arguments[2].toInt(), arguments[0].toTensor().size(-1)}, arguments[0].toTensor().scalar_type())};
 }
 
-// Heads lie beside each other in memory, token by token.
+// Heads lie next to each other in memory, token by token.
 inline at::Tensor by_token(const at::Tensor& like) {
   return made(like.transpose(1, 2).sizes().vec(), like.scalar_type()).transpose(1, 2);
 }
@@ -99,8 +99,8 @@ inline Stack attention_backward(const Stack& arguments) {
   return {by_token(arguments[1].toTensor()), by_token(arguments[2].toTensor()), by_token(arguments[3].toTensor())};
 }
 
-// Queries, keys, values, bias, whether the logarithms of sums are wanted. They are for blocks of 32 queries. The two
-// numbers that dropout begins at are counted, although the kernel keeps them on the host.
+// Arguments: queries, keys, values, bias, and if the logarithms of sums are wanted, which are for blocks of 32 queries.
+// The two numbers at which dropout begins are counted, although the kernel keeps them on the host.
 inline Stack efficient_attention(const Stack& arguments) {
   const auto &queries = arguments[0].toTensor(), &values = arguments[2].toTensor();
   const auto rows = queries.size(0), heads = queries.size(1), tokens = queries.size(2);
@@ -109,15 +109,15 @@ inline Stack efficient_attention(const Stack& arguments) {
   return {output, sums, made({}, at::kLong), made({}, at::kLong)};
 }
 
-// Gradient of the output, queries, keys, values, bias; at 10 the gradients that are wanted.
+// Arguments: gradient of the output, queries, keys, values, bias; number 10 is the mask of wanted gradients.
 inline Stack efficient_attention_backward(const Stack& arguments) {
   const auto wanted = arguments[10].toBoolList();
   const auto gradient = [&](size_t at) { return by_token(arguments[at].toTensor()); };
   return {gradient(1), gradient(2), gradient(3), wanted[3] ? like(arguments[4]) : at::Tensor()};
 }
 
-// Queries, keys, values, dropout. No lengths of a batch in one tensor, the most tokens, where dropout began, and nothing
-// for a look at it.
+// Arguments: queries, keys, values, dropout. Results: output, sums, no cumulative lengths, the most tokens, the state
+// in which dropout began, an empty debug mask.
 inline Stack flash_attention(const Stack& arguments) {
   const auto &queries = arguments[0].toTensor(), &keys = arguments[1].toTensor();
   const auto sums = made({queries.size(0), queries.size(1), queries.size(2)}, at::kFloat);
@@ -125,9 +125,9 @@ inline Stack flash_attention(const Stack& arguments) {
   return {by_token(queries), sums, none, none, queries.size(2), keys.size(2), made({2}, at::kUInt64), made({}, at::kUInt64), made({0}, queries.scalar_type())};
 }
 
-// Bytes that CUDA's backward takes besides its results: sums of gradients of queries, and one number for each query.
-// Source: `mha_bwd` in flash_api.cpp, and `workspace_size` in kernel_backward.h of PyTorch 2.11.0, of which the sums for
-// keys and values are left out that some shapes take.
+// Scratch of CUDA's backward in bytes: sums of gradients of queries, and one number for each query. Source: `mha_bwd`
+// in flash_api.cpp, and `workspace_size` in kernel_backward.h of PyTorch 2.11.0. The sums for keys and values, which
+// some shapes need, are left out.
 inline int64_t scratch(uint8_t rule, const Stack& arguments) {
   const auto up = [](int64_t number, int64_t to) { return (number + to - 1) / to * to; };
   if (rule != TOMA_SHAPE_FLASH_ATTENTION_BACKWARD && rule != TOMA_SHAPE_EFFICIENT_ATTENTION_BACKWARD) {
@@ -147,7 +147,7 @@ inline Stack dropout(const Stack& arguments) { return {like(arguments[0]), like(
 // Arguments and results are on Meta.
 using Rule = Stack (*)(const Stack& arguments);
 
-// Null where `made` has none.
+// Null if there is no rule.
 inline Rule of(uint8_t rule) {
   switch (rule) {
     case TOMA_SHAPE_DROPOUT: return dropout;

@@ -1,4 +1,4 @@
-// Functions of CUDA's runtime, by name: this compiles and links without it.
+// Functions of CUDA's runtime, found by name, because this compiles and links without CUDA.
 #pragma once
 
 #ifndef _WIN32
@@ -7,7 +7,7 @@
 
 namespace toma {
 
-// Null where there is none.
+// Null if there is no such function.
 template <class F>
 F* function_of_cuda([[maybe_unused]] const char* name) noexcept {
 #ifndef _WIN32

@@ -1,4 +1,4 @@
-// What autograd saves while a region records or a stage is repeated: libtorch asks its engine for hooks.
+// Tensors that autograd saves while a region records or a stage is recomputed: libtorch asks its engine for hooks.
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
@@ -15,7 +15,7 @@ namespace {
 
 using torch::autograd::SavedVariableHooks;
 
-// Of a first run: the slot holds what the plan wants, and backward asks it.
+// Hook of a first run: the slot holds the tensor if the plan says so, and backward reads it from there.
 struct Hook final : SavedVariableHooks {
   explicit Hook(std::shared_ptr<Tape> tape) : tape(std::move(tape)) {}
   ~Hook() override {
@@ -30,7 +30,7 @@ struct Hook final : SavedVariableHooks {
   uint32_t slot = none;
 };
 
-// Of a repetition, whose own graph is never run.
+// Hook of a recomputation, whose own graph is never run.
 struct Caught final : SavedVariableHooks {
   void call_pack_hook(const at::Tensor& tensor) override {
     if (auto* replay = Replay::running()) {
@@ -45,8 +45,8 @@ struct Engine final : torch::autograd::Engine {
     if (Replay::running() != nullptr) {
       return std::make_unique<Caught>();
     }
-    // What a backward inside a region saves is its own. What code saves between two operators, as TorchScript does for a
-    // part of a graph that it has compiled, no repetition of operators saves again: libtorch holds it.
+    // Tensors that a backward inside a region saves are its own. libtorch holds tensors saved between two operators, as
+    // by TorchScript for a compiled part of a graph, because no recomputation of operators saves them again.
     if (records() && is_recorded() && BelowTape::depth() > 0) {
       return std::make_unique<Hook>(*recording());
     }
@@ -70,7 +70,7 @@ bool engine_is_ours() { return &torch::autograd::Engine::get_default_engine() ==
 
 void toma_region_install() noexcept {
   const auto& engine = torch::autograd::Engine::get_default_engine();
-  // Python's engine releases its lock, and that of another copy of this shim records for it: both keep their place.
+  // Python's engine releases its lock, and the engine of another copy of this shim records for that copy, so both stay.
   if (typeid(engine) == typeid(torch::autograd::Engine)) {
     torch::autograd::set_default_engine_stub(&toma::engine);
   }

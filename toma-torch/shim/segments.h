@@ -1,9 +1,9 @@
-// What CUDA's allocator tells beyond the interface that all allocators share.
+// Data of CUDA's allocator beyond the interface that all allocators share.
 //
 // # Why
 //
-// Its class stands in libtorch's headers, which need CUDA's for the names of a few types: the folder `cuda` has those.
-// Only functions of its table are called. So this compiles and links without CUDA, and runs where there is a device.
+// Its class is in libtorch's headers, which need a few type names of CUDA's: the folder `cuda` has those. Only
+// functions of its virtual table are called. So this compiles and links without CUDA, and runs where there is a device.
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -14,18 +14,18 @@
 
 namespace toma {
 
-// `allocator` is that of CUDA, which is of this class whatever its backend.
+// `allocator` is that of CUDA, which has this class with every backend.
 inline c10::cuda::CUDACachingAllocator::CUDAAllocator& of_cuda(c10::DeviceAllocator& allocator) {
   return static_cast<c10::cuda::CUDACachingAllocator::CUDAAllocator&>(allocator);
 }
 
-// The bytes of a device that the allocator may reserve.
+// Bytes of a device that the allocator may reserve.
 inline uint64_t allowed_by_fraction(c10::DeviceAllocator& allocator, c10::DeviceIndex index, uint64_t total) {
   const auto fraction = of_cuda(allocator).getMemoryFraction(index);
   return fraction < 1 ? static_cast<uint64_t>(fraction * static_cast<double>(total)) : total;
 }
 
-// Free memory of an expandable segment is left out: it can be mapped elsewhere.
+// Leaves out free memory of expandable segments, which can be mapped elsewhere.
 inline size_t parts_of(c10::DeviceAllocator& allocator, c10::DeviceIndex index, toma_part* parts, size_t most) {
   size_t count = 0;
   for (const auto& segment : of_cuda(allocator).snapshot({0, 0}, false).segments) {

@@ -1,5 +1,5 @@
-// The shim in one unit: libtorch's headers take longer to compile than all of it. Each file is a subject, and a module
-// of `ffi`.
+// The shim as one compilation unit, because libtorch's headers take longer to compile than all of it. Each file has one
+// subject and a module of `ffi`.
 
 #include "backtraces.cpp"
 #include "backward.cpp"

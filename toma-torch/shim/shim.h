@@ -1,12 +1,11 @@
-// What toma-torch needs of libtorch and tch does not offer.
+// Functions of libtorch that toma-torch needs and tch does not offer.
 //
-// Every function returns a toma_code and throws nothing; `error` is filled where the code is not
-// TOMA_OK.
+// Functions that can fail return a toma_code, and fill `error` unless it is TOMA_OK. No function throws.
 //
 // # Why
 //
-// Each file includes c10, and of ATen and autograd the few headers that it needs. c10 knows every kind of device and
-// needs no CUDA headers.
+// Each file includes c10 and only the few headers of ATen and autograd that it needs. c10 knows every kind of device
+// and needs no CUDA headers.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +18,12 @@ enum toma_code : int32_t {
   TOMA_OUT_OF_MEMORY = 1,
   // There is no such device, or libtorch was built or linked without it.
   TOMA_NO_DEVICE = 2,
-  // The device is there, and cannot do it.
+  // The device exists and does not support the request.
   TOMA_UNSUPPORTED = 3,
   TOMA_OTHER = 4,
 };
 
-// What went wrong, in libtorch's words without its backtrace, cut where it does not fit.
+// Error message of libtorch without its backtrace, truncated if it does not fit.
 struct toma_error {
   char message[512];
 };
@@ -35,7 +34,7 @@ struct toma_device {
   int32_t index;
 };
 
-// What an allocator has counted on one device.
+// Counters of an allocator for one device.
 struct toma_stats {
   uint64_t allocated_bytes;
   uint64_t reserved_bytes;
@@ -46,32 +45,32 @@ struct toma_stats {
   uint64_t ooms;
 };
 
-// A part of a segment: one block.
+// One block of a segment.
 struct toma_part {
   uint64_t bytes;
-  // What was asked for, where it is in use.
+  // Bytes that the program asked for; the size of the block if it is not allocated.
   uint64_t requested;
-  // The first of its segment.
+  // True for the first block of its segment.
   bool begins;
   bool is_small;
   bool is_used;
-  // Not so: another stream than the default one has it, or a pool of its own.
+  // False if the segment belongs to a stream other than the default one, or to a private pool.
   bool serves_all;
 };
 
-// The modes of a thread that change what operators do.
+// Modes of a thread that change the behavior of operators.
 struct toma_modes {
   uint64_t included;
   uint64_t excluded;
-  // Those of autograd, one bit each.
+  // Modes of autograd, one bit each.
   uint64_t autograd;
-  // How many autocast regions the thread is in. Whether autocast is on is a dispatch key.
+  // Number of autocast regions that the thread is in. A dispatch key holds if autocast is on.
   uint64_t autocast_depth;
-  // The types that autocast casts to: of the CPU in the lowest byte, of the accelerator in the next.
+  // Types that autocast casts to: for the CPU in the lowest byte, for the accelerator in the next.
   uint64_t autocast_dtypes;
 };
 
-// Properties of an operator by its name: the columns of `toma_trace::operators` that are asked for here.
+// Properties of an operator by its name: the columns of `toma_trace::operators` that the shim uses.
 struct toma_named {
   bool gathers, hands_back, detaches, writes_workspace, resizes, calls_others, calls_others_on_cpu, calls_none, copies_operands;
   bool takes_scratch, takes_no_scratch, runs_on_meta, reads_statistics, reduces;
@@ -79,7 +78,7 @@ struct toma_named {
   uint8_t shape_rule;
 };
 
-// `ShapeRule` of `toma_trace::operators`, in its order.
+// `ShapeRule` of `toma_trace::operators`, in the same order.
 enum toma_shape_rule : uint8_t {
   TOMA_SHAPE_UNKNOWN,
   TOMA_SHAPE_DROPOUT,
@@ -102,146 +101,146 @@ enum toma_shape_rule : uint8_t {
   TOMA_SHAPE_FLASH_ATTENTION_BACKWARD,
 };
 
-// Before anything else asks for an operator: the table, which is Rust's. `name` is that of a schema of libtorch's own,
-// without its overload.
+// Installs the operator table, which Rust implements. Called before any operator is looked up. `name` is the name of
+// one of libtorch's own schemas, without its overload.
 void toma_operators_install(toma_named (*named)(const char* name)) noexcept;
 
 int32_t toma_device_stats(toma_device device, toma_stats* out, toma_error* error) noexcept;
-// Free and total bytes: of CUDA what the allocator may have of them by its memory fraction.
+// Free and total bytes. On CUDA they are limited by the memory fraction of the allocator.
 int32_t toma_device_memory(toma_device device, uint64_t* out, toma_error* error) noexcept;
-// Writes at most `most` parts of the segments that CUDA's allocator has reserved, by address, and how many there are.
-// There are none of other kinds of devices.
+// Writes at most `most` blocks of the segments that CUDA's allocator has reserved, by address, and the number of all
+// such blocks. Other kinds of devices have none.
 int32_t toma_device_parts(
     toma_device device, toma_part* parts, size_t most, size_t* count, toma_error* error) noexcept;
 int32_t toma_device_release(toma_device device, toma_error* error) noexcept;
 int32_t toma_device_reset_peak(toma_device device, toma_error* error) noexcept;
 
-// The counting CPU allocator. It may be put in place at any time, from any thread.
+// The counting CPU allocator. It can be installed at any time, from any thread.
 void toma_cpu_install() noexcept;
 toma_stats toma_cpu_stats() noexcept;
-// One of them, in a few nanoseconds.
+// `allocated_bytes` of the statistics alone, in a few nanoseconds.
 uint64_t toma_cpu_allocated_bytes() noexcept;
 void toma_cpu_reset_peak() noexcept;
 // UINT64_MAX for no budget.
 uint64_t toma_cpu_budget() noexcept;
 void toma_cpu_set_budget(uint64_t bytes) noexcept;
-// The allocation after `skip` more of this thread fails, once; -1 for none. Returns what was left.
+// Makes the allocation after `skip` more of this thread fail, once; -1 for none. Returns the previous count.
 int64_t toma_cpu_fail_after(int64_t skip) noexcept;
 
-// Told of every block of the counting allocator and of GPUs, on the thread that makes, frees or lacks it; of none that is
-// exempt. The CPU is device 0, and GPUs follow by their indices.
+// Callbacks for every block of the counting allocator and of GPUs, on the thread that allocates, frees or is refused
+// it. Exempt blocks are not reported. The CPU is device 0, and GPUs follow by their indices.
 struct toma_watcher {
-  // Answers whose it is, which it hears when the block is freed: 0 where it was not asked.
+  // Returns the owner of the block, which `freed` receives later. A block that was not reported here has the owner 0.
   uint64_t (*allocated)(uint32_t device, uint64_t address, uint64_t bytes);
   void (*freed)(uint32_t device, uint64_t address, uint64_t bytes, uint64_t owner);
   void (*refused)(uint32_t device, uint64_t bytes);
-  // An allocator has so many bytes reserved.
+  // Reports the total bytes that an allocator has reserved.
   void (*reserved)(uint32_t device, uint64_t total);
 };
 
-// From now on; null for none. A thread may still be telling the one of before, which therefore lives for ever.
+// Sets the watcher; null for none. Threads may still be calling the previous one, so every watcher must live forever.
 void toma_cpu_watch(const toma_watcher* watcher) noexcept;
 
-// What the watcher has answered for the block at an address; 0 where none lives there. `toma_gpu_owner`: on any GPU.
+// Owner of the block at an address, as the watcher returned; 0 if none is alive. `toma_gpu_owner` searches all GPUs.
 uint64_t toma_cpu_owner(uint64_t address) noexcept;
 uint64_t toma_gpu_owner(uint64_t address) noexcept;
 
-// A living block: its address, its bytes, and whose it is.
+// Receives a live block: its address, its bytes and its owner.
 typedef void (*toma_each_block)(void* context, uint64_t address, uint64_t bytes, uint64_t owner);
 
-// Every living block of the counting allocator that is counted. `body` must neither allocate nor free tensors, and throws nothing.
+// Visits every counted live block of the counting allocator. `body` must not allocate or free tensors, nor throw.
 void toma_cpu_each_block(toma_each_block body, void* context) noexcept;
-// Every living block of a device's of which the watcher was told.
+// Visits every live block of a GPU that was reported to the watcher.
 void toma_gpu_each_block(uint32_t device, toma_each_block body, void* context) noexcept;
-// From now on the watcher is told of GPUs by this thread, and by those of its backwards.
+// From now on this thread, and the threads that run its backwards, report blocks of GPUs to the watcher.
 void toma_gpu_observe() noexcept;
 
-// Told of operators and of the nodes of backwards, on the thread that runs them. A node is a number that an operator
-// has in common with the node of its gradient, or 0.
+// Callbacks for operators and for nodes of backward, on the thread that runs them. `node` is a number that an operator
+// shares with the node of its gradient, or 0.
 struct toma_listener {
-  // Asked once for each name and thread.
+  // Returns the number of a name. Each thread caches it.
   uint32_t (*named)(const char* name);
   void (*operator_begins)(uint32_t name, uint64_t node);
   void (*node_begins)(uint32_t name, uint64_t node);
   void (*ends)();
 };
 
-// From now on, on all threads; null for none. A thread may still be telling the one of before, which therefore lives
-// for ever. One call at a time.
+// Sets the listener of all threads; null for none. Threads may still be calling the previous one, so every listener
+// must live forever. Concurrent calls are not allowed.
 void toma_profile_operators(const toma_listener* listener) noexcept;
-// What the next operator of this thread will have in common with the node of its gradient.
+// Number that the next operator of this thread will share with the node of its gradient.
 uint64_t toma_profile_position() noexcept;
-// The node that this thread runs.
+// Number of the node of backward that this thread runs, or of the operator that it recomputes.
 uint64_t toma_profile_node() noexcept;
-// The name of the operator that this thread is in, by its stack; UINT32_MAX where it is in none.
+// Name of the operator that this thread is in, found by unwinding its stack; UINT32_MAX if it is in none.
 uint32_t toma_profile_operator(uint32_t (*named)(const char* name)) noexcept;
 
-// Puts our fetcher of C++ backtraces in place of libtorch's. libtorch does it without a lock, so it must
-// be done while there is one thread. Errors that mean out of memory carry no backtrace where the thread
-// that catches them would retry; `would_retry` says so, and throws nothing.
+// Replaces libtorch's fetcher of C++ backtraces. libtorch does this without a lock, so it must be done while there is
+// one thread. Errors that mean out of memory carry no backtrace if `would_retry` returns true on the thread that
+// catches them. `would_retry` throws nothing.
 void toma_backtraces_install(bool (*would_retry)()) noexcept;
-// Errors that this thread catches carry no backtrace while the depth is above 0.
+// Changes the depth of this thread; while it is above 0, errors that the thread catches carry no backtrace.
 void toma_backtraces_quiet(int32_t change) noexcept;
 
-// Drops what backwards that failed have left in this thread's queue. Nothing inside of a backward.
+// Drops gradients that failed backwards have left in this thread's queue. Does nothing inside a backward.
 void toma_backward_drop_stranded() noexcept;
-// Returns once the thread that runs backwards on the device of a tensor has let go of those before.
+// Returns once the thread that runs backward on the device of `loss` has released all earlier graphs.
 int32_t toma_backward_wait(const void* loss, toma_error* error) noexcept;
 
 void toma_modes_get(toma_modes* out) noexcept;
-// Drops what autocast has cast and keeps for its region, of every thread: it is cast again when needed.
+// Drops the casts that autocast caches for its region, on every thread. They are cast again when needed.
 void toma_casts_clear() noexcept;
 int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept;
 
-// Tensors: `const at::Tensor*`, as torch-sys hands them out.
+// Tensors are `const at::Tensor*`, as torch-sys hands them out.
 //
-// The gradient of a variable becomes this very tensor, or undefined for a null pointer.
+// Makes this very tensor the gradient of a variable; a null pointer removes the gradient.
 int32_t toma_gradient_set(const void* variable, const void* gradient, toma_error* error) noexcept;
-// The same for all handles to one tensor, and different for two tensors that live.
+// Address that all handles to one tensor share, and no other live tensor has.
 const void* toma_tensor_identity(const void* tensor) noexcept;
-// The same for all tensors in one storage, views of it included; null for what has none.
+// Address that all tensors in one storage share, including views; null if a tensor has no storage.
 const void* toma_storage_identity(const void* tensor) noexcept;
-// Where its memory begins, or that of its gradient; of a sparse tensor, where its indices and its values do. 0 for
-// nowhere.
+// Address of a tensor's memory, or of its gradient's. For a sparse tensor, the addresses of its indices and of its
+// values. 0 for none.
 void toma_storage_addresses(const void* tensor, bool of_gradient, uint64_t* out) noexcept;
 
 struct toma_tensor {
   toma_device device;
-  // A c10::Layout. All else is 0 for tensors that are not strided.
+  // A c10::Layout. All fields below are 0 for tensors that are not strided.
   int32_t layout;
   uint64_t storage = 0;
-  // Where the memory of its storage begins, and its bytes; 0 where it has none.
+  // Address and size of the storage's memory; 0 if it has none.
   uint64_t data = 0;
   uint64_t bytes = 0;
   uint64_t element_bytes = 0;
-  // Of its first element, in elements.
+  // Offset of the first element, in elements.
   uint64_t offset = 0;
 };
 
-// Where a tensor is. Unsupported where that is nowhere, in words that follow its name.
+// Reads the location of a tensor. TOMA_UNSUPPORTED if it has none; the message continues after the tensor's name.
 int32_t toma_tensor_memory(const void* tensor, toma_tensor* out, toma_error* error) noexcept;
-// Whether nothing else holds the tensor or its memory, in which each element has a place of its own.
+// Tests that nothing else holds the tensor or its memory, and that no two elements share an address.
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept;
 
-// What a recorder writes down.
+// Kinds of recorded events.
 enum toma_event_kind : uint32_t {
-  // Of the operators that do the work, of the Nodes of backward, and of what Rust marks: subject is where
-  // its name begins. What began last on a thread ends first; bytes are then the nanoseconds that it took.
+  // Begin of an operator that does work, of a Node of backward, or of a mark of Rust; `subject` is the offset of its
+  // name. TOMA_ENDS ends the latest of them on its thread; its `bytes` are the duration in nanoseconds.
   TOMA_OPERATOR_BEGINS = 0,
   TOMA_NODE_BEGINS = 1,
   TOMA_MARK_BEGINS = 2,
   TOMA_ENDS = 3,
-  // An argument of the operator that the thread is in, of integers: with its name.
+  // An argument of the current operator that holds integers, with its name.
   TOMA_ATTRIBUTE = 4,
-  // Of memory: subject is its address.
+  // Memory is allocated or freed; `subject` is its address.
   TOMA_BORN = 5,
   TOMA_DIED = 6,
-  // Of memory by that operator. Its numbers are whether a gradient is wanted, and the sizes.
+  // The current operator uses memory. Numbers: flags (1: a gradient is wanted, 2: written by the host), then the sizes.
   TOMA_READS = 7,
   TOMA_WRITES = 8,
   TOMA_MAKES = 9,
   TOMA_VIEWS = 10,
-  // Marks of the program, with a number of Rust's as their bytes.
+  // Source marks of the program; `bytes` is a number that Rust passed.
   TOMA_ENTERS = 11,
   TOMA_LINE = 12,
   TOMA_LEFT_TO = 13,
@@ -255,9 +254,9 @@ struct toma_event {
   uint32_t thread = 0;
   uint64_t subject = 0;
   uint64_t bytes = 0;
-  // Its kind in the upper half, its index in the lower.
+  // Kind of the device in the upper half, its index in the lower.
   uint64_t device = 0;
-  // Where its numbers begin, and how many there are.
+  // Range of the event in the numbers of the recording.
   uint64_t from = 0;
   uint64_t count = 0;
 };
@@ -269,47 +268,47 @@ struct toma_recording {
   size_t event_count;
   const int64_t* numbers;
   size_t number_count;
-  // Each ends with a zero.
+  // Names, each of which ends with a zero.
   const char* names;
   size_t name_bytes;
-  // There was no memory to write all of it down.
+  // True if memory ran out, so that events are missing.
   bool torn;
 };
 
-// Records what this thread does until the end, which must come on this thread, in any order with other ends.
-// Memory of the CPU is recorded where the counting allocator is in place.
+// Records this thread until `toma_record_end`, which must be called on this thread. Recorders end in any order. CPU
+// memory is recorded if the counting allocator is installed.
 int32_t toma_record_begin(toma_recorder** out, toma_error* error) noexcept;
-// What is recorded so far; valid until more is.
+// Reads the events so far; valid until the next event.
 void toma_record_read(toma_recorder* recorder, toma_recording* out) noexcept;
-// Something of this name begins; without a name what began last ends.
+// Begins a mark of this name; null ends the latest one.
 void toma_record_mark(toma_recorder* recorder, const char* name) noexcept;
-// A mark of this kind.
+// Records a source mark of this kind.
 void toma_record_line(toma_recorder* recorder, uint32_t kind, uint64_t number) noexcept;
 void toma_record_end(toma_recorder* recorder) noexcept;
 
-// What a dry run leaves to be said.
+// Results of a dry run in addition to its recording.
 struct toma_dry_outcome {
-  // Dry tensors that live on, the bytes of them, and the operator that made one of them.
+  // Dry tensors that outlive the run, their bytes, and the operator that made one of them.
   uint64_t kept;
   uint64_t kept_bytes;
   char kept_operator[128];
-  // What could not be run dry and why; empty where all could.
+  // First operation that could not run dry, with the reason; empty if all could.
   char refused[384];
-  // Operators that answered 1, or with the largest shape, because only data know: a comma after each.
+  // Operators whose result depends on data, so that a value or a shape was assumed: a comma after each.
   char unknown[384];
 };
 
-// Records, and from here to the end operators of this thread run no kernel on data: what they make has shape and
-// device and no memory. The end puts gradients and the thread back as they were; that of the recorder comes
-// after. Kernels of the CPU without a Meta kernel are asked with zeros, which takes as long as they do, and tells
-// what they take besides their results; by shapes alone they are asked only where no rule is known.
+// Begins a recorder and a dry run: operators of this thread run no kernel on data, and their results have a shape and a
+// device but no memory. `toma_dry_end` restores gradients and the thread; `toma_record_end` must follow it. CPU kernels
+// without a Meta kernel are called with zeros, which takes as long as the kernel and measures its scratch. With
+// `by_shapes`, they are called only if no shape rule exists.
 int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) noexcept;
-// From here on data are said to be this number where only they know; 1 in the beginning.
+// Sets the number that is assumed from now on where a result depends on data; it begins as 1.
 void toma_dry_answer(toma_recorder* recorder, double answer) noexcept;
 void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept;
 
-// What a plan does next: runs a stage and drops its input, runs it and holds its input, runs it and holds all that its
-// backward needs, lets its backward run, or runs it and holds what its backward needs but its input.
+// Actions of a plan. DROP runs a stage and drops its input, KEEP runs it and holds its input, SAVE runs it and holds
+// all that its backward needs, BACKWARD lets its backward run, SAVE_ALONE is SAVE but drops the input.
 enum toma_action_kind : uint32_t { TOMA_DROP = 0, TOMA_KEEP = 1, TOMA_SAVE = 2, TOMA_BACKWARD = 3, TOMA_SAVE_ALONE = 4 };
 
 struct toma_action {
@@ -317,17 +316,17 @@ struct toma_action {
   uint32_t stage;
 };
 
-// How a region begins: a print for each operator, of which the last has not run. That of the device runs it.
+// First operators of a region: a fingerprint of each, of which the last has not run yet. `device` runs that one.
 struct toma_begun {
   const uint64_t* prints;
   size_t print_count;
-  // All of them have run, and there are no more.
+  // True if all of them have run and no more follow.
   bool is_whole;
   toma_device device;
 };
 
-// What is known of a region that begins so: what its operators are, which of them begin stages, and what to do. All of it lives until the answer is read. Without actions the inputs of stages are held, and nothing
-// else.
+// Known structure of a region: fingerprints of its operators, the operators that begin stages, and the plan. The arrays
+// must live until the answer is read. Without actions, only the inputs of stages are held.
 struct toma_chosen {
   const uint64_t* prints = nullptr;
   size_t print_count = 0;
@@ -337,59 +336,59 @@ struct toma_chosen {
   size_t action_count = 0;
 };
 
-// Asked before the first operator of a region, and where one is not what was known or is missing: then the answer has
-// the same stages up to there, with the same first actions, or no prints. An error is thrown by that operator.
+// Called before the first operator of a region, and where an operator differs from the known structure or is missing.
+// The new answer has the same stages and actions up to there, or no fingerprints. An error is thrown by that operator.
 typedef int32_t (*toma_choose)(void* context, toma_begun begun, toma_chosen* out, toma_error* error);
 
-// One stage of a region, in bytes and nanoseconds. A peak is beyond what was allocated when that run began.
+// One stage of a region, in bytes and nanoseconds. A peak is relative to the bytes allocated when that run began.
 struct toma_stage {
   uint32_t first_op;
   uint32_t repeats;
   uint64_t forward_ns, repeat_ns, backward_ns;
-  // What later stages need of it and of those before it; what its backward needs of its own; the gradients of the
+  // Bytes of this and earlier stages that later ones use; bytes of this stage that its backward needs; gradients of the
   // former.
   uint64_t output_bytes, saved_bytes, gradient_bytes;
-  // What later stages need of it and of those before it, and what its backward needs of its own, together.
+  // Union of `output_bytes` and `saved_bytes`, each storage counted once.
   uint64_t united_bytes;
-  // Of its first run, without and with what it saves; of a later one; of its backward.
+  // Peaks of the first run, without and with saved activations; of a recomputation, likewise; of the backward.
   uint64_t peak_bytes, saving_peak_bytes, repeat_peak_bytes, repeat_saving_peak_bytes, backward_peak_bytes;
-  // What there is when its backward begins that none of these tell: what the program holds, gradients in the making.
+  // Bytes at the begin of its backward that no other field counts: tensors of the program, unfinished gradients.
   uint64_t others_bytes;
-  // It cannot be run again.
+  // True if the stage cannot be recomputed.
   bool is_kept;
-  // Its backward has run.
+  // True if its backward has run.
   bool is_measured;
 };
 
 struct toma_region_figures {
   uint64_t operators;
-  // The first operator that differs from what was known; UINT64_MAX for none.
+  // First operator that differs from the known structure; UINT64_MAX for none.
   uint64_t differs;
-  // Beyond what was allocated when it began, by its threads.
+  // Bytes beyond those allocated when the region began, by its threads.
   uint64_t peak_bytes;
   uint64_t repeat_ns;
-  // The gradients of its inputs.
+  // Bytes of the gradients of its inputs.
   uint64_t input_gradient_bytes;
-  // Nothing will change any more.
+  // True once nothing will change any more.
   bool is_over;
-  // And backward has come to the first stage that it needs something of.
+  // True if, in addition, backward has reached the first stage that has saved tensors.
   bool is_whole;
 };
 
 struct toma_region;
 
-// How far a region has come.
+// Progress of a region.
 struct toma_region_progress {
-  // Beyond what was allocated when it began, by the thread that tells.
+  // Bytes beyond those allocated when the region began, by the reporting thread.
   uint64_t allocated_bytes;
-  // Of the repetition that has just ended; 0 where none has.
+  // Duration of the recomputation that has just ended; 0 if none has.
   uint64_t repeated_ns;
-  // Its graph is gone, and no more is told.
+  // True in the last report: the graph of the region is gone.
   bool is_over;
 };
 
-// `verify`: repeated tensors must have the bits of the first. `undoes`: what is changed can be put back. `told` hears of
-// the begin of each stage and of its backward, of each repetition, and of the end, on the thread that works.
+// `verify`: recomputed tensors must have the bits of the first run. `undoes`: changes can be undone. `told` is called
+// on the working thread when a stage or its backward begins, after each recomputation, and at the end.
 struct toma_region_options {
   bool verify;
   bool undoes;
@@ -397,164 +396,163 @@ struct toma_region_options {
   void* guest;
 };
 
-// This thread records from here to the end. A region whose graph lives on repeats stages after that. Another engine in
-// libtorch's place is unsupported.
+// Records this thread until `toma_region_end`. While the graph of the region is alive, stages are recomputed after
+// that. TOMA_UNSUPPORTED if another autograd engine is in libtorch's place.
 int32_t toma_region_begin(
     toma_choose choose, void* context, toma_region_options options, toma_region** out, toma_error* error) noexcept;
 void toma_region_end(toma_region* region) noexcept;
-// Whether the graph of a tensor ends at this region's variables and inputs. Before the end, of a region that undoes.
+// True if the graph of a tensor ends at the variables and inputs of this region. Needs `undoes`; called before the end.
 bool toma_region_is_inside(const toma_region* region, const void* tensor) noexcept;
-// The next operator of this thread begins a stage, where it records; `layers` is added to how deep it is in what has
-// stages of its own.
+// Makes the next operator of this thread begin a stage, if the thread records. `layers` is added to the nesting depth
+// in containers that cut stages themselves; while it is above 0, no stage begins without a cut.
 void toma_region_cut(int32_t layers) noexcept;
 bool toma_region_records() noexcept;
 
-// What a region has noted, which lives as long as it is held. `room` and what is returned are counts.
+// Figures of a region, which are valid until it is dropped. `room` and return values are counts.
 toma_region_figures toma_region_figures_of(const toma_region* region) noexcept;
 size_t toma_region_stages(const toma_region* region, toma_stage* out, size_t room) noexcept;
 size_t toma_region_prints(const toma_region* region, uint64_t* out, size_t room) noexcept;
-// Why something is kept, with a line for each; the bytes of the text, which is cut where it does not fit.
+// Reasons why stages are kept, one on each line, truncated to `room`; returns the bytes written.
 size_t toma_region_kept(const toma_region* region, char* out, size_t room) noexcept;
-// Takes their gradients from the variables of the region, and puts back all that it has changed, them included. Of one
-// that undoes.
+// Replaces the gradients of the region's variables by copies. `toma_region_undo` restores them and everything else that
+// the region has changed. Both need `undoes`.
 void toma_region_set_gradients_aside(toma_region* region) noexcept;
 int32_t toma_region_undo(toma_region* region, toma_error* error) noexcept;
-// Bytes of the gradients that its variables lack.
+// Bytes of the gradients that variables of the region lack.
 uint64_t toma_region_lacking(const toma_region* region) noexcept;
 void toma_region_drop(toma_region* region) noexcept;
-// Puts the engine with our hooks in libtorch's place, before main.
+// Replaces libtorch's autograd engine by one with our hooks, before main.
 void toma_region_install() noexcept;
 
-// A storage that an operator finds or makes.
+// A storage that an operator uses or makes.
 struct toma_use {
-  // Its identity.
+  // Address of the storage, which identifies it.
   const void* storage;
   uint64_t bytes;
   toma_device device;
   bool writes;
-  // Set by what is told of it: it stays until the end.
+  // Set by `begins`: the storage stays on its device until the operator ends.
   bool is_pinned;
-  // Rows of it are read, and nothing else; to move it costs more.
+  // The operator reads only rows of it, so moving the whole storage costs more.
   bool is_gathered;
-  // Set by what is told of it, of one that is gathered and stays where it is: its bytes, until the end; and the memory
-  // that has stayed, or null.
+  // Set by `begins` for a gathered storage that stays evicted: its bytes on the host until the operator ends, and the
+  // CPU block that stayed in place, or null.
   const void* outside;
   const void* block;
 };
 
-// What becomes of the storages of an operator when it has ended.
+// Storages of an operator that has ended.
 struct toma_ended {
   const char* name;
   toma_use* uses;
   size_t use_count;
   toma_use* made;
   size_t made_count;
-  // The most that it allocated beyond what was there when it began.
+  // Peak beyond the bytes allocated when the operator began.
   uint64_t inside_bytes;
-  // The program may look at memory of what it was given, or of what it made, without another operator.
+  // True if the program may read memory of the arguments, or of the results, without another operator.
   bool lends_uses, lends_made;
   bool has_failed;
 };
 
-// Told of operators, on the thread that runs them; nothing of it throws.
+// Callbacks for operators, on the thread that runs them. None of them throws.
 struct toma_offloading {
-  // An operator begins. What it uses comes back, and stays until it ends. After an error it does not run, and has ended.
+  // An operator begins. Its storages are fetched and stay until it ends. After an error it neither runs nor ends.
   int32_t (*begins)(const char* name, toma_use* uses, size_t count, toma_error* error);
   void (*ends)(const toma_ended* ended);
-  // An operator of a thread that has not entered uses these, and does so no more.
+  // An operator of a thread that has not entered begins or ends to use these storages.
   void (*held)(toma_use* uses, size_t count, bool begins);
-  // An allocation on a device lacks so many bytes; answers whether it is worth another try.
+  // An allocation on a device lacks so many bytes; returns true if it is worth a retry.
   bool (*lacks)(toma_device device, uint64_t bytes);
-  // A storage dies while its memory is away; answers its bytes.
+  // A storage dies while it is evicted; returns its bytes.
   uint64_t (*dropped)(void* away);
-  // Where the bytes of one that is gathered are; null where they are in no memory that a kernel could read.
+  // Address of the bytes of a gathered storage; null if they are in no memory that a kernel could read.
   const void* (*memory)(const void* outside);
-  // Reads `bytes` from each of so many offsets to the same ones of `to`, where there is room for all that are outside.
+  // Reads `bytes` at each of `count` offsets to the same offsets in `to`, which has `room` for the whole storage.
   int32_t (*read)(const void* outside, const uint64_t* offsets, size_t count, uint64_t bytes, uint8_t* to, uint64_t room, toma_error* error);
 };
 
-// Before the first of what follows. It lives for ever.
+// Installs the callbacks before any function below is called. They must live forever.
 void toma_offload_install(const toma_offloading* offloading) noexcept;
-// Before a thread enters. Unsupported where another copy of the shim is registered with libtorch.
+// Registers with the dispatcher before a thread enters. TOMA_UNSUPPORTED if another copy of the shim is registered.
 int32_t toma_offload_register(toma_error* error) noexcept;
-// Storages of so many bytes may move, also where no thread enters: handles move them.
+// Storages of at least so many bytes may move, even if no thread has entered, because handles move them.
 void toma_offload_moves(uint64_t least_bytes) noexcept;
-// This thread's operators are told from the first to the last of these, and those of its backwards. Storages of fewer
-// bytes than `least_bytes` are left out.
+// Begins to report operators of this thread and of its backwards to the callbacks, until the last `leave`. Storages of
+// fewer than `least_bytes` are left out.
 void toma_offload_enter(uint64_t least_bytes) noexcept;
-// Whether no thread is inside any more.
+// Returns true if no thread is entered any more.
 bool toma_offload_leave() noexcept;
-// Whether this process is a fork of the one that installed it: threads that move storages are missing here.
+// True in a fork of the process that installed the callbacks: the threads that move storages are missing there.
 bool toma_offload_is_forked() noexcept;
-// Whether any thread is inside.
+// True if any thread has entered.
 bool toma_offload_is_watched() noexcept;
-// Within, this thread is told nothing, and what it allocates is not the program's. Returns what was said before.
+// While set, this thread's operators are not reported and its allocations are our own. Returns the old value.
 bool toma_offload_aside(bool aside) noexcept;
-// From now on storages leave before CUDA's allocator says no, and it refuses what exceeds so many bytes on that device.
+// From now on storages are evicted before CUDA's allocator fails, and it refuses more than `most_bytes` on the device.
 void toma_cuda_relieve(uint32_t device, uint64_t most_bytes) noexcept;
-// Within, operators of dry runs of this thread are told, which otherwise are not.
+// While set, operators of this thread's dry runs are reported as well.
 void toma_offload_foresee(bool foresees) noexcept;
 
-// Remembers a storage that lives, without keeping it alive; `forget` ends that.
+// Makes a weak reference to a live storage; `forget` releases it.
 void* toma_storage_remember(const void* storage) noexcept;
 void toma_storage_forget(void* remembered) noexcept;
 bool toma_storage_is_gone(const void* remembered) noexcept;
-// Whether an operator of a thread that has not entered may be using it.
+// True if an operator of a thread that has not entered may be using it.
 bool toma_storage_is_in_use(const void* remembered) noexcept;
-// Keeps it alive until it is let go, which may end it; null where it is gone.
+// Makes a strong reference; null if the storage is gone. `let_go` releases it, which may free the storage.
 void* toma_storage_keep(void* remembered) noexcept;
 void toma_storage_let_go(void* kept) noexcept;
-// Of a tensor, as one that an operator finds; of sparse ones its values, or with `second` its indices. False for none.
+// Describes the storage of a tensor (if sparse, of its values, or with `second` of its indices). False for none.
 bool toma_storage_use(const void* tensor, bool second, toma_use* out) noexcept;
-// Whether its memory is its allocator's alone, or away by our doing. No thread may move it meanwhile.
+// True if its memory is owned by its allocator alone, or evicted by us. No other thread may move it meanwhile.
 bool toma_storage_may_move(const void* storage) noexcept;
-// Takes the memory of a storage away and returns it. Memory of the CPU may stay: then dropping it counts it as freed,
-// and it is freed with its storage. Access is refused with these words, as `refuse` does.
+// Evicts a storage and returns its memory. On a CPU the block may stay in place: then dropping the returned memory
+// counts it as freed, and it is freed with its storage. Access is refused with `words`, as by `refuse`.
 void* toma_storage_take(void* kept, void* away, bool stays, const char* words) noexcept;
-// Access to a storage that is away is an error of these words. Without words, which takes memory that has stayed, it
-// finds the bytes as they were.
+// Makes access to an evicted storage an error with these words. Without words, which needs a block that stayed in
+// place, access finds the bytes as they were.
 void toma_storage_refuse(void* kept, const char* words) noexcept;
-// Gives it memory again; returns what stood for it while it was away.
+// Gives a storage memory again; returns the `away` that `take` has stored.
 void* toma_storage_give(void* kept, void* memory) noexcept;
-// What stands for it; null where its memory is there.
+// The `away` of an evicted storage; null if its memory is there.
 void* toma_storage_away(void* kept) noexcept;
-// Memory of a storage that has stayed while it is away; null for none.
+// Block of an evicted storage that stayed in place; null for none.
 const void* toma_storage_block(void* kept) noexcept;
-// Memory for a storage that is away, as `take` returns it: for one whose memory has stayed, that.
+// Memory for an evicted storage, as `take` returns it: the block that stayed in place, or a new one.
 int32_t toma_storage_memory(void* kept, uint64_t bytes, void** out, toma_error* error) noexcept;
 void toma_memory_drop(void* memory) noexcept;
-// Pins pages of the host for copies of a device; false where CUDA says no.
+// Pins pages of the host for copies by a device; false if CUDA refuses.
 bool toma_host_pin(toma_device device, void* data, uint64_t bytes) noexcept;
 void toma_host_unpin(void* data) noexcept;
-// Copies between the host and memory or a storage that is there. Memory that has stayed is as it should be, unless
-// `overwrites`; `differs` says whether it has other bytes than the host.
+// Copies between the host and memory or a storage. A block that stayed in place is copied to only if `overwrites`;
+// `differs` is set if its bytes differ from the host's.
 int32_t toma_memory_fill(void* memory, const void* host, uint64_t bytes, bool overwrites, bool* differs, toma_error* error) noexcept;
 int32_t toma_storage_copy(void* kept, void* host, uint64_t bytes, toma_error* error) noexcept;
 
-// The state of random numbers, handed out as an `at::Tensor*` that is the caller's, and taken as bytes.
+// State of the random number generator: handed out as an `at::Tensor*` that the caller owns, and taken as bytes.
 int32_t toma_rng_get(toma_device device, void** out, toma_error* error) noexcept;
 int32_t toma_rng_set(toma_device device, const uint8_t* state, size_t size, toma_error* error) noexcept;
 
-// A store of bytes by key that processes share. What is read goes to `data`, if there is room for it; `size` says how
-// much there is.
+// A value of the store. It is written to `data` if there is room; `size` is its full size.
 struct toma_bytes {
   uint8_t* data;
   size_t room;
   size_t size;
   bool is_there;
 };
-// Connects to the store at a host, or serves it there as well. `close` frees what is handed out.
+// Connects to the store at a host, or also serves it there. `close` releases the connection.
 int32_t toma_store_open(
     const char* host, uint16_t port, bool serves, uint64_t timeout_ms, void** out, toma_error* error) noexcept;
-// Another connection to the same.
+// Opens another connection to the same store.
 int32_t toma_store_clone(void* store, void** out, toma_error* error) noexcept;
 void toma_store_close(void* store) noexcept;
 int32_t toma_store_set(void* store, const char* key, const uint8_t* data, size_t size, toma_error* error) noexcept;
-// Puts bytes there unless some are; hands out those that are there then.
+// Sets a value unless the key has one; returns the value that the key has then.
 int32_t toma_store_set_first(
     void* store, const char* key, const uint8_t* data, size_t size, toma_bytes* out, toma_error* error) noexcept;
 int32_t toma_store_add(void* store, const char* key, int64_t amount, int64_t* sum, toma_error* error) noexcept;
-// Waits for the key; a wait holds up all other operations of the connection.
+// Waits for the key; a wait blocks all other operations of the connection.
 int32_t toma_store_get(void* store, const char* key, uint64_t timeout_ms, toma_bytes* out, toma_error* error) noexcept;
 int32_t toma_store_delete(void* store, const char* key, toma_error* error) noexcept;
 

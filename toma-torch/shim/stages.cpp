@@ -1,4 +1,4 @@
-// Where stages begin and end that no plan gives, and what of them a first run holds.
+// Stages of a region without a plan: their boundaries, and the inputs that the first run holds.
 
 #include <algorithm>
 #include <utility>
@@ -8,23 +8,24 @@
 namespace toma {
 namespace {
 
-// Values of so many operators ago are taken for temporaries that only wait for the end of their statement.
+// Values unused for so many operators are taken for temporaries that only wait for the end of their statement.
 constexpr uint32_t recent = 16;
-// Of stages that end where few bytes live. A stage is at least such a part of what was dropped before it.
+// Limits of stages that end where few bytes are alive. A stage drops at least 1 / `most_stages` of the bytes dropped
+// before it.
 constexpr uint32_t fewest_ops = 3, most_stages = 64;
-// After so many places a stage ends where backward does not need what lives.
+// After so many candidates, a stage ends although backward does not need the live bytes.
 constexpr uint32_t patience = 4;
 
 bool is_alive(const Value& value) { return value.tensor.use_count() > 0; }
 
 }  // namespace
 
-// What lives of the values of the last operators, and is held where a stage begins now, but for some storages.
+// Live bytes of recently used values, which are held if a stage begins now, except the storages in `but`.
 uint64_t Tape::alive_bytes(Storages but) const {
   return bytes_where(std::move(but), [&](const Value& value) { return value.last_op + recent >= ops.size() && is_alive(value); });
 }
 
-// What the slots of the stages from one on would hold beyond what lives.
+// Bytes that the slots from stage `first` up to slot `end` would hold in addition to the live bytes.
 uint64_t Tape::dropped_bytes(uint32_t first, uint32_t end) const {
   Storages dropped;
   for (auto slot = stages[first].first_slot; slot < end; ++slot) {
@@ -35,8 +36,8 @@ uint64_t Tape::dropped_bytes(uint32_t first, uint32_t end) const {
   return dropped.bytes;
 }
 
-// Whether few bytes live beside those that the stage has dropped, and no fewer did lately: a good place to begin the
-// next, most of all if backward needs what lives. Stages grow with the region, so that there are never many.
+// True if fewer bytes are alive than the stage has dropped, and no fewer were lately: a good point to begin the next
+// stage, most of all if backward needs the live bytes. Stages grow with the region, so there are never many.
 bool Tape::is_thin() {
   const auto alive = alive_bytes({}), dropped = dropped_bytes(current(), end_slot(current()));
   const auto least = *std::min_element(lately_alive.begin(), lately_alive.end());
@@ -45,7 +46,7 @@ bool Tape::is_thin() {
   if (!is_large || dropped == 0 || alive > dropped || alive > least) {
     return false;
   }
-  // What backward needs anyway may be more.
+  // The live bytes may be more if backward needs them anyway.
   const auto is_saved = 2 * alive_bytes(saved_storages()) <= alive;
   if (!is_saved && (2 * alive > dropped || ++passed <= patience)) {
     return false;
@@ -55,8 +56,8 @@ bool Tape::is_thin() {
   return true;
 }
 
-// The input of the stage that ends now is held on where the stages before it, back to the last one that is held, have
-// dropped twice as much, and as much as all that is held: of n like stages some sqrt(2 n) are then held, and as many are
+// Holds the input of the stage that ends now if the stages since the last held boundary have dropped twice as many
+// bytes, and as many as all held bytes. Of n equal stages some sqrt(2 n) inputs are then held, and as many stages are
 // saved together.
 void Tape::drop_input() {
   if (!costs.learns() || current() == 0) {
@@ -73,7 +74,8 @@ void Tape::drop_input() {
   }
 }
 
-// A plan counts what it holds between stages as saved, so small ones become one where backward does not need it.
+// Merges small stages at boundaries that backward does not need, because a plan counts boundaries that it holds as
+// saved.
 void Tape::unite() {
   if (!costs.learns() || !notes->kept.empty()) {
     return;
@@ -86,20 +88,20 @@ void Tape::unite() {
   }
 }
 
-// Whether backward needs less than half of what lives between two stages, and little else of one of them: to hold the
-// input of that one, or the output, is as good.
+// True if backward needs less than half of the bytes at a boundary, and few other bytes of one of the two stages: to
+// hold the input of that stage, or its output, is then equally good.
 bool Tape::is_idle(uint32_t boundary, const Storages& saved) const {
   const auto passing = passing_bytes(boundary, {});
   const auto is_small = [&](uint32_t stage) { return 2 * inner_bytes(stage) <= passing; };
   return 2 * passing_bytes(boundary, saved) > passing && (is_small(boundary) || is_small(boundary + 1));
 }
 
-// What later stages use of those up to one, but for some storages.
+// Bytes of stages up to `boundary` that later stages use, except the storages in `but`.
 uint64_t Tape::passing_bytes(uint32_t boundary, Storages but) const {
   return bytes_where(std::move(but), [&](const Value& value) { return value.stage <= boundary && boundary < value.last_stage; });
 }
 
-// What backward needs of a stage, but for its output.
+// Bytes of a stage that backward needs, except its output.
 uint64_t Tape::inner_bytes(uint32_t stage) const {
   Storages counted;
   for (const auto& value : values) {
@@ -118,7 +120,7 @@ uint64_t Tape::inner_bytes(uint32_t stage) const {
   return counted.bytes;
 }
 
-// What backward needs of all stages.
+// Storages of all stages that backward needs.
 Storages Tape::saved_storages() const {
   Storages saved;
   for (const auto& slot : slots) {
@@ -129,7 +131,7 @@ Storages Tape::saved_storages() const {
   return saved;
 }
 
-// A stage and the one before it become one.
+// Merges a stage with the one before it.
 void Tape::unite(uint32_t second) {
   costs.unites(second);
   stages[second - 1].holds_output = stages[second].holds_output;

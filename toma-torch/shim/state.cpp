@@ -9,11 +9,11 @@
 
 namespace toma {
 
-// Left to libtorch's tests, so that no other part of libtorch takes it; and where libtorch looks for what wants
-// to know of memory.
+// The first slot is reserved for libtorch's tests, so no other part of libtorch uses it. In the second one libtorch
+// looks for observers of memory.
 constexpr auto state_slot = c10::DebugInfoKind::TEST_INFO_2, profiler = c10::DebugInfoKind::PROFILER_STATE;
 
-// That of the calling thread; null where nothing has entered it.
+// State of the calling thread; null if nothing has entered.
 static State* current() noexcept { return static_cast<State*>(c10::ThreadLocalDebugInfo::get(state_slot)); }
 
 void forget_with_thread() {
@@ -24,12 +24,12 @@ void forget_with_thread() {
 }
 
 void State::enter(Recorder& entry) {
-  // The state that this thread has pushed. A guard of other code that ends takes it off the thread
-  // together with what was pushed above that guard, although entries of it still live.
+  // State that this thread has pushed. When a guard of other code ends, it removes from the thread everything that was
+  // pushed after it, although our entries may still be alive.
   auto* pushed = of_thread<std::weak_ptr<State>>();
   auto state = pushed == nullptr ? nullptr : pushed->lock();
   if (state == nullptr || current() != state.get()) {
-    // libtorch's profiler takes whatever is in its slot for its own.
+    // libtorch's profiler assumes that the object in its slot is its own.
     const auto* below = c10::ThreadLocalDebugInfo::get(profiler);
     if (below != nullptr && !is_of_profile(below)) {
       throw c10::NotImplementedError("memory of this thread is being profiled by libtorch", nullptr);
@@ -63,7 +63,7 @@ void State::leave(Recorder& entry) noexcept {
       c10::ThreadLocalDebugInfo::_pop(state_slot);
     }
   } catch (const std::exception&) {
-    // Other code has pushed above it: an empty state stays below, which the next entry finds.
+    // Other code has pushed after us: an empty state stays below, and the next entry finds it.
   }
 }
 
@@ -81,7 +81,8 @@ void State::each(c10::function_ref<void(Recorder&)> body) {
   }
 }
 
-// What a recording has put below hears nothing meanwhile.
+// Also does the work of a `Reports` that a recording has put into this slot before, and that receives nothing
+// meanwhile.
 void State::reportMemoryUsage(void* data, int64_t bytes, size_t, size_t reserved, c10::Device device) {
   change(bytes, device);
   tell(data, bytes, device);

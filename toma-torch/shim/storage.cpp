@@ -1,4 +1,4 @@
-// Which memory a tensor is in.
+// Memory locations of tensors.
 
 #include <ATen/core/Tensor.h>
 
@@ -23,13 +23,13 @@ uint64_t address_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-// The storage's own address, which views share; a tensor that was given other memory keeps it.
+// The address of the storage itself, which views share; a tensor that gets other memory keeps it.
 const void* toma_storage_identity(const void* tensor) noexcept {
   const auto& asked = *static_cast<const at::Tensor*>(tensor);
   return asked.defined() && asked.has_storage() ? asked.storage().unsafeGetStorageImpl() : nullptr;
 }
 
-// Where the memory of a tensor begins; of a sparse one, that of its indices and that of its values.
+// Writes the address of a tensor's memory; of a sparse one, the addresses of its indices and of its values.
 void toma_storage_addresses(const void* tensor, bool of_gradient, uint64_t* out) noexcept {
   out[0] = out[1] = 0;
   const auto& asked = *static_cast<const at::Tensor*>(tensor);
@@ -45,11 +45,11 @@ void toma_storage_addresses(const void* tensor, bool of_gradient, uint64_t* out)
       out[0] = address_of(of);
     }
   } catch (const std::exception&) {
-    // What has no memory of its own is nowhere.
+    // A tensor without memory of its own has no address.
   }
 }
 
-// Asks no operator: the tensor is only looked at, on whatever device it is.
+// Runs no operator: the tensor is only inspected, on whichever device it is.
 int32_t toma_tensor_memory(const void* tensor, toma_tensor* out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
     const auto& asked = *static_cast<const at::Tensor*>(tensor);
@@ -68,7 +68,7 @@ int32_t toma_tensor_memory(const void* tensor, toma_tensor* out, toma_error* err
       return;
     }
     const auto& storage = *asked.storage().unsafeGetStorageImpl();
-    // Nothing stands behind the addresses of a dry run.
+    // The addresses of a dry run have no memory.
     const auto data = toma::block_of(asked) != nullptr ? 0 : address_of(asked);
     out->storage = reinterpret_cast<uintptr_t>(&storage);
     out->data = data;

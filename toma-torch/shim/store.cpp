@@ -1,4 +1,4 @@
-// The store of c10d through which processes find and tell each other what they have to.
+// The store of c10d in which processes find each other and exchange messages.
 
 #include <c10/util/Exception.h>
 
@@ -24,7 +24,7 @@ c10d::Store& store_of(void* store) {
   return **static_cast<Handle*>(store);
 }
 
-// Copies what there is room for; the caller asks again with more.
+// Copies the bytes if there is room for them; otherwise the caller asks again with more.
 void hand_out(const std::vector<uint8_t>& bytes, toma_bytes* out) {
   out->size = bytes.size();
   if (bytes.size() <= out->room) {
@@ -84,7 +84,7 @@ int32_t toma_store_get(void* store, const char* key, uint64_t timeout_ms, toma_b
     try {
       hand_out(store_of(store).get(key), out);
     } catch (const c10::DistStoreError&) {
-      // Not in time: nothing else has this type.
+      // The key was not set in time: nothing else has this type.
       out->is_there = false;
     }
   });

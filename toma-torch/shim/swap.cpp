@@ -1,9 +1,9 @@
-// The memory of a storage is taken away and given back, which tensors, views and graphs of it do not notice.
+// Eviction and return of the memory of a storage, which its tensors, views and graphs do not notice.
 //
-// On a CPU the block stays with its storage, at the same address and outside of the books, until the storage ends.
-// There an operator, `copy_data` or `save` of another thread may be between asking for the address and reading, and
-// nothing tells when it is done. The block is the storage's memory all the while: where its bytes differ from the copy, an
-// operator that had begun before there was a manager has written them since, and they are the right ones.
+// On a CPU the block of an evicted storage stays in place, at the same address but not counted, until the storage ends.
+// An operator, `copy_data` or `save` of another thread may have read the address and not the memory yet, and nothing
+// shows when it is done. The block is the memory of the storage all the while: if its bytes differ from the copy, an
+// operator that began before there was a manager has written them since, and the block is right.
 
 #include "swap.h"
 
@@ -28,7 +28,7 @@ namespace {
 using Strong = c10::intrusive_ptr<c10::StorageImpl>;
 using Weak = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-// libtorch can refuse access to a storage, and not allow it again.
+// Lets a storage refuse access and allow it again; libtorch can only do the former.
 template <bool c10::StorageImpl::*refuses, bool c10::StorageImpl::*is_checked>
 struct Refusal {
   friend void refuse(c10::StorageImpl& storage, bool now) { storage.*refuses = storage.*is_checked = now; }
@@ -36,11 +36,11 @@ struct Refusal {
 template struct Refusal<&c10::StorageImpl::throw_on_immutable_data_ptr_, &c10::StorageImpl::has_mutable_data_ptr_check_>;
 void refuse(c10::StorageImpl& storage, bool now);
 
-// What stands for memory that is away, as the context of the storage's pointer.
+// Stand-in for evicted memory, as the context of the storage's pointer.
 struct Stand {
   void* away;
   c10::Device device;
-  // On a CPU the block itself, laid aside.
+  // On a CPU the block itself, kept in place.
   at::DataPtr block;
 };
 
@@ -55,7 +55,7 @@ void away_dropped(void* context) {
   }
 }
 
-// Of memory that is counted as long as this pointer lives.
+// Deleter of memory that is counted as long as the pointer lives.
 void block_dropped(void* data) { toma::lay_aside(data); }
 
 bool is_away(const at::DataPtr& data) { return data.get_deleter() == &away_dropped; }
@@ -77,8 +77,8 @@ at::Tensor bytes_at(void* data, uint64_t bytes, c10::Device device) {
   return at::for_blob(data, {static_cast<int64_t>(bytes)}).options(options).target_device(device).make_tensor();
 }
 
-// While one of these lives, this thread asks a GPU on a stream beside the program's, which begins when what the program
-// has asked for is done: memory that is given out again may be in use until then. What the program asks for later does
+// While one of these is alive, this thread uses a GPU on another stream than the program's. It starts after all work
+// that the program has queued so far, because reused memory may be in use until then. Later work of the program does
 // not wait.
 class Beside {
  public:
@@ -94,17 +94,17 @@ class Beside {
       asked.block(own);
       stream.emplace(own);
     } catch (const c10::Error&) {
-      // A full device may have no room for another stream. The program's does, and is slower.
+      // A full device may have no room for another stream. The program's own stream is slower and works.
     }
   }
 
  private:
-  // To look at another one makes a context there.
+  // Switches to the device first, because a look at another device would make a context there.
   const c10::DeviceGuard on;
   std::optional<c10::StreamGuard> stream;
 };
 
-// Ends when the bytes are there.
+// Returns when the bytes are copied.
 void copy(void* to, c10::Device to_device, const void* from, c10::Device from_device, uint64_t bytes) {
   if (to_device.is_cpu() && from_device.is_cpu()) {
     std::memcpy(to, from, bytes);
@@ -126,7 +126,7 @@ bool toma::is_away(const c10::StorageImpl& storage) noexcept {
 toma_use toma::use_of(c10::StorageImpl& storage, c10::Device device, bool writes) {
   const auto bytes = bytes_of(storage);
   if (writes && device.is_cuda() && storage.allocator() != nullptr) {
-    // One from before the first manager would be resized past its budget.
+    // Memory that was allocated before the first manager would otherwise be resized past its budget.
     storage.set_allocator(c10::GetAllocator(c10::kCUDA));
   }
   return {&storage, bytes, {static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)}, writes, false, false, nullptr, nullptr};
@@ -183,7 +183,7 @@ void* toma_storage_take(void* kept, void* away, bool stays, const char* words) n
   auto* address = stays ? storage._mutable_data_ptr_no_checks().get() : nullptr;
   auto stand = std::make_unique<Stand>(Stand{away, device, {}});
   auto& block = stand->block;
-  // Before there is nothing to read.
+  // Refuses access before the memory is gone.
   toma_storage_refuse(kept, words);
   auto memory = storage.set_data_ptr({address, stand.release(), &away_dropped, device});
   if (stays) {
@@ -195,7 +195,7 @@ void* toma_storage_take(void* kept, void* away, bool stays, const char* words) n
 void toma_storage_refuse(void* kept, const char* words) noexcept {
   auto& storage = storage_at(kept);
   if (words != nullptr) {
-    // Another thread may be reading them: they change only where they have to.
+    // Another thread may be reading the words, so they are written only if they change.
     auto& before = storage.get_extra_meta().custom_data_ptr_error_msg_;
     if (before != words) {
       before = words;
@@ -211,7 +211,7 @@ void* toma_storage_give(void* kept, void* memory) noexcept {
   const std::unique_ptr<Stand> stand(stand_of(storage));
   const std::unique_ptr<at::DataPtr> given(&memory_at(memory));
   if (stand->block) {
-    // The same, which is counted again.
+    // The block that stayed in place, which is counted again.
     given->release_context();
     *given = std::move(stand->block);
   }
@@ -273,7 +273,7 @@ int32_t toma_memory_fill(void* memory, const void* host, uint64_t bytes, bool ov
   return toma::guarded(error, [&] {
     const auto& to = memory_at(memory);
     const auto has_stayed = to.get_deleter() == &block_dropped;
-    // Another thread may be reading or writing a block that has stayed.
+    // Another thread may be reading or writing a block that stayed in place.
     *differs = has_stayed && std::memcmp(to.get(), host, bytes) != 0;
     if (!has_stayed || (*differs && overwrites)) {
       copy(to.get(), to.device(), host, c10::kCPU, bytes);
@@ -284,7 +284,7 @@ int32_t toma_memory_fill(void* memory, const void* host, uint64_t bytes, bool ov
 int32_t toma_storage_copy(void* kept, void* host, uint64_t bytes, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
     const auto& storage = storage_at(kept);
-    // Also of one whose block has stayed, to which access may be refused.
+    // This also works if the block stayed in place and access may be refused.
     const auto& data = storage_at(kept)._mutable_data_ptr_no_checks();
     if (storage.nbytes() != bytes) {
       throw c10::NotImplementedError(c10::str("offload: read of ", bytes, " bytes: the memory has ", storage.nbytes()), nullptr);

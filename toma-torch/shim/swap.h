@@ -1,4 +1,4 @@
-// Memory of storages that comes and goes.
+// Memory of storages that is evicted and fetched.
 #pragma once
 
 #include <ATen/SparseCsrTensorImpl.h>
@@ -12,12 +12,13 @@
 
 namespace toma {
 
-// Reads nothing that a thread changes which moves the storage.
+// Reads nothing that changes while another thread moves the storage.
 toma_use use_of(c10::StorageImpl& storage, c10::Device device, bool writes);
 
 bool is_away(const c10::StorageImpl& storage) noexcept;
 
-// Storages by their addresses. Those that meet count together, and so are taken for in use or known too often.
+// Counters by address of a storage. Storages with the same index count together, so a storage is taken for in use or
+// known too often.
 struct Counters {
   static uint32_t place_of(const void* storage) noexcept {
     return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(storage) >> 4) * 0x9e3779b97f4a7c15 >> 52);
@@ -26,16 +27,16 @@ struct Counters {
   std::array<std::atomic<uint32_t>, 4096> at{};
 };
 
-// How many operators of threads that have not entered use a storage.
+// Number of operators of threads that have not entered, by the storages that they use.
 inline Counters in_use;
 
-// How often a storage is remembered, as those are that a manager knows.
+// Number of times that a storage is remembered, as managers do with the storages that they know.
 inline Counters known;
 
-// Told by the storage that dies.
+// Called when an evicted storage dies; returns its bytes.
 uint64_t told_of_drop(void* away) noexcept;
 
-// Those of a tensor that has no memory of its own.
+// Visits the parts of a tensor that has no memory of its own.
 template <class F>
 void each_part_of(const at::Tensor& tensor, const F& body) {
   if (tensor.layout() == c10::kSparse) {

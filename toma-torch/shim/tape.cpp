@@ -1,4 +1,4 @@
-// Recording: what the operators of a region are, where its stages begin, and what they make.
+// Recording of the operators of a region, of its stages, and of the tensors that they make.
 
 #include "tape.h"
 
@@ -12,7 +12,7 @@
 namespace toma {
 namespace {
 
-// Operators of a region that records without asking for memory again.
+// Number of operators up to which a region records without allocating again.
 constexpr size_t small = 8;
 
 uint64_t mixed(uint64_t sum, uint64_t number) { return (sum ^ number) * 0x9e3779b97f4a7c15 ^ sum >> 29; }
@@ -27,7 +27,7 @@ uint64_t shape_of(uint64_t sum, const at::Tensor& tensor) {
   return sum;
 }
 
-// An accelerator, where it is told so or one of its tensors is there.
+// The accelerator, if an argument names it or one of the tensors is on it.
 c10::Device device_of(const torch::jit::Stack& arguments) {
   c10::Device device = c10::kCPU;
   for (const auto& argument : arguments) {
@@ -84,7 +84,7 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
   costs.between(current(), costs.first, true);
 }
 
-// Other regions draw before or after it.
+// Other regions draw before or after this operator.
 void Tape::draw(torch::jit::Stack& stack) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   const std::lock_guard<std::mutex> alone(Random::lock());
@@ -94,7 +94,7 @@ void Tape::draw(torch::jit::Stack& stack) {
   if (notes->undo != nullptr && !is_own) {
     notes->undo->draws(*random);
   }
-  // Of the one that runs: what it saves may not move it.
+  // Index of the running operator, which stays valid whatever the operator saves.
   const auto number = ops.size() - 1;
   ops[number].random = random;
   const Drawing drawing(random->generator());
@@ -102,7 +102,7 @@ void Tape::draw(torch::jit::Stack& stack) {
   ops[number].random_after = std::make_shared<const Random>(random->generator());
 }
 
-// Before the operator runs: afterwards its arguments may be others. Returns its first slot.
+// Called before the operator runs, which may change its arguments. Returns its first slot.
 uint32_t Tape::record(const c10::OperatorHandle& handle, const Operator& operation, const torch::jit::Stack& stack) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   Op op{handle, &operation, torch::jit::last(stack, handle.schema().arguments().size()).vec()};
@@ -122,7 +122,7 @@ uint32_t Tape::record(const c10::OperatorHandle& handle, const Operator& operati
   return static_cast<uint32_t>(slots.size());
 }
 
-// An operator that failed did not run.
+// Removes an operator that failed, as if it had not run.
 void Tape::take_back(uint32_t first_slot) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   ops.pop_back();
@@ -141,7 +141,7 @@ uint64_t Tape::print_of(const Op& op) const {
   return sum;
 }
 
-// Begins stages, and notices the first operator that is not what was known.
+// Begins stages, and detects the first operator that differs from the known structure.
 void Tape::follow_structure(const Op& op) {
   const auto print = print_of(op);
   const auto number = static_cast<uint32_t>(ops.size());
@@ -159,7 +159,7 @@ void Tape::follow_structure(const Op& op) {
   must_cut = false;
 }
 
-// What was known is not true of the next operator, or of there being one.
+// Called when the known structure does not match the next operator, or the end of the region.
 void Tape::differ() {
   is_known = false;
   plan.clear();
@@ -167,9 +167,10 @@ void Tape::differ() {
   notes->figures.differs = ops.size();
 }
 
-// What is known of a region that begins so. Where that is another one than was thought, it goes on as that one.
+// Looks up the structure of a region that begins with these operators. If it is another one than expected, recording
+// continues with that one.
 void Tape::choose(const std::vector<uint64_t>& begun, bool is_whole, c10::Device device) {
-  // Stages are not those of the plan any more.
+  // The stages are not those of the plan any more.
   if (is_known && plan.empty()) {
     return differ();
   }
@@ -196,7 +197,7 @@ void Tape::go_on(const toma_chosen& chosen) {
   plan.assign(chosen.actions, chosen.actions + chosen.action_count);
   is_known = true;
   costs.learn_nothing();
-  // First runs come first, one of each stage.
+  // The plan begins with the first run of each stage.
   cursor = std::min(plan.size(), cuts.size() + 1);
   runs.assign(cuts.size() + 1, 0);
   for (const auto& action : plan) {
@@ -205,7 +206,7 @@ void Tape::go_on(const toma_chosen& chosen) {
   hold_repeated();
 }
 
-// What a run that is planned now begins with, and was not before, where it still lives.
+// Holds live inputs of recomputations that the new plan contains and the previous one did not.
 void Tape::hold_repeated() {
   for (uint32_t number = 0; number < stages.size(); ++number) {
     auto& stage = stages[number];
@@ -214,7 +215,7 @@ void Tape::hold_repeated() {
   hold_needed();
 }
 
-// Its first run is what the plan does with it first; unplanned, its input is held.
+// The first action of the plan for a stage is its first run. Without a plan, its input is held.
 void Tape::begin_stage(c10::Device device) {
   if (!stages.empty()) {
     costs.stage_ends();
@@ -229,7 +230,7 @@ void Tape::begin_stage(c10::Device device) {
   costs.stage_begins(device);
 }
 
-// Whether the plan runs a stage again, from what is held before it.
+// True if the plan recomputes a stage, which starts from the boundary before it.
 bool Tape::is_repeated(uint32_t stage) const { return stage < runs.size() && runs[stage] > 1; }
 
 void Tape::made(Op& op, const torch::jit::Stack& results) {
@@ -276,7 +277,7 @@ void Tape::end() {
   }
 }
 
-// It may be another region that is known, for which no other plan can be found any more.
+// The operators may be those of another known region. If no plan is found, the region differs from all known ones.
 void Tape::end_sooner() {
   if (ops.empty()) {
     return differ();

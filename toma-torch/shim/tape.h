@@ -1,9 +1,9 @@
-// What one region records, and how its stages are run again.
+// Recording of one region, and recomputation of its stages.
 //
-// A stage is a run of operators. What they save for backward is a slot each, which holds the tensor only while
-// the plan says so. A slot that lacks its tensor is filled by running the recorded operators of its stage again,
-// never code of the user's. A boundary is what later stages use of the stages up to one; the next can be run again
-// while it is held.
+// A stage is a sequence of operators. Each tensor that they save for backward is a slot, which holds the tensor only
+// while the plan says so. An empty slot is filled by running the recorded operators of its stage again, never the
+// user's code. The boundary after a stage is the set of tensors that later stages use of it and of earlier ones; while
+// it is held, the next stage can be recomputed.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline uint64_t nanoseconds() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
-// What a region has changed, as it was before.
+// Tensors, gradients and random states as they were before the region changed them.
 struct Undo {
   struct Written {
     at::Tensor tensor, before;
@@ -39,21 +39,21 @@ struct Undo {
   };
 
   void write(const at::Tensor& tensor);
-  // An operator of an accelerator is about to draw from this.
+  // Called before an operator of an accelerator draws from this state.
   void draws(const Random& state);
   void all();
 
   std::vector<Written> written;
   std::vector<Gradient> gradients;
-  // As they were at first. Those that it has drawn from are set back; of the others a seed is undone, and what other threads
-  // drew stays drawn. On the CPU it draws from a generator of its own.
+  // States when the region began. Generators from which it draws are set back to them. Of the others only a new seed is
+  // undone, so numbers that other threads drew stay drawn. On the CPU the region draws from its own `generator`.
   const std::vector<Random> seeds = Random::of_all();
   std::vector<Random> drawn;
-  // What operators of the CPU draw from.
+  // Generator of operators on the CPU.
   const at::Generator generator = own_generator();
 };
 
-// Numbers of one region, which outlive its tensors.
+// Figures of one region, which outlive its tensors.
 struct Notes {
   // A variable of the region, and the bytes of its gradient.
   struct Leaf {
@@ -61,7 +61,7 @@ struct Notes {
     uint64_t bytes;
   };
 
-  // Of the gradients that variables do not have now.
+  // Bytes of gradients that variables lack now.
   uint64_t lacking_bytes() const;
 
   std::mutex lock;
@@ -70,42 +70,42 @@ struct Notes {
   std::vector<Leaf> leaves;
   std::string kept;
   toma_region_figures figures{0, UINT64_MAX, 0, 0, 0, false, false};
-  // Null where nothing is undone.
+  // Null if nothing is to be undone.
   std::unique_ptr<Undo> undo;
 };
 
-// A tensor in the arguments of an operator: a value of the region, or one from outside of it.
+// A tensor in the arguments of an operator: a value of the region, or a tensor from outside.
 struct Ref {
   uint32_t argument;
-  // In a list; none where the argument itself is the tensor.
+  // Index in a list; none if the argument itself is the tensor.
   uint32_t element;
   uint32_t value;
   uint32_t outside;
   uint32_t version;
   // A running statistic that the operator writes.
   bool is_updated = false;
-  // What the operator read, where later code may write to it without a new version: running statistics.
+  // Copy of running statistics that the operator read: later code may write to them without a new version.
   at::Tensor copy = {};
 };
 
 struct Op {
   c10::OperatorHandle handle;
   const Operator* operation;
-  // Without the tensors.
+  // Arguments without their tensors.
   torch::jit::Stack arguments;
   std::vector<Ref> refs = {};
-  // For each tensor that it makes, in order: the value, or none where it is an argument.
+  // For each tensor result, in order: the number of the value, or none if it is an argument.
   std::vector<uint32_t> makes = {};
   toma_modes modes = {};
-  // Before it; null where it uses no random numbers.
+  // State before the operator; null if it draws no random numbers.
   std::shared_ptr<const Random> random = nullptr;
-  // After it: a repetition must come to the same.
+  // State after it: a recomputation must end in the same state.
   std::shared_ptr<const Random> random_after = nullptr;
   c10::Device device = c10::kCPU;
-  // For the profiler: what it takes when it is repeated is the line's that recorded it.
+  // Position for the profiler, which attributes a recomputation to the line that recorded the operator.
   uint64_t position = 0;
 
-  // Its results are held for good: they are made of no tensor, and the program may have filled them by other ways.
+  // True if its results are held forever: they depend on no tensor, and the program may have filled them in other ways.
   bool is_kept() const { return refs.empty() && !operation->is_random; }
   std::string name() const { return c10::toString(handle.operator_name()); }
   bool updates_statistics() const {
@@ -116,39 +116,39 @@ struct Op {
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-// A tensor that was made in the region.
+// A tensor made in the region.
 struct Value {
   WeakTensor tensor;
-  // Of no storage: null.
+  // Null without a storage.
   WeakStorage storage;
   uint64_t storage_bytes, bytes;
   uint32_t stage, last_stage, last_op;
   bool wants_gradient;
-  // While a boundary needs it.
+  // Set while a boundary needs it.
   at::Tensor held = {};
-  // What its operator made, where it is not made again; a repetition begins with a copy where it is written to.
+  // Result of an operator that is not recomputed. If it is written to, each recomputation starts with a copy.
   at::Tensor kept = {};
   uint32_t kept_version = 0;
   bool is_copied = false;
 };
 
-// A tensor from before the region, or from somewhere that it does not see.
+// A tensor from before the region, or from code that the region does not see.
 struct Outside {
   WeakTensor tensor;
-  // Shares memory and version, and leads into no graph.
+  // Shares memory and version with the tensor, and belongs to no graph.
   at::Tensor alias;
   bool wants_gradient, is_variable;
   uint64_t bytes;
 };
 
-// The stage that made a storage and the first value in it; none from elsewhere.
+// The stage that made a storage and the first value in it; none for storages from elsewhere.
 struct Made {
   WeakStorage storage;
   uint32_t stage;
   uint32_t value;
-  // Tensors that the region does not see are in it.
+  // True if tensors that the region does not see share the storage.
   bool is_outside = false;
-  // After the last operator of the region that wrote to it.
+  // Version after the last operator of the region that wrote to it.
   uint32_t version = 0;
 };
 
@@ -157,19 +157,19 @@ struct Slot {
   c10::VariableVersion counter;
   uint32_t version;
   uint32_t op;
-  // From outside, so that it costs nothing to hold.
+  // From outside of the region, so that holding it costs nothing.
   bool is_outside;
-  // Held from its first run on.
+  // Held from the first run on.
   bool is_saved;
-  // The value of an earlier stage that it is; none for others.
+  // Value of an earlier stage, if the slot saves one; none otherwise.
   uint32_t value = none;
-  // No node needs it any more.
+  // True once no node needs it.
   bool is_dead = false;
-  // The value that it is and that its operator has not made; none for others.
+  // Value that the operator saves without having made it; none otherwise.
   uint32_t argument = none;
   bool is_detached = false;
   at::Tensor tensor = {};
-  // What it must look like when it is made again.
+  // Expected shape and type of the recomputed tensor.
   std::vector<int64_t> sizes = {};
   c10::ScalarType kind = c10::ScalarType::Undefined;
   uint64_t hash = 0;
@@ -180,18 +180,18 @@ struct Slot {
 struct Stage {
   uint32_t first_op, first_slot;
   uint32_t action;
-  // What later stages need of those up to it is held.
+  // The boundary after this stage is held.
   bool holds_output;
-  // It cannot be run again.
+  // It cannot be recomputed.
   bool is_kept = false;
-  // Its slots were filled by a run, and its backward has not begun.
+  // A run has filled its slots, and its backward has not begun.
   bool is_saved = false;
 };
 
-// The bytes of tensors that share memory, each once.
+// Bytes of tensors, in which shared memory counts once.
 class Storages {
  public:
-  // Whether it was new.
+  // Returns true if the storage is new.
   bool add(const c10::StorageImpl* storage, uint64_t more);
   uint64_t bytes = 0;
 
@@ -204,15 +204,16 @@ class Tape final {
   Tape(toma_choose choose, void* context, toma_region_options options);
   ~Tape();
 
-  // Each operator of the region comes here.
+  // Runs and records an operator of the region.
   void call(const c10::OperatorHandle& handle, torch::jit::Stack& stack);
-  // The next one begins a stage; `deeper` is added to how deep the program is in what has stages of its own.
+  // Makes the next operator begin a stage. `deeper` is added to the nesting depth in containers that cut stages
+  // themselves.
   void cut(int32_t deeper);
   void end();
-  // Whether a tensor leads into no graph from outside.
+  // True if a tensor depends on no graph from outside.
   bool is_inside(const at::Tensor& tensor);
 
-  // The slot for what the operator in progress saves.
+  // Makes the slot for a tensor that the current operator saves.
   uint32_t pack(const at::Tensor& tensor);
   at::Tensor unpack(uint32_t slot);
   void forget(uint32_t slot) noexcept;
@@ -239,7 +240,7 @@ class Tape final {
   void made(Op& op, const torch::jit::Stack& results);
   uint32_t value_for(const at::Tensor& tensor, const Op& op);
 
-  // Of the values that count, in storages that were not counted before.
+  // Bytes of the values that `counts` accepts, in storages that `counted` does not contain.
   template <class F>
   uint64_t bytes_where(Storages counted, const F& counts) const {
     const auto before = counted.bytes;
@@ -263,7 +264,7 @@ class Tape final {
   uint64_t inner_bytes(uint32_t stage) const;
   Storages saved_storages() const;
 
-  // What operators refer to: refer.cpp.
+  // References of operators: refer.cpp.
   uint32_t known_value(const at::Tensor& tensor);
   bool is_as_made(const Value& value, const at::Tensor& tensor) const;
   void refer(Op& op);
@@ -286,7 +287,7 @@ class Tape final {
   void keep(uint32_t stage, const std::string& why);
   void hold_input(Slot& slot) const;
 
-  // Running again: repeat.cpp.
+  // Recomputation: repeat.cpp.
   void reach(uint32_t stage);
   void leave_inside();
   void follow_plan(uint32_t stage);
@@ -317,44 +318,44 @@ class Tape final {
   const bool verify;
   const decltype(toma_region_options::told) told;
   void* const guest;
-  // What was known when it began, as long as it is true.
+  // True while the operators are those of the known structure.
   bool is_known = false;
   std::vector<uint64_t> known;
   std::vector<uint32_t> cuts;
   size_t next_cut = 0;
   std::vector<toma_action> plan;
-  // How often the plan runs each stage.
+  // Number of times that the plan runs each stage.
   std::vector<uint32_t> runs;
-  // The first action that is not done.
+  // First action that is not done yet.
   size_t cursor = 0;
   int32_t layers = 0;
-  // Bytes that lived before each of the last operators; what earlier stages have dropped.
+  // Live bytes before each of the last operators, and bytes that earlier stages have dropped.
   std::array<uint64_t, 12> lately_alive{};
   uint64_t dropped_before = 0;
-  // Places at which few bytes live, and backward does not need them, since the stage began.
+  // Points since the stage began with few live bytes that backward does not need.
   uint32_t passed = 0;
   bool must_cut = false, has_ended = false;
-  // The stage whose backward runs.
+  // Stage whose backward runs.
   uint32_t reached = none;
-  // Boundaries that a backward inside the region holds beside the plan.
+  // Boundaries that a backward inside the region holds in addition to the plan.
   std::vector<uint32_t> held_inside;
   Costs costs;
 };
 
-// Whether it is a run that fills slots.
+// True for actions that fill slots.
 bool saves(uint32_t action);
-// Of a tensor of the program's, in memory that it has not asked for.
+// Copies a tensor of the program, as an exempt allocation.
 at::Tensor copy_of(const at::Tensor& tensor);
-// Shares memory and version with a tensor, and seems to be computed by some graph where it wants a gradient.
+// Alias of a tensor that shares memory and version. If it wants a gradient, it appears to be computed by a graph.
 at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient);
 
-// The tape that this thread records on; null for none. It has no destructor, which would cost each thread memory, and
-// after which the thread could record no more.
+// Tape on which this thread records; null for none. It has no destructor, which would cost memory in each thread, and
+// after which the thread could not record any more.
 std::shared_ptr<Tape>*& recording() noexcept;
 inline bool records() noexcept { return recording() != nullptr; }
-// Not what a backward does.
+// False inside a backward.
 bool is_recorded();
-// No other engine is in libtorch's place.
+// True if no other autograd engine has replaced ours.
 bool engine_is_ours();
 
 }  // namespace toma

@@ -1,4 +1,4 @@
-// The shim by itself, for the address sanitizer and that of threads: `cargo xtask test shim` compiles and runs it.
+// Tests of the shim alone, for the address and thread sanitizers: `cargo xtask test shim` compiles and runs it.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/conv2d_ops.h>
@@ -36,16 +36,16 @@
 #include "guard.h"
 #include "shim.h"
 
-// Of ATen/autocast_mode.h, which includes every operator there is.
+// Declaration from ATen/autocast_mode.h, which includes every operator.
 namespace at::autocast {
 TORCH_API at::ScalarType get_autocast_dtype(at::DeviceType device);
 }
 
-// The allocator is put in place behind a fence, which the sanitizer of threads does not know, and is found through
-// a pointer of libtorch's, which it does not see.
+// The allocator is installed behind a fence, which the sanitizer of threads does not support, and is found through a
+// pointer in libtorch, which the sanitizer does not instrument.
 extern "C" const char* __tsan_default_suppressions() { return "race:installed_late_it_tells_its_own_blocks_from_others\n"; }
 
-// The table is Rust's: the operators of this test, by the columns that it needs.
+// The real table is in Rust. This one has the operators of this test, with the columns that they need.
 static toma_named named_in_test(const char* name) {
   toma_named named{};
   named.gathers = std::strcmp(name, "aten::index_select") == 0;
@@ -89,7 +89,7 @@ at::Tensor ones(std::vector<int64_t> sizes) {
   return at::_ops::ones::call(c10::fromIntArrayRefSlow(sizes), at::kFloat, {}, {}, {});
 }
 
-// A tensor of oneDNN's own layout: its block is taken raw, and freed through the allocator of that moment.
+// A tensor in oneDNN's own layout: its block is allocated raw, and freed through the allocator of that moment.
 at::Tensor ones_of_onednn() { return at::_ops::to_mkldnn::call(ones({4, 300}), {}); }
 
 float convolve() {
@@ -98,8 +98,8 @@ float convolve() {
   return at::_ops::conv2d::call(image, weight, {}, one, none, one, 1).const_data_ptr<float>()[0];
 }
 
-// Blocks from before are freed after, convolutions run meanwhile, and a caller that kept the allocator
-// from before frees blocks of ours.
+// Blocks from before the installation are freed after it, convolutions run meanwhile, and a caller that kept the
+// previous allocator frees blocks of ours.
 void installed_late_it_tells_its_own_blocks_from_others() {
   auto tensor = ones_of_onednn();
   auto* before = c10::GetCPUAllocator();
@@ -124,10 +124,10 @@ void installed_late_it_tells_its_own_blocks_from_others() {
   convolves.join();
   tensor.reset();
   CHECK(bytes_in_use() == 0);
-  // Large, because the sanitizer holds freed addresses back until they are many.
+  // Large, because the sanitizer delays the reuse of freed addresses until there are many.
   constexpr size_t large = 16 << 20;
   before->raw_deallocate(now->raw_allocate(large));
-  // Counted until its address is given out again; then what is known of it is replaced.
+  // Counted until its address is reused; then its entry in the table is replaced.
   CHECK(bytes_in_use() == large);
   while (bytes_in_use() != 0) {
     now->raw_deallocate(now->raw_allocate(large));
@@ -135,7 +135,7 @@ void installed_late_it_tells_its_own_blocks_from_others() {
   CHECK(allocate(1).get_deleter() == now->raw_deleter());
 }
 
-// Taken by two threads and freed by a third.
+// Two threads allocate, and a third one frees.
 void thousands_of_blocks_are_told_apart() {
   const auto before = bytes_in_use();
   std::vector<c10::DataPtr> blocks[2];
@@ -144,7 +144,7 @@ void thousands_of_blocks_are_told_apart() {
     threads.emplace_back([&half] {
       half.resize(10000);
       for (size_t i = 0; i < 100000; ++i) {
-        // Freed and taken in an order of no pattern, so that the table meets every case.
+        // The order of frees and allocations has no pattern, so that the table meets every case.
         auto& block = half[i * 7919 % 10000 * (i % 3) % half.size()];
         block.clear();
         block = allocate(i % 7 + 1);
@@ -166,7 +166,7 @@ void thousands_of_blocks_are_told_apart() {
   CHECK(bytes_in_use() == before);
 }
 
-// While another thread allocates, so that one may hold a lock at that moment.
+// Another thread allocates meanwhile, so that it may hold a lock at the time of the fork.
 void a_child_of_fork_can_allocate() {
   std::atomic<bool> done{false};
   std::thread other([&] {
@@ -222,7 +222,7 @@ void what_is_refused_is_not_counted() {
   CHECK(bytes_in_use() == before && toma_cpu_stats().peak_allocated_bytes == before);
 }
 
-// Also where it outlives what exempts it.
+// Also if the block outlives the guard.
 void what_is_exempt_is_never_counted_or_refused() {
   const auto before = bytes_in_use();
   toma_cpu_reset_peak();
@@ -263,7 +263,7 @@ void devices_that_are_not_there() {
   toma_stats stats;
   uint64_t memory[2];
   void* state;
-  // The last four are kinds that libtorch does not know at all.
+  // libtorch does not know the last four kinds at all.
   for (const int32_t type : {0, 1, 13, 10, -1, 22, 99, 1 << 20}) {
     for (const int32_t index : {-1, 200}) {
       const toma_device device{type, index};
@@ -349,8 +349,8 @@ void gradients_are_handles() {
   CHECK(bytes_in_use() == before);
 }
 
-// Dry runs of two threads, of which one is the first ever, while a third runs operators for real: its tables are
-// written to meanwhile.
+// Two threads run dry, of which one is the first ever, while a third one runs operators for real: the tables that it
+// reads are written meanwhile.
 void the_first_dry_run_may_begin_while_others_work() {
   const auto before = bytes_in_use();
   std::atomic<int> running{2};
@@ -380,7 +380,7 @@ void the_first_dry_run_may_begin_while_others_work() {
   CHECK(bytes_in_use() == before);
 }
 
-// As those of a backward do, on the thread of a device.
+// Tensors of a backward do so, on the thread of a device.
 void dry_tensors_may_die_on_other_threads() {
   toma_error error;
   toma_recorder* recorder = nullptr;
@@ -408,7 +408,7 @@ void recorders_leave_in_any_order() {
   toma_record_mark(second, nullptr);
   toma_recording seen;
   toma_record_read(second, &seen);
-  // Both operators begin and end, with what they take, and so does the mark.
+  // Both operators begin and end, with their arguments, and so does the mark.
   CHECK(std::count_if(seen.events, seen.events + seen.event_count, [](auto& event) { return event.kind == TOMA_ENDS; }) == 3);
   toma_record_end(second);
 }
@@ -417,7 +417,7 @@ thread_local bool would_retry = false;
 
 const c10::SourceLocation here{"test", __FILE__, __LINE__};
 
-// Whether the text of what `raise` throws has a backtrace, as a handler sees it.
+// Returns true if the text of the error that `raise` throws has a backtrace, as a handler reads it.
 template <class F>
 bool has_trace(F raise) {
   try {
@@ -450,8 +450,8 @@ void backtraces_are_left_out_only_of_what_means_out_of_memory() {
   toma_backtraces_quiet(-1);
 }
 
-// The text may be asked for by another thread than the one that raised the error, as after a backward,
-// and where the error is not handled, or something else is.
+// The text may be read by another thread than the one that raised the error, as after a backward, and while the error
+// is not handled, or another one is.
 void what_counts_is_the_thread_that_catches_and_the_error_that_it_handles() {
   std::exception_ptr raised;
   std::thread([&] {
@@ -503,7 +503,7 @@ void tensors_tell_where_they_are() {
   CHECK(is_nowhere(meta, "is on the device meta, which has no memory"));
 }
 
-// While others allocate, and to the byte where none does.
+// While other threads allocate; and exact to the byte when none does.
 void living_blocks_are_walked() {
   std::atomic<bool> done{false};
   std::thread allocates([&] {
@@ -527,7 +527,7 @@ void living_blocks_are_walked() {
   CHECK(living() == before + 1000 && living() == bytes_in_use());
 }
 
-// What a watcher of GPUs is told.
+// Reports that a watcher of GPUs receives.
 struct Told {
   std::vector<std::string> lines;
 };
@@ -562,7 +562,7 @@ void watch_gpus() {
   toma_cpu_watch(&watcher);
 }
 
-// As its allocator reports them: there need be no such device.
+// Reports a block as the device's allocator does; the device need not exist.
 void report(uint64_t address, int64_t bytes, size_t reserved) {
   c10::reportMemoryUsageToProfiler(reinterpret_cast<void*>(address), bytes, 0, reserved, c10::Device(c10::kCUDA, 1));
 }
@@ -579,7 +579,7 @@ void blocks_of_gpus_are_told_of_observed_threads() {
   CHECK((told().lines == std::vector<std::string>{"born 2 512 1024", "reserved 4096"}));
   CHECK(toma_gpu_owner(512) == 513 && toma_gpu_owner(1024) == 0);
   told().lines.clear();
-  // Freed where nothing saw it, so that its address comes again.
+  // The block was freed on an unobserved thread, so its address is reused.
   report(512, 2048, 8192);
   report(1024, -100, 8192);
   c10::reportOutOfMemoryToProfiler(77, 0, 0, c10::Device(c10::kCUDA, 1));
@@ -589,7 +589,7 @@ void blocks_of_gpus_are_told_of_observed_threads() {
       "lacks 77", "died 512 2048 of 513", "reserved 8192"};
   CHECK(told().lines == expected);
   told().lines.clear();
-  // A recorder of the thread hears it, too, and takes nothing away.
+  // A recorder of the thread receives the report, too, and removes nothing.
   toma_recorder* recorder = nullptr;
   toma_error error;
   CHECK(toma_record_begin(&recorder, &error) == TOMA_OK);
@@ -597,13 +597,13 @@ void blocks_of_gpus_are_told_of_observed_threads() {
   toma_record_end(recorder);
   report(512, -64, 0);
   CHECK((told().lines == std::vector<std::string>{"born 2 512 64", "reserved 0", "died 512 64 of 513", "reserved 0"}));
-  // libtorch takes what is there for a profiler of its own, which is off.
+  // libtorch takes our object for a profiler of its own, which is off.
   const auto* own = torch::profiler::impl::ProfilerStateBase::get();
   CHECK(own != nullptr && own->config().disabled());
   toma_cpu_watch(nullptr);
 }
 
-// Four layers, with their backward; returns the first element of the weight's gradient.
+// Trains four layers, with their backward; returns the first element of the weight's gradient.
 float train(const at::Tensor& weight, bool cuts) {
   auto value = ones({4, 4});
   for (int layer = 0; layer < 4; ++layer) {
@@ -637,7 +637,7 @@ void no_region_begins_where_another_engine_is_in_place() {
   toma_region_install();
 }
 
-// On two threads at once, with a backward inside and one that is given up.
+// Two threads at once, with one backward inside the region and one after its end.
 void regions_repeat_what_they_dropped() {
   toma_cpu_install();
   const auto before = bytes_in_use();
@@ -670,7 +670,7 @@ void regions_repeat_what_they_dropped() {
   CHECK(bytes_in_use() == before);
 }
 
-// Figures are read while a backward repeats stages.
+// Another thread reads figures while a backward recomputes stages.
 void figures_are_read_while_stages_are_repeated() {
   toma_region* region = nullptr;
   toma_error error;
@@ -699,7 +699,7 @@ void figures_are_read_while_stages_are_repeated() {
   toma_region_drop(region);
 }
 
-// Made before all that the shim keeps for a thread and after what libtorch does, so destroyed in between.
+// Made before everything that the shim keeps for a thread and after libtorch's objects, so destroyed in between.
 struct Late {
   ~Late() {
     graph.reset();
@@ -732,7 +732,7 @@ void a_thread_may_record_while_it_ends() {
   }).join();
 }
 
-// What stands for memory that is away, in these tests: its bytes, on the host.
+// Stand-in for evicted memory in these tests: its bytes, on the host.
 using Away = std::vector<char>;
 
 void leaves(const at::Tensor& tensor) {
@@ -773,7 +773,7 @@ Away* away_of(const void* storage) {
   return away;
 }
 
-// Whether kernels may read what is outside.
+// True if kernels may read the evicted bytes.
 std::atomic<bool> is_in_memory{true};
 std::atomic<uint64_t> gathers{0};
 
@@ -806,7 +806,7 @@ const toma_offloading bringing{
     },
 };
 
-// Row `at` of a table whose rows hold their numbers, while it is away.
+// Row `at` of an evicted table whose rows hold their own numbers.
 float first_of_row(const at::Tensor& table, int64_t at) {
   const auto rows = at::_ops::to_dtype::call(ones({2}), c10::kLong, false, false, std::nullopt);
   rows.mutable_data_ptr<int64_t>()[0] = at;
@@ -847,7 +847,7 @@ void rows_are_taken_outside() {
   CHECK(bytes_in_use() == before);
 }
 
-// A thread that has asked for an address may read there until the storage ends, and no access tells that it does.
+// A thread that has read an address may use it until the storage ends, and no access shows that it does.
 void memory_that_is_read_by_its_address_stays_where_it_is() {
   toma_cpu_install();
   toma_offload_install(&bringing);
@@ -877,7 +877,7 @@ void memory_that_is_read_by_its_address_stays_where_it_is() {
   CHECK(bytes_in_use() == before);
 }
 
-// On two threads that have entered, and a third that looks on; some die while they are away.
+// On two threads that have entered, and a third that has not; some storages die while they are evicted.
 void memory_goes_and_comes_back_for_operators() {
   toma_cpu_install();
   toma_offload_install(&bringing);
@@ -919,7 +919,7 @@ void memory_goes_and_comes_back_for_operators() {
 int main() {
   toma_operators_install(named_in_test);
   toma_region_install();
-  // While there is one thread; libtorch makes more for its operators.
+  // Done while there is one thread; libtorch starts more for its operators.
   CHECK(has_trace(raise_out_of_memory));
   toma_backtraces_install([] { return would_retry; });
   installed_late_it_tells_its_own_blocks_from_others();

@@ -1,4 +1,4 @@
-// Putting back what a region that was only measured has changed.
+// Undoing the changes of a region that was only measured.
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
@@ -15,14 +15,14 @@ at::Tensor copy_of(const at::Tensor& tensor) {
   return tensor.clone();
 }
 
-// Before it is written for the first time.
+// Called before the memory is written for the first time.
 void Undo::write(const at::Tensor& tensor) {
   const auto* storage = storage_of(tensor);
   const auto is_same = [&](const Written& other) { return storage_of(other.tensor) == storage; };
   if (std::any_of(written.begin(), written.end(), is_same)) {
     return;
   }
-  // All of the memory, of which the tensor may be a part.
+  // Copies the whole memory, of which the tensor may be a part.
   auto whole = alias_of(tensor);
   whole.unsafeGetTensorImpl()->set_storage_offset(0);
   whole.unsafeGetTensorImpl()->set_sizes_contiguous(static_cast<int64_t>(storage->nbytes() / tensor.itemsize()));

@@ -4,17 +4,17 @@ use std::io;
 use tch::TchError;
 use toma_core::classify::{Class, Classify as _, Failure};
 
-/// What libtorch could not do, told by type.
+/// An error of libtorch or of this crate, with its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
     message: String,
 }
 
-/// What access to a tensor says whose memory is away; the device follows.
+/// Words in the error of an access to a tensor whose memory is evicted; the device follows.
 pub(crate) const AWAY: &str = "is away from ";
 
-/// What kind of failure an [`Error`] is.
+/// Kind of an [`Error`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -22,9 +22,9 @@ pub enum ErrorKind {
     OutOfMemory,
     /// There is no such device, or this program's libtorch does not know its kind.
     NoDevice,
-    /// The device is there, and cannot do it.
+    /// The device exists, and does not support the request.
     Unsupported,
-    /// The memory of a tensor is away from its device, as its [manager](crate::offload) has left it.
+    /// The memory of a tensor has been evicted from its device by its [manager](crate::offload).
     Offloaded,
     /// Anything else.
     Other,
@@ -35,7 +35,7 @@ impl Error {
         Self { kind, message }
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of this error.
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -61,7 +61,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// For bodies that return errors of tch. The error is in it with its kind, and comes out of it again.
+/// For bodies that return errors of tch. The error keeps its kind, and converts back to an [`Error`] unchanged.
 impl From<Error> for TchError {
     fn from(error: Error) -> Self {
         Self::Io(error.into())
@@ -89,13 +89,13 @@ impl From<TchError> for Error {
     }
 }
 
-/// The error that was made an error of tch.
+/// Returns the error from which an error of tch was made.
 fn within(error: &TchError) -> Option<&Error> {
     let TchError::Io(error) = error else { return None };
     error.get_ref()?.downcast_ref()
 }
 
-/// What its kind means to a loop; of errors without a kind of their own the text decides.
+/// Returns the class of an error for a loop. The text decides if the kind is [`Other`](ErrorKind::Other).
 pub(crate) fn class_of(error: &Error) -> Option<Class> {
     match error.kind {
         ErrorKind::OutOfMemory => Some(Class::OutOfMemory),
@@ -104,7 +104,7 @@ pub(crate) fn class_of(error: &Error) -> Option<Class> {
     }
 }
 
-/// The same of an error of tch: the sources that it tells do not include the error of [`io`] within it.
+/// Returns the class of an error of tch. The error of [`io`] within it is not among its sources.
 pub(crate) fn class_of_tch(error: &TchError) -> Option<Class> {
     match error {
         TchError::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => Some(Class::OutOfMemory),

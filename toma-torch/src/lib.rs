@@ -1,27 +1,27 @@
-//! `toma` for tch: tensors worked on in chunks, the memory of libtorch's devices, and a budget for
-//! CPU tensors that runs out exactly as a GPU does.
+//! `toma` for tch: tensors processed in chunks, the memory of libtorch's devices, and a budget for CPU tensors that
+//! runs out exactly as a GPU does.
 //!
 //! | | |
 //! |---|---|
-//! | [`Device`] | free and total bytes of a device, and what its allocator has counted |
+//! | [`Device`] | free and total bytes of a device, and the counters of its allocator |
 //! | [`cpu`] | bytes of CPU tensors, a [budget](cpu::Budget), injected failures |
 //! | [`backward_step`], [`backward`], [`forward`] | a step, gradients or an output in pieces that fit |
 //! | [`Concatenate`] | one tensor from the parts that `map` collected |
 //! | [`accumulate_gradients`] | backward that adds all gradients or none |
-//! | [`record`](record()), [`dry_run`] | what a step does, or would do, as a trace |
-//! | [`predict`](predict()) | what a step takes at any size, before it has run once |
-//! | [`profile`] | which line filled the memory, and what is alive |
+//! | [`record`](record()), [`dry_run`] | a trace of a step, run for real or dry |
+//! | [`predict`](predict()) | bytes that a step takes at any size, before it has run once |
+//! | [`profile`] | memory by line of source, and live tensors by name |
 //! | [`assert_peak!`] | a step that takes no more than so many bytes |
-//! | [`checkpoint`] | the same batch in less memory: what backward needs is made again |
-//! | [`offload`] | models and steps larger than the device: what nothing uses leaves it |
+//! | [`checkpoint`] | the same batch in less memory: activations are recomputed for backward |
+//! | [`offload`] | models and steps larger than the device: unused tensors are evicted |
 //! | [`ranks`] | processes that train together agree on sizes |
 //! | [`Rollback`] | random state, gradients and other tensors put back before a retry |
 //! | [`RngState`] | the same random numbers again |
 //! | [`ModeGuard`] | grad mode and autocast survive a `catch_unwind` of your own |
 //! | [`QuietBacktraces`] | errors without libtorch's slow C++ backtrace |
 //!
-//! Tensors can be worked on in chunks: `&Tensor`, `&mut Tensor` and `Tensor` along any dim, also
-//! together with slices in a tuple. A chunk is a view that shares storage.
+//! Tensors can be processed in chunks: `&Tensor`, `&mut Tensor` and `Tensor` along any dim, also together with slices
+//! in a tuple. A chunk is a view that shares storage.
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor};
@@ -36,24 +36,22 @@
 //!
 //! # No trace of a failed attempt
 //!
-//! A program that is linked with this package need not call anything for the following; it is set up
-//! before `main`.
+//! A program that is linked with this package need not call anything for the following, which is set up before `main`.
 //!
-//! **Modes.** An attempt that fails leaves grad mode, inference mode, autocast and all else that
-//! libtorch keeps per thread to choose operators as they were before it. tch's own `no_grad`,
-//! `with_grad` and `autocast` do not survive a panic, and its ordinary methods panic when memory runs
-//! out. What an attempt that succeeds has set stays set. The modes of an async body are the task's,
-//! as [`thread_state`](toma_core::thread_state) says.
+//! **Modes.** An attempt that fails leaves grad mode, inference mode, autocast and all other state that libtorch keeps
+//! per thread to choose operators as they were before it. tch's own `no_grad`, `with_grad` and `autocast` do not
+//! survive a panic, and its ordinary methods panic when memory runs out. Modes that a successful attempt has set stay
+//! set. The modes of an async body belong to its task, as [`thread_state`](toma_core::thread_state) describes.
 //!
-//! **Error texts.** Where a failure would be retried, errors that mean out of memory carry no C++
-//! backtrace, which takes libtorch milliseconds to write down. All others keep theirs, and so does the
-//! error of an attempt that will not be retried. In a library that is loaded while other threads run, all
-//! keep theirs: libtorch could be told otherwise only without a lock. (Only the counting allocator of [`cpu`] never writes
-//! one, and an attempt whose deadline passes while it runs was promised a retry when it began.)
+//! **Error texts.** Where a failure would be retried, out-of-memory errors carry no C++ backtrace, which takes libtorch
+//! milliseconds to write. All others keep theirs, and so does the error of an attempt that will not be retried. (Two
+//! exceptions: the counting allocator of [`cpu`] never writes one, and an attempt whose deadline passes while it runs
+//! was promised a retry when it began.) In a library that is loaded while other threads run, all errors keep theirs,
+//! because libtorch takes the setting without a lock.
 //!
-//! **Memory.** What the attempt allocated is freed before the retry, to the byte. Weights that autocast
-//! has cast for a region around the loop are dropped with it, and cast again. So are gradients that a
-//! backward that failed has left in the thread's queue, where libtorch keeps them until a later backward.
+//! **Memory.** The memory that the attempt allocated is freed before the retry, to the byte. Casts of weights that
+//! autocast has cached for a region around the loop are dropped as well, and made again. So are gradients that a failed
+//! backward has left in the thread's queue, where libtorch keeps them until a later backward.
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor};
@@ -72,8 +70,8 @@
 //! assert!(weight.grad().defined());
 //! ```
 //!
-//! What a body did to values that it borrows is its own to undo. Two tools help it: gradients that are
-//! added [all or not at all](accumulate_gradients), and a [`Rollback`] before the retry.
+//! A body itself has to undo its changes to values that it borrows. Two tools help it: gradients that are added [all or
+//! not at all](accumulate_gradients), and a [`Rollback`] before the retry.
 
 pub mod checkpoint;
 mod error;
@@ -103,14 +101,14 @@ pub use state::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradi
 pub use stats::Stats;
 pub use tensor::{Concatenate, TensorData, Tensors};
 
-/// What expansions name. Not for users: anything here may change.
+/// Items for macro expansions. Not for users: anything here may change.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::ffi::believe_copies;
     pub use crate::profile::peak::Measured;
 }
 
-/// Lets the programs of the guide that need libtorch be tested, and those of the READMEs.
+/// Tests the programs of the READMEs, and those of the guide that need libtorch.
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../README.md")]

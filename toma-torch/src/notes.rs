@@ -1,4 +1,4 @@
-//! What blocks are called, and what follows a storage from one block to the next.
+//! Names of blocks, which follow a storage from one block to the next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -8,13 +8,13 @@ use toma_trace::holdings::Category;
 
 use crate::ffi;
 
-/// What a block is, by its address and by what the recording in which it was born has answered for it: a later block
-/// at the same address is another. States of optimizers outlive the recording that saw them begin.
+/// Category and name of each block, by its address and by the owner that its recording gave it at birth, so that a
+/// later block at the same address has another key. States of optimizers outlive the recording that saw them begin.
 static NOTED: LazyLock<Mutex<Notes>> = LazyLock::new(Mutex::default);
 
 type Notes = HashMap<(u64, Owner), (Category, String)>;
 
-/// When there are so many, those of blocks that are gone are dropped: they are of steps that are long over.
+/// Number of notes at which those of freed blocks are dropped: they belong to steps that are long over.
 const MANY: usize = 1 << 16;
 
 fn noted() -> MutexGuard<'static, Notes> {
@@ -25,12 +25,12 @@ pub(crate) fn is_alive(address: u64, owner: Owner) -> bool {
     ffi::owner_at(address) == owner
 }
 
-/// Forgets what was noted of blocks that are gone, or that no recording has told apart from later ones.
+/// Drops the notes of blocks that are gone, or that no recording has told apart from later ones.
 pub(crate) fn forget() {
     noted().retain(|(address, owner), _| *owner != Owner(0) && is_alive(*address, *owner));
 }
 
-/// Forgets what was noted of blocks that are gone.
+/// Drops the notes of blocks that are gone.
 pub(crate) fn forget_gone() {
     keep_living(&mut noted());
 }
@@ -39,12 +39,12 @@ fn keep_living(notes: &mut Notes) {
     notes.retain(|(address, owner), _| is_alive(*address, *owner));
 }
 
-/// What was noted of the block that lives at an address.
+/// Returns the note of the block that lives at an address.
 pub(crate) fn noted_at(address: u64, owner: Owner) -> Option<(Category, String)> {
     noted().get(&(address, owner)).cloned()
 }
 
-/// What was noted of a block.
+/// Category and name of a block.
 pub(crate) struct Noted {
     pub(crate) address: u64,
     pub(crate) owner: Owner,
@@ -52,7 +52,7 @@ pub(crate) struct Noted {
     pub(crate) name: String,
 }
 
-/// What was noted of all blocks.
+/// Returns the notes of all blocks.
 pub(crate) fn all_noted() -> Vec<Noted> {
     let noted = noted();
     let of = |(&(address, owner), (category, name)): (&(u64, Owner), &(Category, String))| Noted {
@@ -72,7 +72,7 @@ pub(crate) fn note(address: u64, category: Category, name: impl FnOnce() -> Stri
     noted.entry((address, ffi::owner_at(address))).or_insert_with(|| (category, name()));
 }
 
-/// Whose the memory of a storage was, and what it was called. Names follow storages, not their blocks.
+/// Owner and note of an evicted storage. Names follow storages, not their blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Story {
     owner: Owner,
@@ -80,13 +80,13 @@ pub(crate) struct Story {
 }
 
 impl Story {
-    /// Frees the memory of a storage that is away from now on.
+    /// Runs `free`, which frees the memory of a storage that is evicted, and keeps its note.
     pub(crate) fn leaves(free: impl FnOnce()) -> Self {
         let ((), block) = counting::moves(Owner::default(), free);
         Self { owner: block.owner, noted: taken(block.address, block.before).map(Arc::new) }
     }
 
-    /// Makes the memory of a storage that comes back.
+    /// Runs `make`, which allocates the memory of a storage that is fetched, and gives its note to the new block.
     pub(crate) fn returns<T>(&self, make: impl FnOnce() -> T) -> T {
         let (returned, block) = counting::moves(self.owner, make);
         if let Some(noted) = self.noted.as_ref().filter(|_| block.address != 0) {
@@ -96,7 +96,7 @@ impl Story {
     }
 }
 
-/// What was noted of a block that is no more.
+/// Removes the note of a freed block.
 fn taken(address: u64, owner: Owner) -> Option<(Category, String)> {
     noted().remove(&(address, owner))
 }

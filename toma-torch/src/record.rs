@@ -1,9 +1,9 @@
-//! A step as it was, written down as a trace.
+//! Recording of a step as a trace.
 //!
 //! # Why
 //!
-//! The shim writes plain events, and Rust makes a trace of them. Which storage an address is, and what
-//! contradicts, is decided where it is tested without libtorch.
+//! The shim writes plain events, and Rust makes a trace of them. So the mapping of addresses to storages, and the check
+//! for contradictions, are tested without libtorch.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::cpu;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{Event, EventKind, Recording};
 
-/// Runs `step` and records what it does: operators, what they read and make, and memory.
+/// Runs `step` and records its operators, the tensors that they read and make, and memory.
 ///
-/// What `step` returns lives to the end of the trace. Recorded is what this thread does, and for CUDA what
-/// its backward does elsewhere; memory that another thread frees seems to live. Of CPU tensors those are
-/// recorded that are [counted](crate::cpu), as from now on all are. It takes about a microsecond for each
+/// The value that `step` returns lives to the end of the trace. The recording covers this thread, and for CUDA also the
+/// step's backward on other threads; memory that another thread frees seems to stay live. CPU tensors are recorded if
+/// they are [counted](crate::cpu), as all are from the first call on. Recording takes about a microsecond for each
 /// operator.
 ///
 /// ```
@@ -29,20 +29,20 @@ use crate::ffi::{Event, EventKind, Recording};
 /// let trace = toma_torch::record(|| input.matmul(&input.transpose(0, 1)).relu());
 /// let names: Vec<&str> = trace.operators().map(|(_, operator)| &*operator.name).collect();
 /// assert_eq!(names, ["aten::transpose.int", "aten::mm", "aten::relu"]);
-/// // Two of 8 x 8, of which one is left, beside the input.
+/// // Two of 8 x 8, of which one is left, in addition to the input.
 /// let live = trace.live(&Place::HOST);
 /// assert_eq!((live.before(), live.peak().bytes, live.after()), (128, 128 + 512, 128 + 256));
 /// ```
 ///
 /// # Panics
-/// When libtorch's own profiler runs on this thread, and when there is no memory to write all down.
+/// When libtorch's own profiler runs on this thread, and when there is no memory for the recording.
 pub fn record<R>(step: impl FnOnce() -> R) -> Trace {
     recorded(step, trace_of)
 }
 
-/// [`record`](record()), with how long each operator took.
+/// Runs `step` as [`record`](record()) does, and records the duration of each operator.
 ///
-/// On a device that works by itself that is the time of the call, not of the work.
+/// On an asynchronous device this is the duration of the call, not of the work.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -69,12 +69,12 @@ fn recorded<R>(step: impl FnOnce() -> R, read: impl FnOnce(&Recording) -> Result
     recorded.unwrap_or_else(|error| panic!("record: {error}"))
 }
 
-/// What is recorded so far.
+/// Makes a trace of the recording so far.
 pub(crate) fn trace_of(recording: &Recording) -> Result<Trace, Error> {
     written(recording, add)
 }
 
-/// What `write` makes of each event.
+/// Makes a trace by calling `write` for each event.
 fn written(
     recording: &Recording,
     write: impl Fn(&mut Scribe, &Event<'_>) -> Result<(), Contradiction>,
@@ -87,7 +87,7 @@ fn written(
     Ok(scribe.finish())
 }
 
-/// Adds an event, and to an operator that ends how long it took.
+/// Adds an event, and the duration of an operator that ends.
 fn timed(scribe: &mut Scribe, event: &Event<'_>) -> Result<(), Contradiction> {
     if event.kind == EventKind::Ends
         && let Some(operator) = scribe.innermost(ThreadId(event.thread.into()))
@@ -126,7 +126,7 @@ fn add(scribe: &mut Scribe, event: &Event<'_>) -> Result<(), Contradiction> {
         EventKind::LeftTo => event.line.into_iter().for_each(|(function, line)| {
             scribe.line(thread, line_of(function, line).with("resumed", &[]));
         }),
-        // A tensor of no elements is in no memory.
+        // A tensor without elements has no memory.
         _ if event.address == 0 => {}
         EventKind::Born => drop(scribe.born(thread, event.address, &place(event.device), event.bytes)?),
         EventKind::Died => drop(scribe.died(thread, event.address, &place(event.device), event.bytes)?),
@@ -162,7 +162,7 @@ fn used(scribe: &mut Scribe, event: &Event<'_>, access: Access) -> Result<(), Co
     )
 }
 
-/// By the numbers of `c10::DeviceType`.
+/// Device by the numbers of `c10::DeviceType`.
 pub(crate) fn place((kind, index): (u32, u32)) -> Place {
     match kind {
         0 => Place::HOST,
@@ -184,7 +184,7 @@ mod tests {
         Tensor::ones([4, 4], (Kind::Float, Device::Cpu))
     }
 
-    /// Of what is recorded until now, when it ends.
+    /// Ends the recording, and returns the names of its operators.
     fn names(recording: Recording) -> Vec<String> {
         let trace = trace_of(&recording);
         drop(recording);

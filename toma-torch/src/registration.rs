@@ -1,10 +1,10 @@
-//! What the core learns of libtorch before `main`, so that attempts are guarded without a call of the user's, and
-//! what is printed after it.
+//! Registrations of libtorch before `main`, so that attempts are guarded without a call by the user, and output after
+//! `main`.
 //!
 //! # Why
 //!
-//! A program that is linked with this package need call nothing. libtorch takes a backtrace fetcher without
-//! a lock, so it is set before threads run. In a library that is loaded later, backtraces stay libtorch's.
+//! A program that is linked with this package need not call anything. libtorch takes a backtrace fetcher without a
+//! lock, so it is set before threads run. In a library that is loaded later, backtraces stay libtorch's.
 
 use tch::TchError;
 use toma_core::{classify, ranks, thread_state};
@@ -29,7 +29,7 @@ ctor::declarative::ctor! {
         classify::add_error(error::class_of_tch);
         ranks::add_error(|error| TchError::Torch(error.to_string()));
         ranks::add_error(|error| Error::new(ErrorKind::Other, error.to_string()));
-        // Taken only by a program that registered modes of its own even earlier.
+        // Refused only if a program has registered modes of its own even earlier.
         let _ = thread_state::register(&TorchModes);
         ffi::install_regions();
         profile::register();

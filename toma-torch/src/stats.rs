@@ -1,12 +1,12 @@
-/// What an allocator of libtorch has counted on one device: [`Device::stats`](crate::Device::stats), and
-/// for the CPU also [`cpu::stats`](crate::cpu::stats).
+/// Counters of a libtorch allocator on one device: [`Device::stats`](crate::Device::stats), and for the CPU also
+/// [`cpu::stats`](crate::cpu::stats).
 #[non_exhaustive]
 #[repr(C)] // `toma_stats` of the shim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Bytes that tensors hold.
     pub allocated_bytes: u64,
-    /// Bytes that the allocator has from the driver, whether a tensor holds them or not.
+    /// Bytes that the allocator has from the driver, held by tensors or cached.
     pub reserved_bytes: u64,
     /// The most bytes that tensors held at any time since the peaks were reset.
     pub peak_allocated_bytes: u64,
@@ -16,6 +16,6 @@ pub struct Stats {
     pub allocations: u64,
     /// Times the allocator released its cached memory because the driver had no more.
     pub alloc_retries: u64,
-    /// Times it gave up and raised out of memory.
+    /// Times the allocator gave up and raised out of memory.
     pub ooms: u64,
 }

@@ -1,9 +1,9 @@
-//! Tensors in toma's traits: as data that is worked on in chunks, and as values that bodies return.
+//! Tensors in toma's traits: as data that is processed in chunks, and as values that bodies return.
 //!
 //! # Why
 //!
-//! What stands between a loop and libtorch is inlined. Each function there took a chunk 7 to 15 ns, many
-//! times its instructions.
+//! All functions between a loop and libtorch are inlined. Each one cost a chunk 7 to 15 ns, many times its
+//! instructions.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::{ControlFlow, Range};
@@ -12,7 +12,7 @@ use tch::{Kind, TchError, Tensor};
 use toma_core::Outcome;
 use toma_core::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
 
-/// The kind of tensors, by which they implement traits of another crate; it never has to be written.
+/// Marker by which tensors implement traits of another crate; programs never have to write it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensors;
 
@@ -38,8 +38,8 @@ macro_rules! chunked {
             type Chunk = &'a Tensor;
         }
 
-        /// A chunk is a view along `dim` that shares the tensor's storage: what is written to it in
-        /// place is written to the tensor.
+        /// A chunk is a view along `dim` that shares the tensor's storage: writing to the chunk in place writes to the
+        /// tensor.
         impl Chunked<Tensors> for $tensor {
             fn extent(&self, dim: isize) -> usize {
                 extent(self, dim)
@@ -64,7 +64,7 @@ macro_rules! chunked {
 
 chunked!(&Tensor, &mut Tensor, Tensor);
 
-/// Bytes of a tensor's elements, one beside the other. Its storage may have more, or fewer where dimensions are expanded.
+/// Bytes of a tensor's elements, densely packed. Its storage may have more, or fewer if dimensions are expanded.
 pub(crate) fn packed_bytes(tensor: &Tensor) -> usize {
     tensor.numel() * tensor.kind().elt_size_in_bytes()
 }
@@ -81,7 +81,7 @@ fn extent(tensor: &Tensor, dim: isize) -> usize {
     usize::try_from(size).expect("sizes of tensors are natural numbers")
 }
 
-/// Of tensors whose items take as much memory.
+/// Hash that is equal for tensors whose items take the same memory.
 fn shape_key(tensor: &Tensor, dim: isize) -> u64 {
     let mut sizes = tensor.size();
     sizes.remove(axis(dim, sizes.len()));
@@ -91,20 +91,20 @@ fn shape_key(tensor: &Tensor, dim: isize) -> u64 {
 }
 
 /// libtorch counts negative dims from the last axis as we do.
-// Inlined, and all that leads here: each function between the loop and libtorch takes a chunk 7 to 15 ns.
+// Inlined like all its callers: each function between the loop and libtorch costs a chunk 7 to 15 ns.
 #[inline]
 fn view(tensor: &Tensor, dim: isize, range: &Range<usize>) -> Tensor {
     let number = |index: usize| i64::try_from(index).expect("extents of tensors fit in i64");
     tensor.f_narrow(dim as i64, number(range.start), number(range.len())).unwrap_or_else(|error| {
-        // The layouts that tch cannot tell: compressed rows or columns, and oneDNN's own.
+        // Layouts that tch cannot recognize: compressed rows or columns, and oneDNN's own.
         panic!("chunked tensor: it has no views along dim {dim}; make it dense and strided first: {error}")
     })
 }
 
-/// Puts the parts that [`map`](toma_core::execute::map) collected together into one tensor.
+/// Joins the parts that [`map`](toma_core::execute::map) collected to one tensor.
 ///
-/// The parts and the whole are in memory together for a moment, so the whole should be at most half
-/// of what there is. One part is the whole, without a copy.
+/// The parts and the whole are in memory together for a moment, so the whole should be at most half of the available
+/// memory. A single part is returned without a copy.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -119,14 +119,14 @@ fn view(tensor: &Tensor, dim: isize, range: &Range<usize>) -> Tensor {
 /// assert_eq!(squares, input.square());
 /// ```
 pub trait Concatenate {
-    /// One tensor, or the error that there is none.
+    /// One tensor, or a result with the error of the parts.
     type Whole;
 
-    /// The parts one after the other along `dim`; a negative `dim` counts from the last axis.
+    /// Joins the parts in order along `dim`; a negative `dim` counts from the last axis.
     ///
     /// # Panics
-    /// Where `Whole` is a tensor, as tch's ordinary methods do: when there are no parts, or they have
-    /// no such dim, or their shapes differ in other dims, or memory runs out.
+    /// If `Whole` is a tensor, as tch's ordinary methods do: when there are no parts, or they have no such dim, or
+    /// their shapes differ in other dims, or memory runs out.
     fn concatenate(self, dim: i64) -> Self::Whole;
 }
 
@@ -149,8 +149,7 @@ impl<E: From<TchError>> Concatenate for Result<Vec<Tensor>, E> {
 }
 
 fn concatenate(mut parts: Vec<Tensor>, dim: i64) -> Result<Tensor, TchError> {
-    // One part without such a dim goes the way of many, so that a mistake does not wait for a loop that
-    // shrinks.
+    // One part without such a dim is joined like many parts, so that the mistake shows before a loop shrinks.
     if parts.len() == 1 && has_dim(&parts[0], dim) {
         return Ok(parts.swap_remove(0));
     }
@@ -166,10 +165,10 @@ pub trait TensorData {
     /// The device of the first tensor.
     fn device(&self) -> tch::Device;
 
-    /// Tells `describe` of the kind and sizes of each tensor.
+    /// Calls `describe` with the kind and sizes of each tensor.
     fn describe(&self, describe: &mut dyn FnMut(Kind, &[i64]));
 
-    /// Adds the tensors of integers, which may be labels.
+    /// Adds the tensors of 64-bit integers, which may be labels.
     fn integers(&self, found: &mut Vec<Tensor>);
 }
 

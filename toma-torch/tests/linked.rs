@@ -1,5 +1,5 @@
-//! A program that is merely linked with us: it calls nothing of ours but the loop, and tensors are
-//! libtorch's own in all they do.
+//! A program that is merely linked with this package: it calls only the loop, and tensors behave in every way as
+//! libtorch's own.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use toma::{NoCache, execute};
 
 const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
 
-/// The host's out of memory, which has no type in libtorch.
+/// Fails with the host's out-of-memory error, which has no type in libtorch.
 fn too_much() -> Result<Tensor, TchError> {
     Tensor::f_empty([1 << 60], FLOATS)
 }

@@ -2,18 +2,18 @@
 
 use crate::tables::{OperatorId, ScopeId, ThreadId, Tick, Trace};
 
-/// What happened at one tick.
+/// An event at one tick.
 pub(crate) enum Happening {
     Begins(ScopeId),
     Ends(ScopeId),
     OperatorBegins(OperatorId),
     OperatorEnds(OperatorId),
-    /// A block, by its number among those that the trace lists.
+    /// Birth of a block, by its number in the order of the trace.
     Born(usize, ThreadId),
     Dies(usize, ThreadId),
 }
 
-/// Everything that happened, in the order of the ticks.
+/// Returns all events, in the order of their ticks.
 pub(crate) fn happenings(trace: &Trace) -> Vec<(Tick, Happening)> {
     let mut all = Vec::new();
     for (id, scope) in trace.scopes() {

@@ -1,7 +1,7 @@
-//! Traces as text, in a format with a version.
+//! Traces as JSON, in a format with a version.
 //!
-//! A text is read by recording its events anew. So it passes the recorder's checks, and what it says must be
-//! what the recorder makes of its events.
+//! A text is read by recording its events again. So it passes the recorder's checks, and its rows must equal
+//! the rows that the recorder makes of its events.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -12,21 +12,21 @@ use crate::tables::{
     Use,
 };
 
-/// What tells our texts from others.
+/// Marker that distinguishes traces from other texts.
 const FORMAT: &str = "toma trace";
 
-/// The version of the format. It moves when a reader of the old one would misunderstand the new one.
+/// The version of the format. It changes when a reader of the old one would misunderstand the new one.
 const VERSION: u64 = 1;
 
-/// Why a text is no trace.
+/// Reasons why a text is no trace.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "the messages say what the values are")]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// The text is no JSON, or lacks something.
+    /// The text is no JSON, or lacks a field.
     #[error("a trace cannot be read")]
     Malformed(#[from] serde_json::Error),
-    /// The text is the JSON of something else.
+    /// The text is JSON of another kind.
     #[error("the text is no trace: its `format` is not `{FORMAT}`")]
     Foreign,
     /// The text has another version of the format.
@@ -38,12 +38,12 @@ pub enum Unreadable {
     /// An event contradicts earlier ones.
     #[error("the event of tick {tick} contradicts earlier ones")]
     Contradiction { tick: Tick, source: Contradiction },
-    /// A row says something else than the events of all tables.
+    /// A row differs from the one that follows from the events.
     #[error("row {row} of table `{table}` does not follow from the events")]
     Row { table: &'static str, row: usize },
 }
 
-/// Read before all else, so that the rest is read only of what is ours.
+/// Read first, so that the rest is read only from texts of this format.
 #[derive(Deserialize)]
 struct Head {
     format: Option<serde_json::Value>,
@@ -63,7 +63,7 @@ struct Read {
 }
 
 impl Trace {
-    /// The trace as JSON.
+    /// Returns the trace as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         let written = Written { format: FORMAT, version: VERSION, trace: &self.0 };
@@ -74,7 +74,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// When the text is no trace of this version, or contradicts itself.
+    /// If the text is no trace of this version, or contradicts itself.
     pub fn from_json(text: &str) -> Result<Self, Unreadable> {
         let head: Head = serde_json::from_str(text)?;
         if head.format.is_none_or(|format| format != FORMAT) {
@@ -121,7 +121,7 @@ fn record(tables: &Tables) -> Result<Trace, Unreadable> {
     Ok(recorder.finish())
 }
 
-/// Every event of the tables, in the order of their ticks.
+/// Returns every event of the tables, in the order of their ticks.
 fn events(tables: &Tables) -> Vec<(Tick, Event<'_>)> {
     let mut events = Vec::new();
     for (index, operator) in tables.operators.iter().enumerate() {
@@ -161,7 +161,7 @@ fn of_storage<'a>(id: StorageId, storage: &'a Storage, events: &mut Vec<(Tick, E
     }
 }
 
-/// What was there before has no tick: it is recorded when its row is the next.
+/// Records storages from before the trace, which have no tick, when their rows are next.
 fn existing(tables: &Tables, recorder: &mut Recorder) -> Result<(), Contradiction> {
     while let Some(storage) = tables.storages.get(recorder.storages()) {
         match storage.blocks.first() {
@@ -195,7 +195,7 @@ fn play(event: &Event<'_>, recorder: &mut Recorder) -> Result<(), Contradiction>
     }
 }
 
-/// The first row that differs, with its table.
+/// Returns the first row that differs, with its table.
 fn difference(read: &Tables, recorded: &Tables) -> Option<(&'static str, usize)> {
     let storages = first("storages", &read.storages, &recorded.storages);
     let operators = first("operators", &read.operators, &recorded.operators);

@@ -1,15 +1,14 @@
-//! What a step of a tensor program did: a [`Trace`], made by a [`Recorder`].
+//! Traces of a tensor program's steps: a [`Recorder`] makes a [`Trace`].
 //!
-//! A trace holds four tables on one clock: [storages](Storage) with their blocks of memory,
-//! [operators](Operator), [uses](Use) of storages by operators, and [scopes](Scope) around operators.
-//! What follows from them is a function and never stored: [live bytes](Trace::live), their peak, and
-//! [what holds them](Trace::holders). The recorder refuses contradictions, so every trace is sound,
-//! also one that was [read](Trace::from_json).
+//! A trace holds four tables on one clock: [storages](Storage) with their blocks of memory, [operators](Operator),
+//! [uses](Use) of storages by operators, and [scopes](Scope) around operators. Derived data are computed and never
+//! stored: [live bytes](Trace::live), their peak, and [their holders](Trace::holders). The recorder refuses
+//! contradictions, so every trace is sound, also one that was [read](Trace::from_json).
 //!
-//! [`lines`] says what each line of a program did, of a trace or while it runs; [`holdings`] what storages are for and
-//! what filled a device; [`write`](mod@write) makes files for other programs.
+//! [`lines`] attributes memory to each line of a program, from a trace or while the program runs; [`holdings`] gives
+//! the uses of storages and the contents of a full device; [`write`](mod@write) makes files for other programs.
 //!
-//! Nothing here knows a tensor framework or a vendor.
+//! Nothing here depends on a tensor framework or a vendor.
 //!
 //! ```
 //! # mod toma { pub use toma_trace as trace; }
@@ -34,7 +33,7 @@
 
 #![forbid(unsafe_code)]
 
-// What an allocator and the attribute's marks call while a step runs; programs start a profiler instead.
+// Called by an allocator and the attribute's marks while a step runs; programs start a profiler instead.
 #[doc(hidden)]
 pub mod counting;
 mod happenings;

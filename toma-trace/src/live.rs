@@ -1,4 +1,4 @@
-//! Which bytes live when, and what holds them.
+//! Live bytes over time, and their holders.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -6,54 +6,54 @@ use std::collections::BTreeSet;
 use crate::place::Place;
 use crate::tables::{Block, StorageId, Tick, Trace};
 
-/// The living bytes of one place over the ticks of a trace.
+/// The live bytes of one place over the ticks of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Live {
-    /// Each tick at which the bytes changed, and what they are since. The first is the start.
+    /// Each tick at which the bytes changed, with the bytes from then on. The first is the start.
     steps: Vec<(Tick, u64)>,
 }
 
-/// The most bytes that ever lived.
+/// The most live bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peak {
     /// The bytes.
     pub bytes: u64,
-    /// The first tick at which they lived: [`Tick::START`] if they did before the trace.
+    /// First tick with these bytes: [`Tick::START`] if they existed before the trace.
     pub tick: Tick,
 }
 
-/// A storage and the bytes of its living block.
+/// A storage and the bytes of its live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
     /// The storage.
     pub storage: StorageId,
-    /// The bytes of its block. While a storage grows it holds two, and is listed twice.
+    /// Bytes of its block. While a storage grows it holds two blocks, and is listed twice.
     pub bytes: u64,
 }
 
 impl Trace {
-    /// Every place in which there was a block.
+    /// Returns every place in which there was a block.
     #[must_use]
     pub fn places(&self) -> BTreeSet<&Place> {
         self.blocks().map(|(_, block)| &block.place).collect()
     }
 
-    /// The living bytes of a place, at every tick.
+    /// Returns the live bytes of a place, at every tick.
     #[must_use]
     pub fn live(&self, place: &Place) -> Live {
         Live::of(self.blocks_in(place).map(|(_, block)| block))
     }
 
-    /// The same of what was born in the trace alone: what was there before is no part of it, and makes no room when it
-    /// is freed.
+    /// Returns the live bytes of blocks born in the trace. Older blocks are no part of it, and freeing them makes no
+    /// room.
     #[must_use]
     pub fn live_born(&self, place: &Place) -> Live {
         Live::of(self.blocks_in(place).map(|(_, block)| block).filter(|block| block.birth.is_some()))
     }
 
-    /// What holds memory of a place once the event of a tick has happened, the largest first.
+    /// Returns the holders of memory of a place just after the event of a tick, the largest first.
     #[must_use]
     pub fn holders(&self, place: &Place, at: Tick) -> Vec<Holder> {
         let alive = self.blocks_in(place).filter(|(_, block)| block.is_alive(at));
@@ -87,26 +87,26 @@ impl Live {
         Self { steps }
     }
 
-    /// The bytes once the event of a tick has happened.
+    /// Returns the bytes just after the event of a tick.
     #[must_use]
     pub fn at(&self, tick: Tick) -> u64 {
         let later = self.steps.partition_point(|(step, _)| *step <= tick);
         self.steps[later - 1].1
     }
 
-    /// The bytes before the first event.
+    /// Returns the bytes before the first event.
     #[must_use]
     pub fn before(&self) -> u64 {
         self.at(Tick::START)
     }
 
-    /// The bytes after the last event.
+    /// Returns the bytes after the last event.
     #[must_use]
     pub fn after(&self) -> u64 {
         self.steps[self.steps.len() - 1].1
     }
 
-    /// The most bytes at any tick, before the trace included.
+    /// Returns the most bytes at any tick, including the time before the trace.
     #[must_use]
     pub fn peak(&self) -> Peak {
         let first_highest = self.steps.iter().rev().max_by_key(|(_, bytes)| *bytes);
@@ -114,7 +114,7 @@ impl Live {
         Peak { bytes, tick }
     }
 
-    /// Each tick at which the bytes changed, and the bytes since then; the first is [`Tick::START`].
+    /// Returns each tick at which the bytes changed, with the bytes from then on; the first is [`Tick::START`].
     #[must_use]
     pub fn steps(&self) -> &[(Tick, u64)] {
         &self.steps

@@ -5,13 +5,13 @@ use std::io::{self, Write};
 
 use crate::write::escaped;
 
-/// Adds what notebooks call to show a value: its text, as it is.
+/// Adds the method that notebooks call to show a value: its text, unchanged.
 macro_rules! shown_in_notebooks {
     ($($table:ty),*) => {$(
         impl $table {
             /// Shows itself in a notebook of evcxr, which calls this for the last value of a cell.
             pub fn evcxr_display(&self) {
-                // A notebook that no longer reads is none to show anything.
+                // If the notebook no longer reads, there is nobody to show anything to.
                 let _ = show(self, &mut std::io::stdout().lock());
             }
         }

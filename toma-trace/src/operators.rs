@@ -1,8 +1,8 @@
 //! The table of operators: everything that follows from an operator's name.
 //!
-//! Whatever a schema or a tag of the framework says about an operator (what it writes, whether it makes views, draws
-//! random numbers or takes running statistics) is read there. This table holds the rest, for every system that asks:
-//! the judgement on splitting, dry runs, checkpoint regions and offloading.
+//! Properties that a schema or a tag of the framework states (the arguments it writes, views, random numbers, running
+//! statistics) are read there. This table holds the rest, for every system that needs it: the judgement on splitting,
+//! dry runs, checkpoint regions and offloading.
 //!
 //! ```
 //! use toma_trace::operators::{self, GATHERS, RowRule};
@@ -36,21 +36,21 @@ pub const CALLS_NONE: u32 = 1 << 7;
 pub const COPIES_OPERANDS: u32 = 1 << 8;
 /// Kernel that takes a good part of its result's bytes as scratch.
 pub const TAKES_SCRATCH: u32 = 1 << 9;
-/// Kernel that is known to take no scratch, so that its shape rule says all.
+/// Kernel that is known to take no scratch, so that its shape rule predicts all its memory.
 pub const TAKES_NO_SCRATCH: u32 = 1 << 10;
 /// Runs on tensors without data, although it has no Meta kernel of its own.
 pub const RUNS_ON_META: u32 = 1 << 11;
 /// Reads the running statistics that it is given, and never updates them: also in training, or it knows no training.
 /// Any other operator with running statistics updates them in training, without saying so, and does not read them then.
 pub const READS_STATISTICS: u32 = 1 << 12;
-/// Reduction, for which CUDA takes scratch where few results have many inputs.
+/// Reduction, for which CUDA takes scratch if few results have many inputs.
 pub const REDUCES: u32 = 1 << 13;
 /// Makes zeros in the shape of its argument, with which most optimizers begin a state.
 pub const ZEROS_LIKE: u32 = 1 << 14;
 /// Copies its argument, with which SGD begins its momentum.
 pub const CLONES: u32 = 1 << 15;
 
-/// Rule for the shapes of an operator's results, where no Meta kernel tells them or it costs too much to ask one.
+/// Rule for the shapes of an operator's results, if no Meta kernel computes them or calling one costs too much.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after operators")]
@@ -66,7 +66,7 @@ pub enum ShapeRule {
     LayerNormBackward,
     Attention,
     AttentionBackward,
-    /// Of masks, the most indices that they can hold.
+    /// For masks, the most indices that they can hold.
     Index,
     /// As many elements as the mask has.
     MaskedSelect,
@@ -78,7 +78,7 @@ pub enum ShapeRule {
     FlashAttentionBackward,
 }
 
-/// Properties of one operator; none of an operator that the table does not list.
+/// Properties of one operator; empty for an operator that the table does not list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
     flags: u32,
@@ -86,25 +86,25 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Returns whether the operator has all of `flags`, which are constants of this module.
+    /// Returns true if the operator has all of `flags`, which are constants of this module.
     pub const fn has(self, flags: u32) -> bool {
         self.flags & flags == flags
     }
 
-    /// Rule for the shapes of its results.
+    /// Returns the rule for the shapes of its results.
     pub const fn shape_rule(self) -> Option<ShapeRule> {
         self.shape_rule
     }
 }
 
-/// Properties of an operator by its name, with or without namespace and overload. An operator in place has those of the
-/// one that is not, unless the table lists it by itself.
+/// Returns the properties of an operator by its name, with or without namespace and overload. An in-place operator has
+/// those of its out-of-place form, unless the table lists it separately.
 pub fn named(name: &str) -> Properties {
     let name = without_overload(name);
     find(name).or_else(|| find(name.strip_suffix('_')?)).unwrap_or_else(|| of_family(name))
 }
 
-/// Name without namespace, overload and the mark of a call in place: `add` for `aten::add_.Tensor`.
+/// Returns the name without namespace, overload and the mark of a call in place: `add` for `aten::add_.Tensor`.
 pub fn base_name(name: &str) -> &str {
     let name = without_overload(name);
     name.strip_suffix('_').unwrap_or(name)

@@ -1,4 +1,4 @@
-//! Where memory is.
+//! Memories in which blocks lie.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The memory that a block lies in: the host's, or that of one device.
+/// The memory that holds a block: the host's, or that of one device.
 ///
 /// It is written `host`, or kind and index, such as `cuda:0`. Clones share the text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,18 +18,18 @@ impl Place {
     /// The memory of the host.
     pub const HOST: Self = Self(None);
 
-    /// The memory of a device, by its kind and its index among those of that kind.
+    /// Returns the memory of a device, by its kind and its index among devices of that kind.
     ///
     /// # Panics
     ///
-    /// When `kind` is `host`, or not made of ASCII letters, digits and `_`.
+    /// If `kind` is `host`, or not made of ASCII letters, digits and `_`.
     #[must_use]
     pub fn device(kind: &str, index: u32) -> Self {
         assert!(is_kind(kind), "device kind {kind:?}: must be letters, digits and `_`, and not `host`");
         Self(Some((kind.into(), index)))
     }
 
-    /// The kind of device and its index, or `None` for the host.
+    /// Returns the kind of device and its index, or `None` for the host.
     #[must_use]
     pub fn as_device(&self) -> Option<(&str, u32)> {
         self.0.as_ref().map(|(kind, index)| (&**kind, *index))

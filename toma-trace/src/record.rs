@@ -19,13 +19,13 @@ use crate::tables::{
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     tables: Tables,
-    /// What has begun and not ended on each thread, innermost last.
+    /// Operators and scopes that have begun and not ended on each thread, innermost last.
     open: BTreeMap<ThreadId, Vec<Open>>,
-    /// Of all blocks there ever were, so that no sum of living ones overflows.
+    /// Bytes of all blocks so far, checked so that no sum of live ones overflows.
     total_bytes: u64,
 }
 
-/// What has a begin and an end.
+/// An operator or a scope that has a begin and an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
     /// An operator.
@@ -43,21 +43,21 @@ impl fmt::Display for Open {
     }
 }
 
-/// An event that cannot have happened after those that were recorded before.
+/// An event that cannot have happened after the events recorded before.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the messages say what the values are")]
 #[non_exhaustive]
 pub enum Contradiction {
-    /// The storage is another trace's.
+    /// The storage is of another trace.
     #[error("{storage} is unknown: {known} are recorded")]
     UnknownStorage { storage: StorageId, known: usize },
-    /// The operator or scope is another trace's.
+    /// The operator or scope is of another trace.
     #[error("{open} is unknown: {known} are recorded")]
     Unknown { open: Open, known: usize },
-    /// The storage has no living block.
+    /// The storage has no live block.
     #[error("{storage} is dead since tick {death}")]
     Dead { storage: StorageId, death: Tick },
-    /// The storage has a living block.
+    /// The storage has a live block.
     #[error("{storage} already has a living block of {bytes} bytes")]
     Alive { storage: StorageId, bytes: u64 },
     /// The operator or scope has ended.
@@ -66,7 +66,7 @@ pub enum Contradiction {
     /// The operator or scope has another inside of it.
     #[error("{open} cannot end before {innermost}, which began inside of it on {thread}")]
     NotInnermost { open: Open, innermost: Open, thread: ThreadId },
-    /// Sums of bytes would overflow.
+    /// The sum of bytes would overflow.
     #[error("a block of {bytes} bytes: all blocks together exceed {} bytes", u64::MAX)]
     TooManyBytes { bytes: u64 },
 }
@@ -74,13 +74,13 @@ pub enum Contradiction {
 type Refusable<T> = Result<T, Contradiction>;
 
 impl Recorder {
-    /// A recorder of no event.
+    /// Creates a recorder without events.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An operator begins on a thread, inside the thread's innermost scope.
+    /// Records that an operator begins on a thread, inside the thread's innermost scope.
     pub fn begin_operator(&mut self, thread: ThreadId, name: &str) -> OperatorId {
         let scope = self.innermost(thread, |open| match open {
             Open::Scope(id) => Some(id),
@@ -100,43 +100,43 @@ impl Recorder {
         id
     }
 
-    /// An argument of an operator that is one integer or several.
+    /// Records an argument of an operator that is one integer or several.
     ///
     /// # Errors
     ///
-    /// When the operator is unknown.
+    /// If the operator is unknown.
     pub fn attribute(&mut self, operator: OperatorId, name: &str, values: &[i64]) -> Refusable<()> {
         let attribute = Attribute { name: name.to_owned(), values: values.to_owned() };
         self.operator(operator)?.attributes.push(attribute);
         Ok(())
     }
 
-    /// An argument of an operator that is a number, such as the factor of a product.
+    /// Records an argument of an operator that is a number, such as the factor of a product.
     ///
     /// # Errors
     ///
-    /// When the operator is unknown.
+    /// If the operator is unknown.
     pub fn number(&mut self, operator: OperatorId, name: &str, value: f64) -> Refusable<()> {
         let number = Number { name: name.to_owned(), bits: value.to_bits() };
         self.operator(operator)?.numbers.push(number);
         Ok(())
     }
 
-    /// How long an operator took; a later call replaces it.
+    /// Records the run time of an operator; a later call replaces it.
     ///
     /// # Errors
     ///
-    /// When the operator is unknown.
+    /// If the operator is unknown.
     pub fn duration(&mut self, operator: OperatorId, duration: Duration) -> Refusable<()> {
         self.operator(operator)?.duration = Some(duration);
         Ok(())
     }
 
-    /// An operator ends.
+    /// Records that an operator ends.
     ///
     /// # Errors
     ///
-    /// When it is unknown, has ended, or is not the innermost of its thread.
+    /// If it is unknown, has ended, or is not the innermost of its thread.
     pub fn end_operator(&mut self, operator: OperatorId) -> Refusable<()> {
         let interval = self.operator(operator)?.interval;
         let end = self.end(interval, Open::Operator(operator))?;
@@ -144,7 +144,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// A scope begins on a thread, inside the thread's innermost scope.
+    /// Records that a scope begins on a thread, inside the thread's innermost scope.
     pub fn begin_scope(&mut self, thread: ThreadId, label: Label) -> ScopeId {
         let id = ScopeId(self.tables.scopes.len());
         let interval = self.begin(thread, Open::Scope(id));
@@ -152,11 +152,11 @@ impl Recorder {
         id
     }
 
-    /// A scope ends.
+    /// Records that a scope ends.
     ///
     /// # Errors
     ///
-    /// When it is unknown, has ended, or is not the innermost of its thread.
+    /// If it is unknown, has ended, or is not the innermost of its thread.
     pub fn end_scope(&mut self, scope: ScopeId) -> Refusable<()> {
         let interval = self.tables.scopes.get(scope.0).map(|scope| scope.interval);
         let (open, known) = (Open::Scope(scope), self.tables.scopes.len());
@@ -165,34 +165,34 @@ impl Recorder {
         Ok(())
     }
 
-    /// A storage was there before the trace, with one block.
+    /// Records a storage that existed before the trace, with one block.
     ///
-    /// It is no event, and has no tick: it may be noted when it is first seen.
+    /// This is no event, and has no tick: it may be recorded when the storage is first seen.
     ///
     /// # Errors
     ///
-    /// When the bytes of all blocks together overflow.
+    /// If the bytes of all blocks together overflow.
     pub fn existing(&mut self, place: &Place, bytes: u64) -> Refusable<StorageId> {
         self.add_bytes(bytes)?;
         let block = Block { bytes, place: place.clone(), birth: None, death: None, operator: None };
         Ok(self.add_storage(block))
     }
 
-    /// A storage comes into being with its first block, under the innermost operator of the thread.
+    /// Records the birth of a storage with its first block, under the innermost operator of the thread.
     ///
     /// # Errors
     ///
-    /// When the bytes of all blocks together overflow.
+    /// If the bytes of all blocks together overflow.
     pub fn birth(&mut self, thread: ThreadId, place: &Place, bytes: u64) -> Refusable<StorageId> {
         let block = self.born(thread, place, bytes)?;
         Ok(self.add_storage(block))
     }
 
-    /// A storage whose block is dead gets another.
+    /// Records another block of a storage whose block is dead.
     ///
     /// # Errors
     ///
-    /// When the storage is unknown or has a living block, or the bytes of all blocks together overflow.
+    /// If the storage is unknown or has a live block, or the bytes of all blocks together overflow.
     pub fn rebirth(
         &mut self,
         thread: ThreadId,
@@ -209,12 +209,12 @@ impl Recorder {
         Ok(())
     }
 
-    /// A storage moves to a block of another size in the same place: the new one is born, then the old one
-    /// dies.
+    /// Records that a storage moves to a block of another size in the same place: the new block is born, then
+    /// the old one dies.
     ///
     /// # Errors
     ///
-    /// When the storage is unknown or dead, or the bytes of all blocks together overflow.
+    /// If the storage is unknown or dead, or the bytes of all blocks together overflow.
     pub fn grow(&mut self, thread: ThreadId, storage: StorageId, bytes: u64) -> Refusable<()> {
         let place = self.living_block(storage)?.place.clone();
         let block = self.born(thread, &place, bytes)?;
@@ -223,11 +223,11 @@ impl Recorder {
         Ok(())
     }
 
-    /// The living block of a storage is given back.
+    /// Records that the live block of a storage is freed.
     ///
     /// # Errors
     ///
-    /// When the storage is unknown or dead.
+    /// If the storage is unknown or dead.
     pub fn death(&mut self, thread: ThreadId, storage: StorageId) -> Refusable<()> {
         self.living_block(storage)?;
         let moment = self.moment(thread);
@@ -235,13 +235,13 @@ impl Recorder {
         Ok(())
     }
 
-    /// An operator that has not ended touches a living storage.
+    /// Records that an operator that has not ended uses a live storage.
     ///
-    /// Arguments come first, in their order, then results. What is written may be noted as both.
+    /// Arguments come first, in their order, then results. A written tensor may be recorded as both.
     ///
     /// # Errors
     ///
-    /// When the operator is unknown or has ended, or the storage is unknown or dead.
+    /// If the operator is unknown or has ended, or the storage is unknown or dead.
     pub fn uses(&mut self, operator: OperatorId, operand: Operand) -> Refusable<()> {
         let interval = self.operator(operator)?.interval;
         still_open(interval, Open::Operator(operator))?;
@@ -251,7 +251,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// The trace of what was recorded. What has not ended ends now, innermost first.
+    /// Returns the trace of the recorded events. Operators and scopes that have not ended end now, innermost first.
     #[must_use]
     pub fn finish(mut self) -> Trace {
         for open in std::mem::take(&mut self.open).into_values().flat_map(|open| open.into_iter().rev()) {
@@ -264,12 +264,12 @@ impl Recorder {
         Trace(self.tables)
     }
 
-    /// The tick of the last event.
+    /// Returns the tick of the last event.
     pub(crate) fn now(&self) -> Tick {
         self.tables.end
     }
 
-    /// How many storages are recorded.
+    /// Returns the number of recorded storages.
     pub(crate) fn storages(&self) -> usize {
         self.tables.storages.len()
     }
@@ -350,7 +350,7 @@ impl Recorder {
     }
 }
 
-/// An interval that has not ended is empty.
+/// Checks that an interval has not ended: an open one is empty.
 fn still_open(interval: Interval, open: Open) -> Refusable<()> {
     if interval.begin < interval.end {
         return Err(Contradiction::Ended { open, end: interval.end });

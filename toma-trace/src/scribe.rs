@@ -1,4 +1,4 @@
-//! Events as programs tell them, made into a trace.
+//! Builds a trace from events as programs report them.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use crate::place::Place;
 use crate::record::{Contradiction, Open, Recorder};
 use crate::tables::{Label, OperatorId, StorageId, ThreadId, Trace};
 
-/// Makes a [`Trace`] of what threads tell without names for things: blocks by their addresses, ends of what began last.
+/// Makes a [`Trace`] of events without ids: blocks have addresses, and an end belongs to the begin that came last.
 ///
-/// What was told of begins that were not told is left out.
+/// Ends and deaths whose begins were not recorded are left out.
 ///
 /// ```
 /// # mod toma { pub use toma_trace as trace; }
@@ -29,11 +29,11 @@ use crate::tables::{Label, OperatorId, StorageId, ThreadId, Trace};
 pub struct Scribe {
     recorder: Recorder,
     open: HashMap<ThreadId, Vec<Begun>>,
-    /// By address.
+    /// Storages of live blocks by address.
     living: HashMap<u64, StorageId>,
 }
 
-/// What has begun on a thread.
+/// A scope or an operator that has begun on a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begun {
     Frame(Open),
@@ -52,23 +52,23 @@ type Refusable<T> = Result<T, Contradiction>;
 
 /// Begins and ends.
 impl Scribe {
-    /// Nothing is told.
+    /// Creates a scribe without events.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// For what is told of operators and storages that are known.
+    /// Returns the recorder, to add details of known operators and storages.
     pub fn recorder(&mut self) -> &mut Recorder {
         &mut self.recorder
     }
 
-    /// A function is called.
+    /// Records that a function is called.
     pub fn enters(&mut self, thread: ThreadId, label: Label) {
         self.begins(thread, label, Begun::Frame);
     }
 
-    /// A line comes into force in the innermost function, in the place of the one before. Without one it is left out.
+    /// Makes a line current in the innermost function, in place of the line before. Ignored if there is no function.
     pub fn line(&mut self, thread: ThreadId, label: Label) {
         let open = self.open.entry(thread).or_default();
         match open.last().copied() {
@@ -83,28 +83,28 @@ impl Scribe {
         self.begins(thread, label, Begun::Line);
     }
 
-    /// The innermost function ends, with all inside of it.
+    /// Ends the innermost function, with all scopes inside.
     ///
     /// # Errors
     ///
-    /// What the recorder refuses.
+    /// Errors of the recorder.
     pub fn leaves(&mut self, thread: ThreadId) -> Refusable<()> {
         self.end(thread, |begun| matches!(begun, Begun::Frame(_)))
     }
 
-    /// Another scope begins.
+    /// Begins another scope.
     pub fn scope(&mut self, thread: ThreadId, label: Label) {
         self.begins(thread, label, Begun::Other);
     }
 
-    /// An operator begins.
+    /// Begins an operator.
     pub fn operator(&mut self, thread: ThreadId, name: &str) -> OperatorId {
         let operator = self.recorder.begin_operator(thread, name);
         self.open.entry(thread).or_default().push(Begun::Other(Open::Operator(operator)));
         operator
     }
 
-    /// The operator that is the innermost of a thread.
+    /// Returns the operator that is the innermost of a thread.
     #[must_use]
     pub fn innermost(&self, thread: ThreadId) -> Option<OperatorId> {
         match self.open.get(&thread)?.last()?.open() {
@@ -113,11 +113,11 @@ impl Scribe {
         }
     }
 
-    /// The operator or scope that began last and is no function and no line ends, with all inside of it.
+    /// Ends the operator or scope that began last and is no function and no line, with all scopes inside.
     ///
     /// # Errors
     ///
-    /// What the recorder refuses.
+    /// Errors of the recorder.
     pub fn ends(&mut self, thread: ThreadId) -> Refusable<()> {
         self.end(thread, |begun| matches!(begun, Begun::Other(_)))
     }
@@ -144,11 +144,11 @@ impl Scribe {
 
 /// Memory.
 impl Scribe {
-    /// A block is born. One that lived at its address was freed where nothing saw it.
+    /// Records the birth of a block. A live block at its address was freed unseen.
     ///
     /// # Errors
     ///
-    /// What the recorder refuses.
+    /// Errors of the recorder.
     pub fn born(
         &mut self,
         thread: ThreadId,
@@ -164,11 +164,11 @@ impl Scribe {
         Ok(storage)
     }
 
-    /// A storage whose block has died gets another, as one that was moved off its device and back.
+    /// Records another block of a storage whose block has died, as one that was evicted from its device and fetched.
     ///
     /// # Errors
     ///
-    /// What the recorder refuses.
+    /// Errors of the recorder.
     pub fn returned(
         &mut self,
         thread: ThreadId,
@@ -184,11 +184,11 @@ impl Scribe {
         Ok(())
     }
 
-    /// A block dies. Answers its storage.
+    /// Records the death of a block. Returns its storage.
     ///
     /// # Errors
     ///
-    /// What the recorder refuses.
+    /// Errors of the recorder.
     pub fn died(
         &mut self,
         thread: ThreadId,
@@ -202,11 +202,11 @@ impl Scribe {
         Ok(storage)
     }
 
-    /// The storage of a living block; one that is not known was there before.
+    /// Returns the storage of a live block; a block that is not known existed before the trace.
     ///
     /// # Errors
     ///
-    /// What the recorder refuses.
+    /// Errors of the recorder.
     pub fn living(&mut self, address: u64, place: &Place, bytes: u64) -> Refusable<StorageId> {
         if let Some(known) = self.living.get(&address) {
             return Ok(*known);
@@ -216,13 +216,13 @@ impl Scribe {
         Ok(storage)
     }
 
-    /// Whether a block at an address was told of and has not died.
+    /// True if a block at an address was recorded and has not died.
     #[must_use]
     pub fn knows(&self, address: u64) -> bool {
         self.living.contains_key(&address)
     }
 
-    /// The trace of all that was told.
+    /// Returns the trace of all events.
     #[must_use]
     pub fn finish(self) -> Trace {
         self.recorder.finish()

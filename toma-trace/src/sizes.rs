@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Size(pub i128);
 
 impl Size {
-    /// That of so many bytes.
+    /// Returns the size of so many bytes.
     #[must_use]
     pub fn of(bytes: u64) -> Self {
         Self(bytes.into())

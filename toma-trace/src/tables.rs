@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::place::Place;
 
-/// What a step did: storages, operators, uses and scopes, on one clock.
+/// The record of a step: storages, operators, uses and scopes, on one clock.
 ///
 /// Only a [`Recorder`](crate::Recorder) makes one, so it holds no contradiction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,19 +27,19 @@ pub(crate) struct Tables {
     pub(crate) scopes: Vec<Scope>,
 }
 
-/// A moment on the clock of one trace: how many events have happened. Each birth, death, use, begin and end has a tick of its own, whatever its thread.
+/// Number of events so far in one trace. Each birth, death, use, begin and end has its own tick, on any thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Tick(u64);
 
 impl Tick {
-    /// Before the first event.
+    /// The moment before the first event.
     pub const START: Self = Self(0);
 
     pub(crate) fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// How many events had happened, this one included.
+    /// Returns the number of events so far, this one included.
     #[must_use]
     pub fn count(self) -> u64 {
         self.0
@@ -52,7 +52,7 @@ impl fmt::Display for Tick {
     }
 }
 
-/// A thread of the program, by a number that the recording side chooses.
+/// A thread of the program, by a number that the recording program chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadId(pub u64);
 
@@ -62,7 +62,7 @@ impl fmt::Display for ThreadId {
     }
 }
 
-/// A row's number in its table.
+/// Defines the number of a row in its table.
 macro_rules! id {
     ($(#[$doc:meta])* $id:ident: $table:ident of $row:ty, $noun:literal) => {
         $(#[$doc])*
@@ -70,7 +70,7 @@ macro_rules! id {
         pub struct $id(pub(crate) usize);
 
         impl $id {
-            /// The number of the row, from 0.
+            /// Returns the number of the row, from 0.
             #[must_use]
             pub fn index(self) -> usize {
                 self.0
@@ -85,7 +85,7 @@ macro_rules! id {
 
         /// # Panics
         ///
-        /// When the id is another trace's and this one has no such row.
+        /// If the id is of another trace and this one has no such row.
         impl Index<$id> for Trace {
             type Output = $row;
 
@@ -95,7 +95,7 @@ macro_rules! id {
         }
 
         impl Trace {
-            /// The rows of this table with their ids, in the order in which they came up.
+            /// Returns the rows of this table with their ids, in the order in which they were recorded.
             pub fn $table(&self) -> impl ExactSizeIterator<Item = ($id, &$row)> + DoubleEndedIterator {
                 self.0.$table.iter().enumerate().map(|(index, row)| ($id(index), row))
             }
@@ -104,43 +104,43 @@ macro_rules! id {
 }
 
 id! {
-    /// Names a [`Storage`] of one trace.
+    /// Identifies a [`Storage`] of one trace.
     StorageId: storages of Storage, "storage"
 }
 id! {
-    /// Names an [`Operator`] of one trace.
+    /// Identifies an [`Operator`] of one trace.
     OperatorId: operators of Operator, "operator"
 }
 id! {
-    /// Names a [`Scope`] of one trace.
+    /// Identifies a [`Scope`] of one trace.
     ScopeId: scopes of Scope, "scope"
 }
 
 impl Trace {
-    /// Every use of a storage by an operator, in the order of their ticks.
+    /// Returns every use of a storage by an operator, in the order of their ticks.
     #[must_use]
     pub fn uses(&self) -> &[Use] {
         &self.0.uses
     }
 
-    /// The tick of the last event: [`Tick::START`] if there was none.
+    /// Returns the tick of the last event: [`Tick::START`] if there was none.
     #[must_use]
     pub fn end(&self) -> Tick {
         self.0.end
     }
 
-    /// Every block with its storage: storage by storage, each in the order of its births.
+    /// Returns every block with its storage: storage by storage, each in the order of its births.
     pub fn blocks(&self) -> impl Iterator<Item = (StorageId, &Block)> {
         self.storages().flat_map(|(id, storage)| storage.blocks.iter().map(move |block| (id, block)))
     }
 }
 
-/// What tensors and their views share: one block of memory, or several one after the other.
+/// Memory shared by tensors and their views: one block, or several one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Storage {
-    /// In the order of their births; at most the last is alive.
+    /// Blocks in the order of their births; at most the last is alive.
     pub blocks: Vec<Block>,
 }
 
@@ -149,40 +149,40 @@ pub struct Storage {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Block {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Which memory it lies in.
+    /// The memory that holds the block.
     pub place: Place,
-    /// `None` if it was there before the trace.
+    /// `None` if the block existed before the trace.
     pub birth: Option<Moment>,
-    /// `None` if it was there after the trace.
+    /// `None` if the block exists after the trace.
     pub death: Option<Moment>,
     /// The innermost operator of its thread when it was born, if there was one.
     pub operator: Option<OperatorId>,
 }
 
 impl Block {
-    /// Whether it is there once the event of that tick has happened.
+    /// Returns true if the block exists just after the event of that tick.
     #[must_use]
     pub fn is_alive(&self, at: Tick) -> bool {
         self.birth.is_none_or(|birth| birth.tick <= at) && self.death.is_none_or(|death| at < death.tick)
     }
 }
 
-/// When something happened, and on which thread.
+/// Tick and thread of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Moment {
-    /// Its tick.
+    /// Tick of the event.
     pub tick: Tick,
-    /// The thread that did it.
+    /// Thread of the event.
     pub thread: ThreadId,
 }
 
-/// When something began and ended, on one thread.
+/// Begin and end of an operator or a scope, on one thread.
 ///
-/// What had not ended with the trace ends at its last ticks.
+/// Intervals that had not ended with the trace end at its last ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -191,12 +191,12 @@ pub struct Interval {
     pub begin: Tick,
     /// The tick at which it ended.
     pub end: Tick,
-    /// The thread of both.
+    /// The thread of both ticks.
     pub thread: ThreadId,
 }
 
 impl Interval {
-    /// Whether it has begun and not ended once the event of that tick has happened.
+    /// Returns true if the interval has begun and not ended just after the event of that tick.
     #[must_use]
     pub fn contains(&self, tick: Tick) -> bool {
         self.begin <= tick && tick < self.end
@@ -208,28 +208,28 @@ impl Interval {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Operator {
-    /// What the library calls it.
+    /// The library's name of the operator.
     pub name: String,
-    /// From its begin to its end.
+    /// Interval from its begin to its end.
     pub interval: Interval,
     /// The innermost scope of its thread when it began, if there was one.
     pub scope: Option<ScopeId>,
-    /// How long it took, if that was measured.
+    /// Run time, if it was measured.
     pub duration: Option<Duration>,
     /// Arguments that are integers.
     pub attributes: Vec<Attribute>,
-    /// Arguments that are numbers, integers among them where a float would do.
+    /// Arguments that are numbers, including integers where a float is accepted, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<Number>,
 }
 
 impl Operator {
-    /// Its name without the library's namespace.
+    /// Returns its name without the library's namespace.
     pub(crate) fn short_name(&self) -> &str {
         self.name.strip_prefix("aten::").unwrap_or(&self.name)
     }
 
-    /// The attribute `sequence`, which is also that of the node of its gradient.
+    /// Returns the attribute `sequence`, which the operator shares with its autograd node.
     pub(crate) fn sequence(&self) -> Option<i64> {
         sequence(&self.attributes)
     }
@@ -243,9 +243,9 @@ fn sequence(attributes: &[Attribute]) -> Option<i64> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attribute {
-    /// What the library calls it, such as `dim`.
+    /// The library's name of the argument, such as `dim`.
     pub name: String,
-    /// Its values; a flag is 0 or 1.
+    /// Values; a flag is 0 or 1.
     pub values: Vec<i64>,
 }
 
@@ -260,67 +260,67 @@ pub struct Number {
 }
 
 impl Number {
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> f64 {
         f64::from_bits(self.bits)
     }
 }
 
-/// A storage that an operator touched, as it saw it.
+/// A storage that an operator used, with the shape that the operator saw.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Use {
-    /// When it was noted.
+    /// Tick at which it was recorded.
     pub tick: Tick,
-    /// The operator.
+    /// The operator that used it.
     pub operator: OperatorId,
-    /// The tensor it touched.
+    /// The tensor that it used.
     pub operand: Operand,
 }
 
-/// A tensor that an operator takes or gives.
+/// A tensor that is an argument or a result of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operand {
     /// The storage behind the tensor.
     pub storage: StorageId,
-    /// What the operator does with it.
+    /// Access of the operator to the tensor.
     pub access: Access,
-    /// The sizes of the tensor, which may be a view of the storage.
+    /// Sizes of the tensor, which may be a view of the storage.
     pub shape: Vec<u64>,
-    /// Whether a gradient flows through the tensor.
+    /// True if a gradient flows through the tensor.
     pub wants_gradient: bool,
-    /// Whether the program wrote to the memory itself, as far as a dry run shows it.
+    /// True if the program wrote to the memory itself, as far as a dry run shows it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_written_by_host: bool,
 }
 
 impl Operand {
-    /// A tensor that wants no gradient.
+    /// Creates a tensor that wants no gradient.
     #[must_use]
     pub fn new(storage: StorageId, access: Access, shape: &[u64]) -> Self {
         Self { storage, access, shape: shape.to_owned(), wants_gradient: false, is_written_by_host: false }
     }
 
-    /// The same, with a gradient.
+    /// Marks the tensor as one with a gradient.
     #[must_use]
     pub fn wants_gradient(self) -> Self {
         Self { wants_gradient: true, ..self }
     }
 }
 
-/// What an operator does with a tensor.
+/// Kinds of access of an operator to a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// It reads the values.
+    /// The operator reads the values.
     Reads,
-    /// It changes values that were there.
+    /// The operator changes existing values.
     Writes,
-    /// It returns a storage that is new.
+    /// The operator returns a new storage.
     Makes,
-    /// It returns another view of a storage that was there, and reads no values.
+    /// The operator returns another view of an existing storage, and reads no values.
     Views,
 }
 
@@ -329,47 +329,47 @@ pub enum Access {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Scope {
-    /// What it is.
+    /// Kind, name and source location of the scope.
     pub label: Label,
-    /// From its begin to its end.
+    /// Interval from its begin to its end.
     pub interval: Interval,
 }
 
-/// What a scope is: its kind, its name, and where it stands in the program.
+/// Description of a scope: its kind, its name, and its location in the source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Label {
     /// The kind of scope.
     pub kind: ScopeKind,
-    /// Its name.
+    /// Name of the scope.
     pub name: String,
-    /// The source file, if it stands in one.
+    /// The source file, if the scope is in one.
     pub file: Option<String>,
-    /// The line in the file, from 1.
+    /// Line in the file, from 1.
     pub line: Option<u32>,
-    /// What else is known of it.
+    /// Further properties.
     pub attributes: Vec<Attribute>,
 }
 
 impl Label {
-    /// A scope of that kind and name, in no file.
+    /// Creates a label of that kind and name, in no file.
     #[must_use]
     pub fn new(kind: ScopeKind, name: &str) -> Self {
         Self { kind, name: name.to_owned(), file: None, line: None, attributes: Vec::new() }
     }
 
-    /// The same, at a line of a file.
+    /// Sets the location to a line of a file.
     #[must_use]
     pub fn at(self, file: &str, line: u32) -> Self {
         Self { file: Some(file.to_owned()), line: Some(line), ..self }
     }
 
-    /// The number that a node has in common with the operator whose gradient it computes.
+    /// Returns the number that a node shares with the operator whose gradient it computes.
     pub(crate) fn sequence(&self) -> Option<i64> {
         sequence(&self.attributes)
     }
 
-    /// The same, with one more property.
+    /// Adds a property.
     #[must_use]
     pub fn with(mut self, name: &str, values: &[i64]) -> Self {
         self.attributes.push(Attribute { name: name.to_owned(), values: values.to_owned() });
@@ -388,12 +388,12 @@ pub enum ScopeKind {
     Phase,
     /// An operator made of others.
     Composite,
-    /// A node of the graph of gradients.
+    /// A node of the autograd graph.
     Node,
     /// A function of the program.
     Function,
     /// A line of a function.
     Line,
-    /// A unit that a checkpoint plan keeps or runs again.
+    /// A unit that a checkpoint plan saves or recomputes.
     Stage,
 }

@@ -14,10 +14,10 @@ use crate::setup::torch::Build;
 /// Stands for a file with lines of real text in the arguments of an example.
 const LINES: &str = "{lines}";
 
-/// The text it is taken from, from the root of the repository.
+/// Source of these lines, from the root of the repository.
 const TEXT: &str = "examples/data/lines.txt";
 
-/// So many of its lines show what there is to see.
+/// Number of lines that are enough for a demonstration.
 const SHOWN: usize = 1500;
 
 #[derive(Args, Debug)]
@@ -38,7 +38,7 @@ impl Demo {
         let chosen = choose(&project, &self.examples)?;
         let provision = Provision::new(&project, build);
         let needs_libtorch = chosen.iter().any(|example| example.needs_libtorch);
-        // Downloads while the first example is compiled and runs, which needs none.
+        // Downloads while the first example, which needs no libtorch, is compiled and runs.
         let _installing = needs_libtorch.then(|| provision.begin()).transpose()?;
         let code = handover::run(chosen.iter().enumerate().map(|(at, example)| {
             project.heading(&title(at + 1, chosen.len(), example));
@@ -59,7 +59,7 @@ impl Run {
     }
 }
 
-/// The examples named; when none is, all that say how they are shown.
+/// The named examples; without names, all that have arguments for the demonstration.
 fn choose<'a>(project: &'a Project, names: &[String]) -> Result<Vec<Example<'a>>> {
     if names.is_empty() {
         let all = Example::all(&project.workspace)?;
@@ -86,7 +86,7 @@ fn title(number: usize, count: usize, example: &Example<'_>) -> String {
     format!("example {number} of {count}, {name}{about}")
 }
 
-/// The arguments with which an example shows something.
+/// The arguments of an example in the demonstration.
 fn arguments(project: &Project, example: &Example<'_>) -> Result<Vec<String>> {
     let (shell, file) = (&project.shell, project.workspace.target_dir.join("xtask/lines.txt"));
     let args = example.settings.demo.iter().flatten();

@@ -1,5 +1,5 @@
-//! Examples, with the files they need and the arguments they are run with, as
-//! `[package.metadata.toma.examples.NAME]` of the package that declares one says.
+//! Examples, with the files they need and the arguments they are run with, from `[package.metadata.toma.examples.NAME]`
+//! of the package that declares them.
 
 use anyhow::{Result, bail};
 use xshell::Cmd;
@@ -22,7 +22,7 @@ impl<'a> Example<'a> {
         Ok(Self::of(workspace, package, target))
     }
 
-    /// Every example; a table for one that is not there is a mistake.
+    /// Every example. A table for an example that does not exist is an error.
     pub(crate) fn all(workspace: &'a Workspace) -> Result<Vec<Self>> {
         workspace.all_packages().try_for_each(no_strangers)?;
         let of = |(package, target)| Self::of(workspace, package, target);
@@ -34,12 +34,12 @@ impl<'a> Example<'a> {
         Self { package, target, needs_libtorch: workspace.needs_libtorch(package), settings }
     }
 
-    /// The options that choose it.
+    /// The options that select it.
     pub(crate) fn choice(&self) -> [&str; 4] {
         ["-p", &self.package.name, "--example", &self.target.name]
     }
 
-    /// `cargo` with the options that choose it, with the features it needs.
+    /// `cargo` with the options that select it and the features it needs.
     pub(crate) fn cargo<'c>(&self, cargo: Cmd<'c>) -> Cmd<'c> {
         cargo.args(self.choice()).args(self.target.feature_args())
     }

@@ -1,13 +1,13 @@
-//! Programs that the user asked for: what is piped to us is theirs, and how they end is how we end.
+//! Programs that the user asked for: they get our standard input, and their exit code becomes ours.
 
 use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::{Context as _, Result};
 use xshell::Cmd;
 
-/// Runs one after the other until one fails, which has said why itself: its exit code becomes ours.
+/// Runs the commands in order until one fails, which has printed the reason itself: its exit code becomes ours.
 ///
-/// Not [`Cmd::run`], which gives a program nothing to read and reports the code as an error.
+/// Not [`Cmd::run`], which gives a program an empty input and reports the code as an error.
 pub(crate) fn run<'a>(commands: impl IntoIterator<Item = Result<Cmd<'a>>>) -> Result<ExitCode> {
     Ok(ExitCode::from(first_failure(commands)?))
 }
@@ -25,7 +25,7 @@ fn first_failure<'a>(commands: impl IntoIterator<Item = Result<Cmd<'a>>>) -> Res
     Ok(0)
 }
 
-/// Of a failure, as shells tell it: a program that a signal ended has 128 more than the signal's number.
+/// Exit code as shells report it: a program that a signal ended has 128 more than the signal's number.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code();
     #[cfg(unix)]
@@ -39,7 +39,7 @@ mod tests {
 
     use super::*;
 
-    /// Set where the test below runs in a process of its own, which has something piped to it.
+    /// Set if the test below runs in a process of its own, whose standard input is a pipe.
     const PIPED: &str = "XTASK_TEST_PIPED";
 
     fn after(scripts: &[&str]) -> Result<u8> {

@@ -39,23 +39,23 @@ struct Libtorch {
     /// Install the CPU's libtorch where one is needed: 540 MB to download
     #[arg(long, global = true, conflicts_with = "cuda")]
     cpu: bool,
-    /// Install the libtorch for GPUs: 2.7 GB; without either, this where there is an NVIDIA driver
+    /// Install the libtorch for GPUs: 2.7 GB; without either option, this one if there is an NVIDIA driver
     #[arg(long, global = true)]
     cuda: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// See it work: the examples named, or those made for it, with arguments that show something
+    /// See it work: the named examples, or those made for it, with arguments for a demonstration
     Demo(demo::Demo),
-    /// Run any example, optimized, with the libtorch and the files it needs; paths in ARGS mean what they mean
-    /// where you are
+    /// Run any example, optimized, with the libtorch and the files it needs; paths in ARGS are relative to your current
+    /// folder
     Run(demo::Run),
-    /// Run every check, or only the steps named, and print a table
+    /// Run every check, or only the named steps, and print a table
     Test(check::Test),
-    /// Run every benchmark, or the one named
+    /// Run every benchmark, or the named one
     Bench(bench::Bench),
-    /// Run what takes too long for `test`
+    /// Run checks that take too long for `test`
     Nightly(check::Nightly),
     /// Put checks and benchmarks into one folder with a script `run`, for a machine with a GPU
     GpuBundle(bench::bundle::GpuBundle),

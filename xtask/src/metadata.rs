@@ -1,4 +1,4 @@
-//! What `cargo metadata` says of the workspace.
+//! The workspace as `cargo metadata` describes it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ pub(crate) struct Metadata {
     target_directory: PathBuf,
 }
 
-/// The workspace: where it stands, and the packages that are checked.
+/// The workspace: its root, and the packages that are checked.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     pub(crate) target_dir: PathBuf,
     /// The default members and this one, root package first.
     pub(crate) packages: Vec<Package>,
-    /// Programs that list profiles to be run in.
+    /// Programs that list the profiles in which they run.
     pub(crate) fixtures: Vec<Package>,
     /// The other members, which need libtorch.
     pub(crate) with_libtorch: Vec<Package>,
@@ -38,13 +38,13 @@ pub(crate) struct Package {
     pub(crate) manifest: PathBuf,
     features: BTreeMap<String, Vec<String>>,
     pub(crate) targets: Vec<Target>,
-    /// Registries; `publish = false` shows as none of them.
+    /// Registries; `publish = false` is an empty list.
     publish: Option<Vec<String>>,
     #[serde(default, deserialize_with = "or_default")]
     metadata: Tables,
 }
 
-/// One thing cargo builds of a package.
+/// A build target of a package.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Target {
     pub(crate) name: String,
@@ -77,11 +77,11 @@ pub(crate) struct Settings {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ExampleSettings {
     pub(crate) data: Vec<Data>,
-    /// Arguments when the checks run it.
+    /// Arguments in the checks.
     pub(crate) test: Vec<String>,
-    /// Arguments when the demonstration runs it, which it does with none but those that have them.
+    /// Arguments in the demonstration, which skips examples without them.
     pub(crate) demo: Option<Vec<String>>,
-    /// What there is to see, in one line.
+    /// Purpose of the example, in one line.
     pub(crate) about: Option<String>,
 }
 
@@ -89,11 +89,11 @@ pub(crate) struct ExampleSettings {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Data {
-    /// The package with its version and the checksums of its files, as pip reads them.
+    /// The package with its version and the checksums of its files, in pip's format.
     pub(crate) requirements: String,
-    /// Where the files are in the package.
+    /// Folder of the files within the package.
     pub(crate) folder: PathBuf,
-    /// The variable by which the example learns where that is on this machine.
+    /// The variable that gives the example the path of this folder on this machine.
     pub(crate) variable: String,
 }
 
@@ -115,7 +115,7 @@ impl Workspace {
         workspace
     }
 
-    /// Every package but the fixtures, those that need libtorch last.
+    /// Every package except the fixtures, with those that need libtorch last.
     pub(crate) fn all_packages(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().chain(&self.with_libtorch)
     }
@@ -126,7 +126,7 @@ impl Workspace {
             .flat_map(move |package| package.targets_of(kind).map(move |target| (package, target)))
     }
 
-    /// Whether building the package takes a libtorch.
+    /// True if building the package needs a libtorch.
     pub(crate) fn needs_libtorch(&self, package: &Package) -> bool {
         self.with_libtorch.iter().any(|with| with.name == package.name)
     }
@@ -139,7 +139,7 @@ impl Workspace {
         })
     }
 
-    /// The package at the root of the workspace: the one users depend on.
+    /// The package at the root of the workspace, on which users depend.
     pub(crate) fn facade(&self) -> &Package {
         &self.packages[0]
     }
@@ -148,7 +148,7 @@ impl Workspace {
         self.all_packages().filter(|package| package.publish.as_ref().is_none_or(|to| !to.is_empty()))
     }
 
-    /// What packages that need no libtorch list.
+    /// The entries of a list in the settings of all packages that need no libtorch.
     pub(crate) fn listed(&self, list: fn(&Settings) -> &Vec<String>) -> Vec<String> {
         self.packages.iter().flat_map(|package| list(package.settings()).clone()).collect()
     }
@@ -165,7 +165,7 @@ impl Package {
         &self.metadata.toma
     }
 
-    /// Every feature but `default` and those it lists as `libtorch-features`.
+    /// Every feature except `default` and those listed as `libtorch-features`.
     pub(crate) fn features(&self) -> impl Iterator<Item = &str> {
         let left_out =
             |name: &str| name == "default" || self.settings().libtorch_features.iter().any(|of| of == name);
@@ -178,7 +178,7 @@ impl Package {
 }
 
 impl Target {
-    /// The options that make cargo build it.
+    /// The options with which cargo builds it.
     pub(crate) fn feature_args(&self) -> Vec<String> {
         match self.required_features.as_slice() {
             [] => Vec::new(),
@@ -187,7 +187,7 @@ impl Target {
     }
 }
 
-/// A package without tables has none instead of an empty one.
+/// Reads `null`, which a package without tables has, as empty tables.
 fn or_default<'de, D: Deserializer<'de>>(tables: D) -> Result<Tables, D::Error> {
     Ok(Option::deserialize(tables)?.unwrap_or_default())
 }

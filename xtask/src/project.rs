@@ -1,4 +1,4 @@
-//! The workspace at hand and the commands that are run in it.
+//! The current workspace and the commands that are run in it.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -15,7 +15,7 @@ use crate::metadata::{Metadata, Package, Workspace};
 pub(crate) struct Project {
     pub(crate) shell: Shell,
     pub(crate) workspace: Workspace,
-    /// A shell where the user is.
+    /// A shell in the user's current folder.
     caller: Shell,
 }
 
@@ -33,7 +33,7 @@ impl Project {
         let shell = Shell::new()?;
         let locate = ["locate-project", "--workspace", "--message-format=plain"];
         let manifest = command(&shell, "cargo".into()).args(locate).quiet().read()?;
-        // Elsewhere cargo takes the package around the current folder for the default members.
+        // In other folders cargo would take the package around the current folder as the default members.
         shell.change_dir(Path::new(&manifest).parent().context("the workspace has no folder")?);
         let workspace = Workspace::new(metadata(&shell)?, env!("CARGO_PKG_NAME"));
         Ok(Self { shell, workspace, caller: Shell::new()? })
@@ -44,8 +44,8 @@ impl Project {
         self.command("cargo").arg(subcommand)
     }
 
-    /// `cargo SUBCOMMAND` where the user is, so that paths mean what they mean there, and with the
-    /// user's own settings.
+    /// `cargo SUBCOMMAND` in the user's current folder, so that relative paths stay valid, and with the user's own
+    /// settings.
     pub(crate) fn cargo_of_caller(&self, subcommand: &str) -> Cmd<'_> {
         let manifest = self.workspace.root.join("Cargo.toml");
         self.caller.cmd("cargo").arg(subcommand).arg("--manifest-path").arg(manifest)
@@ -53,15 +53,15 @@ impl Project {
 
     /// `cargo SUBCOMMAND` for every package that needs no libtorch.
     ///
-    /// Always the same packages: another choice would give shared dependencies other features, and so build
-    /// them again.
+    /// Always the same packages, because another choice would give shared dependencies other features, and so rebuild
+    /// them.
     pub(crate) fn cargo_all(&self, subcommand: &str, features: Features<'_>) -> Cmd<'_> {
         let packages: Vec<_> = self.workspace.packages.iter().collect();
         of_packages(self.cargo(subcommand), &packages).args(features.args(&packages))
     }
 
-    /// `cargo SUBCOMMAND` for every package, with every feature: what needs libtorch is there as far
-    /// as the compiler looks, and none is needed, because the features include `doc-only`.
+    /// `cargo SUBCOMMAND` for every package, with every feature. The compiler also sees the code that needs libtorch,
+    /// and no libtorch is needed, because the features include `doc-only`.
     pub(crate) fn cargo_everything(&self, subcommand: &str) -> Cmd<'_> {
         let packages: Vec<_> = self.workspace.all_packages().collect();
         of_packages(self.cargo(subcommand), &packages).arg("--all-features")
@@ -72,7 +72,7 @@ impl Project {
         command(&self.shell, program.as_ref().to_owned())
     }
 
-    /// Packages of these that have changes that are not committed.
+    /// The packages with uncommitted changes.
     pub(crate) fn changed<'a>(&self, packages: &'a [Package]) -> Result<Vec<&'a Package>> {
         let mut changed = Vec::new();
         for package in packages {
@@ -94,9 +94,9 @@ impl Project {
 }
 
 impl Features<'_> {
-    /// The options that choose them where these packages are built.
+    /// The options that select these features in a build of `packages`.
     ///
-    /// Not `--all-features`, which would include those that need libtorch.
+    /// Not `--all-features`, which would include features that need libtorch.
     pub(crate) fn args(self, packages: &[&Package]) -> Vec<String> {
         let every = || packages.iter().flat_map(|package| package.features()).collect::<BTreeSet<_>>();
         match self {
@@ -116,8 +116,8 @@ fn metadata(shell: &Shell) -> Result<Metadata> {
     serde_json::from_str(&answer.read()?).context("cargo metadata")
 }
 
-/// A command without the variables that steer toma, which would make a check mean something else
-/// on a machine where they are set.
+/// A command without the variables that configure toma, with which a check could have another result on a machine where
+/// they are set.
 fn command(shell: &Shell, program: OsString) -> Cmd<'_> {
     let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| steers_toma(name));
     ours.fold(shell.cmd(program), Cmd::env_remove)

@@ -1,4 +1,4 @@
-//! What tests share, and tests of the command line.
+//! Helpers of several tests, and tests of the command line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::metadata::Metadata;
 
-/// A folder of one test's own, removed when the test ends.
+/// A folder for one test, removed when the test ends.
 #[derive(Debug)]
 pub(crate) struct Scratch(TempDir);
 
@@ -27,7 +27,7 @@ impl Scratch {
         self.root().join(path)
     }
 
-    /// Writes a file, with the folders it stands in.
+    /// Writes a file and creates its folders.
     pub(crate) fn file(&self, path: &str, text: &str) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -35,7 +35,7 @@ impl Scratch {
     }
 }
 
-/// A package as cargo tells it, with these entries beside or instead of what every package has.
+/// A package in cargo's format: `more` adds to or replaces the entries that every package has.
 pub(crate) fn package(name: &str, more: Value) -> Value {
     let Value::Object(more) = more else { panic!("{more}") };
     let mut package = json!({

@@ -7,7 +7,7 @@ use toma::{GlobalCache, NoCache, execute};
 use crate::child;
 use crate::kit::{Memory, OUT_OF_MEMORY};
 
-/// Of 4 GiB half is free.
+/// A memory of 4 GiB, half of which is free.
 static HALF: Memory = Memory::named("half", 2 << 30, 4 << 30);
 
 fn above(limit: usize, size: usize) -> io::Result<()> {
@@ -103,7 +103,7 @@ fn disabled_every_body_runs_once_at_the_initial_size() {
         );
         assert_eq!(next(), format!("toma: {name}: gives up at 32: TOMA_DISABLE is set"));
     }
-    // A panic is printed, because no attempt follows.
+    // The panic is printed, because no attempt follows.
     assert_eq!(next(), "");
     assert!(next().contains("panicked at tests/devices/adversity/environment.rs:"));
     assert_eq!(next(), OUT_OF_MEMORY);
@@ -134,7 +134,7 @@ fn run_disabled() {
 #[test]
 fn injected_with_certainty_every_attempt_above_the_floor_fails() {
     let test = "adversity::environment::injected_with_certainty_every_attempt_above_the_floor_fails";
-    // With this seed the failures that come after the body would double what it appends.
+    // With this seed the failures injected after the body would duplicate the elements that it appends.
     let Some(ended) = child::run(test, &[("TOMA_INJECT", "1,7")]) else {
         let mut tried = Vec::new();
         execute::with::<NoCache>().range(0..3, 4, |start, end| tried.push((start, end)));

@@ -1,5 +1,5 @@
-//! Calls while a thread ends: from the destructors of thread-local values, when those that the
-//! library keeps may be gone.
+//! Calls while a thread ends: they come from destructors of thread-local values, when the library's own thread-local
+//! values may already be destroyed.
 
 use std::cell::RefCell;
 use std::sync::mpsc::{Sender, channel};
@@ -8,7 +8,7 @@ use std::thread;
 use crate::adversity::kit::{Fails, every_form};
 use crate::child;
 
-/// Runs all forms when it is dropped, and says so.
+/// Runs all forms when it is dropped, and reports which values were still there.
 struct OnDrop(Sender<&'static str>, Fails);
 
 impl Drop for OnDrop {
@@ -27,14 +27,14 @@ fn keep(sender: &Sender<&'static str>, fails: Fails) {
     KEPT.with(|kept| kept.borrow_mut().push(OnDrop(sender.clone(), fails)));
 }
 
-/// What the destructors of a thread that ran `work` had to say.
+/// Returns the reports of the destructors of a thread that ran `work`.
 fn at_exit_of(work: impl FnOnce(&Sender<&'static str>) + Send + 'static) -> Vec<&'static str> {
     let (sender, told) = channel();
     thread::spawn(move || work(&sender)).join().unwrap();
     told.iter().collect()
 }
 
-/// Destructors run in the reverse order of first use.
+/// Tests both orders, because destructors run in the reverse order of first use.
 #[test]
 fn a_call_works_before_and_after_the_librarys_values_are_destroyed() {
     for fails in Fails::ALL {
@@ -52,7 +52,7 @@ fn a_call_works_before_and_after_the_librarys_values_are_destroyed() {
     }
 }
 
-/// Settles at 2 when it is dropped, under this name.
+/// Settles at size 2 under this name when it is dropped.
 struct Learns(&'static str);
 
 impl Drop for Learns {
@@ -96,7 +96,7 @@ fn a_call_works_while_the_log_and_injection_are_on() {
     assert!(ended.passed().iter().any(|line| line.contains("shrinks from 8 to 4")));
 }
 
-/// The main thread ends with the process, and its values are dropped on most systems.
+/// The main thread ends with the process, and its thread-local values are dropped on most systems.
 #[test]
 fn a_call_works_at_the_end_of_the_process() {
     let Some(ended) = child::run("adversity::exits::a_call_works_at_the_end_of_the_process", &[]) else {

@@ -1,5 +1,4 @@
-//! Real allocation failures: a process whose address space is limited, and bodies that ask it for
-//! more than there is.
+//! Real allocation failures: a process whose address space is limited, and bodies that allocate more than the limit.
 #![cfg(target_os = "linux")]
 
 use std::collections::TryReserveError;
@@ -10,12 +9,12 @@ use crate::child;
 use crate::executor::block_on;
 
 const MIB: usize = 1 << 20;
-/// As much as the limit leaves.
+/// Megabytes that the limit leaves free.
 const LEFT: usize = 192;
-/// Items of 1 MiB; no attempt at all of them can succeed.
+/// Number of items, of 1 MiB each. An attempt at all of them always fails.
 const ITEMS: usize = 1000;
 
-/// Memory for `items` items, touched at both ends.
+/// Allocates memory for `items` items and touches both of its ends.
 fn allocate(items: usize) -> Result<Vec<u8>, TryReserveError> {
     let mut block = Vec::new();
     block.try_reserve_exact(items * MIB)?;
@@ -35,7 +34,7 @@ fn range(start: i64, end: i64, done: &mut Vec<i64>) -> Result<(), TryReserveErro
     Ok(())
 }
 
-/// Shows whether an item is done twice.
+/// Increments each item, so an item that is done twice shows.
 fn increment(items: &mut [u8]) {
     for item in items {
         *item += 1;
@@ -57,7 +56,7 @@ async fn asynchronous(start: usize, end: usize, done: &mut usize) -> Result<(), 
     Ok(())
 }
 
-/// The call before this one ran out of memory, shrank, and ended well.
+/// Asserts that the previous call ran out of memory, shrank, and succeeded.
 fn shrank() {
     let report = report::last().unwrap();
     assert!(report.out_of_memory > 0 && report.gave_up.is_none(), "{report}");
@@ -76,7 +75,7 @@ fn inline_forms() {
     shrank();
     let mut data = vec![0_u8; ITEMS];
     execute::chunked(&mut data[..], ITEMS, |chunk, _, _| {
-        // Ordinary methods of tensor libraries panic.
+        // Panics when memory runs out, as ordinary methods of tensor libraries do.
         let _block = allocate(chunk.len()).unwrap();
         increment(chunk);
     });

@@ -1,4 +1,4 @@
-//! Every form once, with every cache, and with failures of both kinds.
+//! Runs every form once, with every cache, and with failures of both kinds.
 
 use std::panic::panic_any;
 
@@ -10,7 +10,7 @@ use crate::executor::block_on;
 
 pub(crate) type Result<T> = std::result::Result<T, OutOfMemory>;
 
-/// How attempts of more than 2 items fail.
+/// Kind of failure of attempts with more than 2 items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fails {
     Never,
@@ -38,7 +38,7 @@ fn batch(size: usize, fails: Fails) -> Result<usize> {
 #[toma::range(initial = 8, cache = GlobalCache)]
 fn range(start: i64, end: i64, fails: Fails, done: &mut Vec<i64>) -> Result<()> {
     fails.attempt(usize::try_from(end - start).unwrap())?;
-    // Twice when a failure is injected after it.
+    // The items may already be there, because a failure can be injected after the body.
     done.retain(|&item| item < start);
     done.extend(start..end);
     Ok(())
@@ -92,7 +92,7 @@ fn inline_forms(cache: &dyn SizeCache, fails: Fails) {
     assert_eq!(sum, Ok(10));
 }
 
-/// All forms, all caches.
+/// Runs all forms with all caches.
 pub(crate) fn every_form(fails: Fails) {
     for cache in
         [&DefaultCache as &dyn SizeCache, &NoCache, GlobalCache::shared(), StacktraceMemoryCache::shared()]

@@ -1,4 +1,4 @@
-//! Deadlines and attempts. When no retry starts any more is in `tests/loops/rules`.
+//! Deadlines and attempts. The rules for when retries stop are tested in `tests/loops/rules`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Bad input, bad luck and bad company: each ends in a clear error or a right result, without a
+//! Bad input, failures and misbehaving code around a call: each case ends in a clear error or a right result, without a
 //! hang and without a lost element.
 
 mod environment;

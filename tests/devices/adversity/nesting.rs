@@ -9,7 +9,7 @@ use crate::executor::poll;
 
 type Result<T> = std::result::Result<T, OutOfMemory>;
 
-/// The leaf works at size 1 only, and every level handles its own failures.
+/// Nests calls. The innermost one works at size 1 only, and every level handles its own failures.
 fn deep(levels: usize, leaf: &Cell<usize>) -> Result<usize> {
     execute::range(0..1, 1, |_, _| Ok(()))?;
     if levels == 0 {
@@ -36,7 +36,7 @@ fn fifty_levels_work() {
     assert_eq!(deep(50, &leaf), Ok(1));
 }
 
-/// The same by panics, which every level passes through.
+/// Nests calls that fail by panics, which pass through every level.
 fn deep_panic(levels: usize, leaf: &Cell<usize>) -> usize {
     if levels == 0 {
         leaf.set(leaf.get() + 1);
@@ -55,7 +55,7 @@ fn fifty_levels_of_panics_work() {
     assert_eq!(leaf.get(), 1);
 }
 
-/// One line that calls itself: outer and inner call share an entry, and each keeps its own step.
+/// Calls itself at one line: the outer and the inner call share a cache entry, and each keeps its own step.
 fn same_line(sizes: &GlobalCache, depth: usize, tried: &Cell<usize>) -> Result<()> {
     let with = execute::with::<NoCache>().cache(sizes);
     with.range(0..4, 4, |start, end| {
@@ -76,7 +76,7 @@ fn a_line_that_calls_itself_keeps_its_steps_apart() {
     assert_eq!(tried.get(), 4 + 4 * 4, "what the inner call learned is where both start now");
 }
 
-/// Each piece needs a scratch of the same place, which is leaked.
+/// Each piece leaks a scratch buffer at the same call site.
 #[test]
 fn a_body_that_leaks_is_left_alone() {
     let mut total = 0;

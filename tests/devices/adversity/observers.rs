@@ -10,13 +10,13 @@ use toma::{Bisect, GlobalCache, NoCache, execute};
 
 use crate::child;
 
-/// The name of the kind of an event.
+/// Returns the name of the kind of an event.
 fn kind(event: &Event<'_>) -> String {
     let shown = format!("{:?}", event.kind);
     shown.split([' ', '{']).next().unwrap_or_default().to_owned()
 }
 
-/// Panics at the first event of a kind, with what `raise` panics with.
+/// Panics at the first event of a kind, with the panic that `raise` raises.
 struct PanicsAt<R> {
     kind: &'static str,
     raise: R,
@@ -46,7 +46,7 @@ impl Drop for Bomb {
 const KINDS: [&str; 8] =
     ["Started", "Attempt", "Succeeded", "Failed", "Answered", "Probe", "Settled", "Finished"];
 
-/// A call with all kinds of events but giving up; every element is done once.
+/// Makes a call that has all kinds of events but giving up, and does every element once.
 fn succeeds(observer: &dyn Observer) {
     let (mut done, mut hiccup) = (Vec::new(), true);
     let sizes = GlobalCache::new();
@@ -65,7 +65,7 @@ fn succeeds(observer: &dyn Observer) {
     assert_eq!(done, (0..100).collect::<Vec<_>>());
 }
 
-/// A call that settles and gives up in the end, with the error unchanged.
+/// Makes a call that settles and then gives up, with the error unchanged.
 fn gives_up(observer: &dyn Observer) {
     let with = execute::with::<NoCache>().observer(observer);
     let ended = with.range(0..8, 8, |start, end| {
@@ -74,7 +74,7 @@ fn gives_up(observer: &dyn Observer) {
     assert_eq!(ended, Err(OutOfMemory::new(Some(4))));
 }
 
-/// The other forms, with a failure each.
+/// Runs the other forms, each with a failure.
 fn other_forms(observer: &dyn Observer) {
     let with = || execute::with::<NoCache>().observer(observer);
     let fails = |size| if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(size) };
@@ -106,7 +106,7 @@ fn all_kinds_of_events_are_met() {
     assert_eq!(heard, kinds, "a new kind of event needs its test here");
 }
 
-/// In a process of its own, because so much is said about it.
+/// Runs in a process of its own, because it writes many lines to standard error.
 fn check(test: &str, raise: impl Fn() + Sync + Copy) {
     let Some(ended) = child::run(test, &[]) else {
         for kind in KINDS {
@@ -190,7 +190,7 @@ fn an_observer_may_run_loops_itself() {
     assert!(inner.load(Relaxed) > 20);
 }
 
-/// Observes every call of the process and makes some: it is not told of its own.
+/// An observer of every call of the process that makes calls itself: it receives no events of its own calls.
 #[test]
 fn an_observer_of_everything_may_run_loops_itself() {
     let test = "adversity::observers::an_observer_of_everything_may_run_loops_itself";

@@ -1,4 +1,4 @@
-//! What bodies fail with: values that say nothing, and values that fail in turn.
+//! Errors and panic payloads that carry no information, or that fail themselves.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use toma::classify::OutOfMemory;
 use toma::observe::Reason;
 use toma::{NoCache, execute, report};
 
-/// The payload that comes out of a body which panics with this one.
+/// Returns the payload that comes out of a body which panics with `payload`.
 fn passed_on<P: Any + Send + Copy>(payload: P, attempts: &Cell<usize>) -> Box<dyn Any + Send> {
     let body = |start, _| {
         attempts.set(attempts.get() + 1);
@@ -51,7 +51,7 @@ fn a_box_in_a_box_is_no_text() {
     assert_eq!((*inner).downcast_ref(), Some(&"CUDA out of memory"));
 }
 
-/// Out of memory, as an error or as a payload, whose `Drop` panics.
+/// An out-of-memory failure, as an error or as a payload, whose `Drop` panics.
 #[derive(Debug)]
 struct Bomb;
 
@@ -99,7 +99,7 @@ fn a_payload_whose_drop_panics_is_passed_on_whole() {
     works();
 }
 
-/// An error whose text cannot be had.
+/// An error whose `Display` fails.
 #[derive(Debug)]
 struct Mute;
 
@@ -111,7 +111,7 @@ impl fmt::Display for Mute {
 
 impl Error for Mute {}
 
-/// An error that is its own source, without end.
+/// An error that is its own source, so its chain of sources never ends.
 #[derive(Debug)]
 struct Endless;
 
@@ -136,7 +136,7 @@ fn an_error_that_is_its_own_source_is_looked_at_for_a_while() {
 #[test]
 fn an_error_whose_text_fails_goes_through() {
     let call = || execute::with::<NoCache>().batch(8, |_| Err::<(), _>(Mute));
-    // `to_string` of the standard library panics here, which must not be taken for the body's.
+    // `to_string` of the standard library panics here. That panic must not be taken for one of the body.
     match catch_unwind(call) {
         Ok(ended) => assert!(ended.is_err()),
         Err(panic) => assert!(panic.downcast_ref::<String>().is_some_and(|text| text.contains("Display"))),
@@ -144,7 +144,7 @@ fn an_error_whose_text_fails_goes_through() {
     works();
 }
 
-/// After whatever happened, a call on this thread is as good as any.
+/// Asserts that calls on this thread still work after the failures before.
 fn works() {
     let mut tried = Vec::new();
     execute::with::<NoCache>().range(0..4, 4, |start, end| {
@@ -158,7 +158,7 @@ fn works() {
     assert_eq!((report.attempts, report.out_of_memory, report.done), (3, 1, 4));
 }
 
-/// Runs a body that panics while it holds a lock: the sizes tried, and the panic that comes out.
+/// Runs a body that panics while it holds a lock. Returns the sizes tried, and the panic that comes out.
 fn holding_a_lock(lock: impl Fn(&Mutex<()>) -> MutexGuard<'_, ()>) -> (Vec<usize>, Option<String>) {
     let (mutex, mut tried) = (Mutex::new(()), Vec::new());
     let call = AssertUnwindSafe(|| {

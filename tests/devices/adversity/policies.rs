@@ -1,4 +1,4 @@
-//! Policies that answer nonsense.
+//! Policies that return nonsense.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,7 +9,7 @@ use toma::{GlobalCache, NoCache, execute};
 use crate::executor::block_on;
 use crate::kit::{OUT_OF_MEMORY, panic_of};
 
-/// Always answers the same, to a failure and to a success.
+/// A policy that always returns the same step, after a failure and after a success.
 #[derive(Clone, Copy, Debug)]
 struct Answers {
     shrink: usize,
@@ -115,7 +115,7 @@ fn a_size_that_failed_when_the_policy_panicked_is_not_remembered() {
     assert!(sizes.entries().is_empty(), "{:?}", sizes.entries());
 }
 
-/// Halves, once.
+/// Halves the step once.
 #[derive(Debug, Default)]
 struct Once(std::cell::Cell<bool>);
 

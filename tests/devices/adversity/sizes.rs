@@ -1,4 +1,4 @@
-//! The largest and the smallest there is.
+//! The largest and the smallest possible sizes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,4 @@
-//! Memory sources that panic, fail, lie or take their time, and undo code that panics.
+//! Memory sources that panic, fail, report wrong figures or take long, and undo code that panics.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 use crate::child;
 use crate::kit::{Memory, fits};
 
-/// A range of 16 items of which 4 fit at a time.
+/// Runs a range of 16 items of which 4 fit at a time.
 fn range(cache: &dyn SizeCache, device: &Memory, done: &mut Vec<usize>) -> Result<(), OutOfMemory> {
     let with = execute::with::<NoCache>().cache(cache).device(device);
     with.range(0..16, 16, |start, end| {
@@ -82,7 +82,7 @@ fn a_memory_that_panics_while_a_start_is_chosen_harms_no_other_call() {
         let with = execute::with::<NoCache>().cache(&cache).device(memory);
         with.batch(16, |size| fits(size, limit).map(|()| size)).ok()
     };
-    // Two levels are learned, and then memory is read before the first attempt.
+    // The first two calls learn two levels of free memory; from then on memory is read before the first attempt.
     let calls = [(&high, 8), (&low, 4), (&panics, 16), (&panics, 16), (&low, 16), (&high, 16)];
     let ends = calls.map(|(memory, limit)| catch_unwind(AssertUnwindSafe(|| call(memory, limit))).ok());
     assert_eq!(ends, [Some(Some(8)), Some(Some(4)), None, None, Some(Some(4)), Some(Some(8))]);
@@ -90,7 +90,7 @@ fn a_memory_that_panics_while_a_start_is_chosen_harms_no_other_call() {
     completes(&cache, &Memory::new(1, 2));
 }
 
-/// What grew without a failure is remembered with what is free when the call is over.
+/// A size that grew without a failure is remembered together with the free bytes at the end of the call.
 #[test]
 fn a_memory_that_panics_when_all_is_done_does_not_take_the_result() {
     let test = "adversity::sources::a_memory_that_panics_when_all_is_done_does_not_take_the_result";
@@ -99,7 +99,7 @@ fn a_memory_that_panics_when_all_is_done_does_not_take_the_result() {
         assert!(ended.passed().iter().any(|line| line.ends_with(said)));
         return;
     }
-    // By its name it is the same for all calls.
+    // All calls see one memory, because it has the same name.
     let memory = || Memory::named("driver", 1, 2);
     let sizes = GlobalCache::new();
     let call = |memory: &Memory| {
@@ -133,13 +133,13 @@ fn a_slow_memory_is_read_once_for_each_failure_and_released_once_for_each_retry(
     assert_eq!(memory.readings(), 2, "success reads nothing");
 }
 
-/// A memory whose reading runs loops itself, with this very memory.
+/// A memory whose reading runs loops itself, on the same memory.
 #[derive(Debug)]
 struct Busy(StacktraceMemoryCache);
 
 impl MemorySource for Busy {
     fn name(&self) -> &'static str {
-        // Tests run side by side, and none shares its memory with another.
+        // Tests run side by side, and no two of them share a memory.
         thread_local!(static NAME: &'static str = format!("busy {:?}", std::thread::current().id()).leak());
         NAME.with(|name| *name)
     }
@@ -178,7 +178,7 @@ fn an_undo_that_panics_ends_the_call_with_its_panic() {
     assert!(sizes.entries().is_empty());
 }
 
-/// An undo that runs out of memory is not the body: there is nothing smaller to undo.
+/// A failure of undo code is not a failure of the body: there is no smaller size to undo.
 #[test]
 fn an_undo_that_runs_out_of_memory_is_not_tried_again() {
     let mut undone = 0;

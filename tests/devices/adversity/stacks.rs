@@ -10,11 +10,11 @@ use toma::{GlobalCache, NoCache, execute, report};
 use crate::adversity::kit::{Fails, every_form};
 use crate::child;
 
-/// What [`toma::execute`] says that a call takes; less than the smallest stack a thread can have on
-/// most platforms when the program is optimized.
+/// Stack bytes that a call needs according to [`toma::execute`]. In an optimized program that is less than the smallest
+/// stack that a thread can have on most platforms.
 const CALL_BYTES: usize = if cfg!(debug_assertions) { 32 << 10 } else { 16 << 10 };
 
-/// Lets a thread with a stack of `bytes` work; a stack that is too small ends the process.
+/// Runs `work` on a thread with a stack of `bytes`. A stack that is too small ends the process.
 fn on_a_stack_of(bytes: usize, work: fn()) {
     let thread = thread::Builder::new().stack_size(bytes).spawn(work);
     thread.expect("the platform raises the size to its minimum").join().unwrap();
@@ -23,7 +23,7 @@ fn on_a_stack_of(bytes: usize, work: fn()) {
 #[test]
 fn a_call_fits_on_the_smallest_stack() {
     let Some(ended) = child::run("adversity::stacks::a_call_fits_on_the_smallest_stack", &[]) else {
-        // Each is the first of its thread, one of them the first of the process.
+        // Each call is the first of its thread, and one of them the first of the process.
         on_a_stack_of(CALL_BYTES, || settles(Fails::ByError));
         on_a_stack_of(CALL_BYTES, || settles(Fails::ByPanic));
         on_a_stack_of(CALL_BYTES, gives_up);
@@ -34,7 +34,7 @@ fn a_call_fits_on_the_smallest_stack() {
     assert_eq!(ended.passed(), [""; 0]);
 }
 
-/// Learns and recalls, by the default cache and by a global one.
+/// Learns and recalls a size with the default cache and with a global one.
 fn settles(fails: Fails) {
     GlobalCache::shared().clear();
     for _ in 0..2 {

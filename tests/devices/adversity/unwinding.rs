@@ -1,4 +1,4 @@
-//! Calls while a panic is under way: in a destructor, and in the panic hook.
+//! Calls while a panic unwinds: in a destructor, and in the panic hook.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, set_hook, take_hook};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -49,7 +49,7 @@ fn a_call_works_in_a_destructor_of_an_attempt_that_fails() {
     assert_eq!(ran.load(Relaxed), 3);
 }
 
-/// The first call of the process, made where the panic hook cannot be changed.
+/// The first call of the process is made while a panic unwinds, when the panic hook cannot be changed.
 #[test]
 fn the_first_call_may_come_during_a_panic() {
     let Some(ended) = child::run("adversity::unwinding::the_first_call_may_come_during_a_panic", &[]) else {
@@ -59,7 +59,7 @@ fn the_first_call_may_come_during_a_panic() {
             panic!("under way");
         }));
         assert!(panic.is_err() && ran.load(Relaxed) == 1);
-        // From the next call on, what is tried again is silent.
+        // From the next call on, retried panics are silent.
         every_form(Fails::ByPanic);
         return;
     };
@@ -67,7 +67,7 @@ fn the_first_call_may_come_during_a_panic() {
     assert_eq!(stderr.iter().filter(|line| line.contains("panicked at")).count(), 1, "{stderr:?}");
 }
 
-/// Runs all forms in the panic hook; what fails by a panic cannot be answered there.
+/// Sets a panic hook that runs all forms. A failure by a panic cannot be recovered inside the hook.
 fn hook_that_calls(ran: &'static AtomicUsize) {
     let previous = take_hook();
     set_hook(Box::new(move |info| {
@@ -98,7 +98,7 @@ fn panic_and_retry() {
 #[test]
 fn a_call_works_in_a_panic_hook() {
     let Some(ended) = child::run("adversity::unwinding::a_call_works_in_a_panic_hook", &[]) else {
-        // Before the library puts its own hook in front.
+        // Set before the library installs its own hook in front.
         hook_that_calls(&RAN);
         panic_and_retry();
         assert_eq!(RAN.load(Relaxed), 1, "what is tried again does not reach the hooks behind");

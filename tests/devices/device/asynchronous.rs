@@ -1,4 +1,4 @@
-//! On a device that others use, too: whatever becomes of a call, its turn there ends.
+//! Tests that, on a device that others use, the turn of an asynchronous call ends however the call ends.
 
 use std::cell::{Cell, RefCell};
 use std::error::Error;
@@ -18,10 +18,10 @@ use crate::device::kit::{is_free, patient};
 use crate::executor::{block_on, pause, poll};
 use crate::kit::OUT_OF_MEMORY;
 
-/// A bound that has passed when the test goes on.
+/// A wait bound that has passed when the test goes on.
 const SOON: Duration = Duration::from_millis(20);
 
-/// Holds bytes of the device in an attempt, between two polls.
+/// Holds bytes of the device in an attempt that is suspended between two polls.
 fn holding(device: &FakeDevice, bytes: u64) -> Pin<Box<impl Future<Output = ()>>> {
     #[toma::batch(initial = 1, cache = NoCache, device = device)]
     async fn hold(size: usize, device: &FakeDevice, bytes: u64) {
@@ -33,7 +33,7 @@ fn holding(device: &FakeDevice, bytes: u64) -> Pin<Box<impl Future<Output = ()>>
     hold
 }
 
-/// Each piece needs 10 bytes for itself, and as much for each of its items while they are done inside.
+/// Each piece needs 10 bytes itself, and 10 more for each of its items while the inner loop does them.
 #[toma::range(initial = 4, cache = NoCache, device = device, ladder = patient(), before_retry = pause().await)]
 async fn outer(
     start: usize,
@@ -60,7 +60,7 @@ async fn inner(
 ) -> Result<(), FakeOutOfMemory> {
     let _held = device.alloc(10 * (end - start) as u64)?;
     pause().await;
-    // By now there is more than fits.
+    // By now more bytes are needed than fit.
     let _more = device.alloc(10 * (end - start) as u64)?;
     pause().await;
     assert_eq!(done.get(), start, "items in order, each once");
@@ -89,7 +89,7 @@ fn nested_loops_dropped_anywhere() {
     }
 }
 
-/// In the middle of the wait, and of all before it.
+/// Drops the future after each number of polls: during the wait and at every await before it.
 #[test]
 fn nested_loops_dropped_while_they_wait() {
     for polls in 0..30 {
@@ -125,7 +125,7 @@ fn a_stream_around_loops_dropped_anywhere() {
     }
 }
 
-/// Siblings inside one attempt hold its turn together: none waits, and they shrink each other.
+/// Sibling loops inside one attempt share its turn: none waits, and they make each other shrink.
 #[test]
 fn loops_side_by_side_in_one_attempt() {
     #[toma::batch(initial = 4, cache = NoCache, device = device, ladder = patient())]
@@ -159,7 +159,7 @@ fn loops_side_by_side_in_one_attempt() {
     assert!(is_free(&device));
 }
 
-/// What goes wrong: a body that always fails, or what follows it.
+/// Where the failure is: in a body that always fails, or in the code that runs after the failure.
 #[derive(Clone, Copy, PartialEq)]
 enum Wrong {
     Body,
@@ -169,7 +169,7 @@ enum Wrong {
     DropOfPayload,
 }
 
-/// Out of memory; its destructor may panic.
+/// An out-of-memory error whose destructor may panic.
 #[derive(Debug)]
 struct Fragile(bool);
 
@@ -239,7 +239,7 @@ fn panics_go_through_and_leave_the_device() {
     }
 }
 
-/// An iterator waits where it may, wherever it was asked before.
+/// An iterator may wait where it is asked outside of tasks, although it was asked in a task before.
 #[test]
 fn an_iterator_asked_in_a_task_and_then_outside() {
     #[toma::batch(initial = 1, cache = NoCache, device = device)]
@@ -264,7 +264,7 @@ fn an_iterator_asked_in_a_task_and_then_outside() {
     assert!(is_free(&device));
 }
 
-/// What stands between two tasks on a device and blocks, be it on the device itself or not.
+/// A blocking loop between two tasks on a device, on the device itself or not.
 #[derive(Clone, Copy, Debug)]
 enum Blocks {
     OnDevice,
@@ -294,7 +294,7 @@ fn block(blocks: Blocks, device: &FakeDevice, inside: &dyn Fn() -> Fitted) -> Fi
     }
 }
 
-/// A task that has no device.
+/// A task without a device.
 #[toma::batch(initial = 1, cache = NoCache)]
 async fn nothing(size: usize, inside: &dyn Fn() -> Fitted) -> Fitted {
     pause().await;
@@ -305,7 +305,7 @@ async fn nothing(size: usize, inside: &dyn Fn() -> Fitted) -> Fitted {
 /// A size that fits.
 type Fitted = Result<usize, FakeOutOfMemory>;
 
-/// What becomes of a future that waits for no other task.
+/// Returns the output of a future that waits for no other task.
 fn poll_through<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     let ends = (0..1000).find_map(|_| match poll(future.as_mut()) {
         Poll::Ready(output) => Some(output),
@@ -314,8 +314,8 @@ fn poll_through<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     ends.expect("it waits for a task of its own thread")
 }
 
-/// A loop that blocks stands between the two: nothing in it may wait for tasks of the thread. It shrinks, or gives way
-/// so that the task waits.
+/// A blocking loop stands between the two tasks, so nothing inside it may wait for tasks of the thread. The innermost
+/// loop shrinks, or gives way so that the outermost task waits.
 #[test]
 fn asynchronous_in_synchronous_in_asynchronous() {
     #[toma::batch(initial = 1, cache = NoCache, device = device, ladder = ladder)]
@@ -355,7 +355,7 @@ async fn innermost(size: usize, device: &FakeDevice) -> Fitted {
     device.alloc(10 * size as u64).map(|_| size)
 }
 
-/// The same with an iterator that was made outside, and blocks where it is asked.
+/// Nests the same tasks with an iterator that was made outside and blocks at the place that asks it.
 #[test]
 fn asynchronous_in_an_iterator_from_outside() {
     #[toma::batch(initial = 1, cache = NoCache)]
@@ -374,7 +374,7 @@ fn asynchronous_in_an_iterator_from_outside() {
     assert!(is_free(&device));
 }
 
-/// Where nothing blocks, the executor goes on with others, and the outermost attempt waits.
+/// Where nothing blocks, the executor runs other tasks, and the outermost attempt waits.
 #[test]
 fn asynchronous_in_a_task_without_a_device_gives_way() {
     #[toma::batch(initial = 1, cache = NoCache)]

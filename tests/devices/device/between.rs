@@ -1,4 +1,4 @@
-//! Loops on the device in hooks and observers, while their call keeps a turn or waits for one.
+//! Loops on the device in hooks and observers, while their call holds a turn or waits for one.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::device::kit::{Other, PATIENT, Watching, alloc, is_free, must_end, pat
 use crate::device::tasks::block_on;
 use crate::executor::poll;
 
-/// Runs a loop on the device; whether it waits.
+/// Runs a loop on the device and returns true if it waits.
 fn loop_waits(device: &FakeDevice) -> bool {
     let seen = Watching::default();
     execute::with::<NoCache>().device(device).observer(&seen).range(0..4, 2, |_, _| ());
@@ -25,7 +25,7 @@ fn loop_waits(device: &FakeDevice) -> bool {
 struct Loops<'a> {
     device: &'a FakeDevice,
     ends_other: Watching,
-    /// The events told, and whether the loop waited there.
+    /// Events received; true if the loop waited at that event.
     told: Mutex<Vec<(String, bool)>>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Loops<'a> {
         Self { device, ends_other, told: Mutex::default() }
     }
 
-    /// Asserts that these events were told, and that no loop waited at any event.
+    /// Asserts that these events were received, and that no loop waited at any event.
     #[track_caller]
     fn check(self, events: &[&str]) {
         let told = self.told.into_inner().unwrap();
@@ -94,7 +94,7 @@ fn a_loop_in_an_observer_of_a_task_does_not_wait_for_it() {
     assert!(is_free(&device));
 }
 
-/// The task is dropped with its entry in the queue, or with an exclusive turn that it keeps.
+/// The task is dropped while its entry is in the queue, or while it keeps an exclusive turn.
 #[test]
 fn a_loop_in_an_observer_of_a_dropped_task_does_not_wait_for_it() {
     let _must_end = must_end();
@@ -114,7 +114,7 @@ fn a_loop_in_an_observer_of_a_dropped_task_does_not_wait_for_it() {
     }
 }
 
-/// A wait for bytes would hold up the call's own entry.
+/// A wait for bytes would block the call's own entry in the queue.
 #[test]
 fn an_observer_of_a_wait_reserves_at_once_or_not_at_all() {
     let _must_end = must_end();
@@ -133,7 +133,7 @@ fn an_observer_of_a_wait_reserves_at_once_or_not_at_all() {
     assert!(is_free(&device));
 }
 
-/// In a process of its own, because hooks are there for the whole process.
+/// Runs in a process of its own, because hooks are process-wide.
 #[test]
 fn a_loop_in_a_hook_does_not_wait_for_the_call_that_asks() {
     let test = "device::between::a_loop_in_a_hook_does_not_wait_for_the_call_that_asks";

@@ -1,5 +1,5 @@
-//! Failures while others use the device: the size is repeated with the device to itself, and neighbors cause no
-//! shrinking. When a size is repeated, in any order of failures, is in `tests/loops/rules`.
+//! Failures while others use the device: the size is retried with the device to itself, and neighbors cause no
+//! shrinking. The rules for when a size is retried, in any order of failures, are tested in `tests/loops/rules`.
 
 use std::cell::Cell;
 use std::mem;
@@ -37,7 +37,7 @@ fn loops_that_fit_by_themselves_but_not_together_do_not_shrink() {
             let held = device.alloc(8 * (end - start) as u64);
             if mem::take(&mut first) {
                 meet.wait();
-                // One of them has no room, and must find the other at work.
+                // One of the two has no room and must see the other at work.
                 while held.is_ok() && !waited.load(Relaxed) {
                     thread::yield_now();
                 }
@@ -60,7 +60,7 @@ fn loops_that_fit_by_themselves_but_not_together_do_not_shrink() {
     assert!(cache.entries().is_empty(), "no shrink is remembered");
 }
 
-/// Whether smaller sizes are left or not.
+/// Tests with smaller sizes left and without.
 #[test]
 fn a_failure_under_contention_is_repeated_exclusively() {
     let _must_end = must_end();
@@ -77,7 +77,7 @@ fn a_failure_under_contention_is_repeated_exclusively() {
     }
 }
 
-/// An allocation that fails because of another call, which has ended when the failure is judged.
+/// Fails to allocate because of another call, which has ended when the failure is classified.
 fn fails_beside_another(device: &FakeDevice, bytes: u64) -> FakeOutOfMemory {
     let other = Other::on(device, 60);
     let error = device.alloc(bytes).unwrap_err();
@@ -85,7 +85,7 @@ fn fails_beside_another(device: &FakeDevice, bytes: u64) -> FakeOutOfMemory {
     error
 }
 
-/// Two calls at the same time: from now on contention is expected there, and panics stay silent for it.
+/// Lets two calls meet. From now on contention is expected on the device, and panics stay silent because of it.
 fn meet(device: &FakeDevice) {
     let other = Other::on(device, 60);
     execute::with::<NoCache>().device(device).batch(1, |_| ());
@@ -110,12 +110,12 @@ fn a_neighbor_that_ends_before_the_failure_is_judged() {
             alloc(&device, 60)
         });
         result.unwrap();
-        // The next piece queues for an exclusive turn, too.
+        // The next piece queues for an exclusive turn as well.
         assert_eq!(seen.take(), [&exclusive_again(1, 0)[..], &exclusive_turn(1, 0)].concat());
     }
 }
 
-/// A panic that was to be repeated goes through once where no contention came.
+/// A panic that was promised a retry goes through once if there was no contention after all.
 #[test]
 fn a_panic_without_contention_goes_through_although_there_was_contention_before() {
     let _must_end = must_end();
@@ -174,13 +174,14 @@ fn an_exclusive_turn_lasts_until_its_piece_is_done_smaller_sizes_included() {
         Ok::<_, FakeOutOfMemory>(())
     })
     .unwrap();
-    // The piece at 2 has an exclusive turn of its own, and those from 4 on have shared ones.
+    // The piece at 2 has an exclusive turn of its own, and the pieces from 4 on have shared turns.
     assert_eq!(done, [(0, true), (2, true), (4, false), (6, false), (8, false)]);
     let shrinks = ["at 8: shrinks to 4", "at 4: shrinks to 2"].map(str::to_owned);
     assert_eq!(seen.take(), [&exclusive_again(8, 1)[..], &shrinks, &exclusive_turn(2, 0)].concat());
 }
 
-/// Its next 1, 2, 4 .. pieces queue anew; then it fails under contention once more.
+/// After a failure under contention, the next 1, 2, 4 .. pieces of the call queue; then it fails under contention once
+/// more.
 #[test]
 fn a_call_queues_for_its_next_pieces_once_it_has_failed_under_contention() {
     let _must_end = must_end();
@@ -199,7 +200,7 @@ fn a_call_queues_for_its_next_pieces_once_it_has_failed_under_contention() {
     assert_eq!(failures, [0, 2, 5, 10, 19]);
 }
 
-/// What it is told of peaks.
+/// A policy that records the peaks in its evidence.
 #[derive(Debug, Default)]
 struct Peaks(Mutex<Vec<Option<u64>>>);
 
@@ -218,7 +219,7 @@ impl Policy for Peaks {
     }
 }
 
-/// The peak of a device is one figure, in which others are counted.
+/// The peak of a device is one figure that includes the bytes of other calls.
 #[test]
 fn peaks_measured_under_contention_are_no_evidence() {
     let _must_end = must_end();
@@ -228,7 +229,7 @@ fn peaks_measured_under_contention_are_no_evidence() {
     with.range(0..5, 1, |start, _| {
         let _held = device.alloc(10).unwrap();
         match start {
-            // It comes in the middle of an attempt, stays for one, and goes in the middle of another.
+            // The other call comes in the middle of an attempt, stays for one, and goes in the middle of another.
             1 => others.push(Other::on(&device, 20)),
             3 => others.drain(..).for_each(Other::end),
             _ => {}
@@ -243,7 +244,7 @@ fn rungs_have_names() {
     assert_eq!(rungs.map(|rung| rung.to_string()), ["transient", "release", "exclusive", "hooks"]);
 }
 
-/// The rung is for memory sources whose allocator does not do it before it fails.
+/// The rung is for memory sources whose allocator does not release its cache before it fails.
 #[test]
 fn the_same_size_is_tried_again_once_cached_memory_is_released() {
     let device = FakeDevice::new(100);

@@ -1,5 +1,5 @@
-//! Fallback: another memory, and what it must not teach. That every form falls back is in
-//! `tests/macros/options`, when a call does in `tests/loops/rules`.
+//! Fallback to another memory, and its effect on learned sizes. The fallback of every form is tested in
+//! `tests/macros/options`, and the rules for when a call falls back in `tests/loops/rules`.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -18,16 +18,16 @@ fn ladder() -> Ladder<'static> {
     Ladder::default().fallback(true)
 }
 
-/// What was tried, and whether in fallback.
+/// Sizes tried; true for an attempt in fallback.
 type Tried = RefCell<Vec<(usize, bool)>>;
 
-/// Nothing fits on the device, and elsewhere 4 items do.
+/// A body that fits nothing on the device, and 4 items in the other memory.
 fn body(tried: &Tried, size: usize) -> Result<usize, OutOfMemory> {
     tried.borrow_mut().push((size, falls_back()));
     if falls_back() && size <= 4 { Ok(size) } else { Err(OutOfMemory::new(None)) }
 }
 
-/// The sizes of a range of 16 from 8 on: down to the floor, from the first again, and to the end.
+/// Sizes of a range of 16 that starts at 8: down to the floor, then from the first size again in fallback, to the end.
 fn ranged() -> Vec<(usize, bool)> {
     let device = [8, 4, 2, 1].map(|size| (size, false));
     let elsewhere = [8, 4, 4, 4, 4].map(|size| (size, true));
@@ -65,7 +65,7 @@ fn loops_inside_are_in_fallback_too_and_learn_nothing() {
         let with = execute::with::<NoCache>().cache(&inside).device(&device).observer(&seen);
         let result = with.range(0..8, 8, |start, end| {
             sizes.borrow_mut().push((end - start, falls_back()));
-            // Elsewhere there is room for 4, on the device for none.
+            // The other memory has room for 4, the device for none.
             let limit = if falls_back() { 4 } else { 0 };
             if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
         });
@@ -79,7 +79,7 @@ fn loops_inside_are_in_fallback_too_and_learn_nothing() {
     assert!(outside.entries().is_empty() && inside.entries().is_empty());
 }
 
-/// It is not on the device any more, and neither are the loops inside.
+/// A call in fallback is not on the device any more, and neither are the loops inside.
 #[test]
 fn a_call_in_fallback_is_not_waited_for() {
     let (device, asked) = (FakeDevice::new(100), Cell::new(0));
@@ -101,7 +101,7 @@ fn a_call_in_fallback_is_not_waited_for() {
     assert_eq!(asked.get(), 2);
 }
 
-/// On the device there is room for 16, elsewhere for 1000.
+/// Costs of items. The device has room for 16, the other memory for 1000.
 const COSTS: [u64; 12] = [4, 4, 4, 4, 90, 4, 4, 4, 4, 2000, 4, 4];
 
 fn weighed(start: usize, end: usize) -> Result<Vec<(usize, bool)>, OutOfMemory> {
@@ -113,12 +113,13 @@ fn weighed(start: usize, end: usize) -> Result<Vec<(usize, bool)>, OutOfMemory> 
     Ok((start..end).map(|item| (item, falls_back())).collect())
 }
 
-/// Each item and whether it was done in fallback: all from the one on that does not fit by itself. One fits nowhere.
+/// Each item that is done; true in fallback. Fallback starts at item 4, which does not fit by itself. Item 9 fits
+/// nowhere.
 fn done() -> Vec<(usize, bool)> {
     (0..12).filter(|&item| item != 9).map(|item| (item, item >= 4)).collect()
 }
 
-/// An item that does not fit even there is left out, or goes through in the end.
+/// An item that does not fit in the other memory either is left out, or its failure goes through in the end.
 #[test]
 fn a_single_item_that_does_not_fit_takes_the_rest_along() {
     let form = || execute::with::<NoCache>().ladder(ladder()).by_cost(|item| COSTS[item]);
@@ -143,13 +144,13 @@ fn a_single_item_that_does_not_fit_takes_the_rest_along() {
         all.borrow_mut().extend(row.unwrap());
     }
     assert_eq!(all.take(), done());
-    // Attempts in fallback count as well.
+    // Attempts in fallback count, too.
     form().left_out(|_| ()).max_attempts(1).map(0..9, 16, weighed).unwrap();
     let report = report::last().unwrap();
     assert_eq!((report.left_out, report.fell_back), (vec![4], false));
 }
 
-/// What the device has taught stays as it was, whatever fits elsewhere.
+/// Sizes learned on the device stay unchanged, whatever fits in the other memory.
 #[test]
 fn what_was_remembered_of_the_device_stays() {
     fn call(cache: &dyn SizeCache, policy: &dyn toma::policy::Policy, limit: &Cell<u64>) -> Vec<usize> {
@@ -182,7 +183,7 @@ fn what_was_remembered_of_the_device_stays() {
     }
 }
 
-/// Nothing prints such a panic, so nothing could keep it from being printed either.
+/// `resume_unwind` does not call the panic hook, so the panic is never printed and needs no silencing.
 #[test]
 fn panics_that_never_meet_the_hook_fall_back_too() {
     let body = |size| {

@@ -1,4 +1,4 @@
-//! Other calls on a device, and what a call tells of its turns.
+//! Other calls on a device, and records of the turns of a call.
 
 use std::io::{Write as _, stderr};
 use std::process::abort;
@@ -12,7 +12,7 @@ use toma::observe::{Event, EventKind, Observer};
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{NoCache, execute};
 
-/// A bound that no test reaches.
+/// A wait bound that no test reaches.
 pub(crate) const PATIENT: Duration = Duration::from_secs(600);
 
 pub(crate) fn patient() -> Ladder<'static> {
@@ -23,7 +23,7 @@ pub(crate) fn alloc(device: &FakeDevice, bytes: usize) -> Result<(), FakeOutOfMe
     device.alloc(bytes as u64).map(drop)
 }
 
-/// An attempt of another thread, which holds bytes of the device.
+/// An attempt of another thread that holds bytes of the device.
 pub(crate) struct Other {
     stop: Sender<()>,
     thread: JoinHandle<()>,
@@ -34,7 +34,7 @@ impl Other {
         Self::with(Ladder::default(), device, bytes)
     }
 
-    /// One that waits for nothing, and so comes beside exclusive attempts, too.
+    /// An attempt that waits for nothing, and so runs next to exclusive attempts, too.
     pub(crate) fn intruding(device: &FakeDevice, bytes: u64) -> Self {
         Self::with(Ladder::default().without_waiting(), device, bytes)
     }
@@ -58,7 +58,7 @@ impl Other {
     }
 }
 
-/// Writes down what becomes of a call, and ends the other attempt as soon as the call waits.
+/// Records the events of a call, and ends the other attempt as soon as the call waits.
 #[derive(Default)]
 pub(crate) struct Watching {
     pub(crate) other: Mutex<Option<Other>>,
@@ -70,7 +70,7 @@ impl Watching {
         Self { other: Mutex::new(Some(other)), ..Self::default() }
     }
 
-    /// What happened since it was asked last, but for attempts that begin or succeed.
+    /// Returns the events since the last call of this function, without attempts that begin or succeed.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.events.lock().unwrap())
     }
@@ -104,29 +104,29 @@ impl Observer for &Watching {
     }
 }
 
-/// What is told of an exclusive turn at this size, beside so many others as the wait begins.
+/// Events of an exclusive turn at this size, with so many others on the device as the wait begins.
 pub(crate) fn exclusive_turn(size: usize, others: usize) -> [String; 2] {
     [format!("waits with {size}, others: {others}"), "waited, exclusive: true".to_owned()]
 }
 
-/// The same after a failure under contention.
+/// Events of an exclusive turn after a failure under contention.
 pub(crate) fn exclusive_again(size: usize, others: usize) -> Vec<String> {
     let again = format!("at {size}: tries it once more, with the device to itself");
     [&[again], &exclusive_turn(size, others)[..]].concat()
 }
 
-/// Whether a new attempt has to wait, because another one waits or is exclusive.
+/// Returns whether a new attempt has to wait, because another one waits or is exclusive.
 pub(crate) fn must_wait(device: &FakeDevice) -> bool {
     let seen = Watching::default();
     let with = execute::with::<NoCache>().device(device).observer(&seen);
-    // Ten times that long the device is not waited for: not at all.
+    // Waits in vain are spaced by ten times the bound: with a bound of 0 every call may wait.
     let hasty = with.ladder(Ladder::default().wait(Duration::ZERO));
-    // Inside no attempt of this thread.
+    // Runs on another thread, so that it is inside no attempt of this one.
     thread::scope(|scope| scope.spawn(|| hasty.batch(1, |_| ())).join().unwrap());
     seen.has_waited()
 }
 
-/// Whether nothing runs or waits on the device, and nothing of it is allocated.
+/// True if nothing runs or waits on the device, and nothing is allocated there.
 pub(crate) fn is_free(device: &FakeDevice) -> bool {
     let seen = Watching::default();
     let with = execute::with::<NoCache>().device(device).observer(&seen).ladder(patient());
@@ -134,14 +134,14 @@ pub(crate) fn is_free(device: &FakeDevice) -> bool {
     !seen.has_waited() && device.allocated_bytes() == 0
 }
 
-/// Ends the process, with the name of the test, where this lives for too long: a test that hangs cannot fail.
+/// Ends the process, with the name of the test, if the guard lives for too long: a test that hangs cannot fail.
 pub(crate) struct MustEnd(#[expect(dead_code, reason = "told by its end")] Sender<()>);
 
 pub(crate) fn must_end() -> MustEnd {
     let ((ends, ended), test) = (channel(), thread::current());
     thread::spawn(move || {
         if ended.recv_timeout(Duration::from_secs(120)) == Err(RecvTimeoutError::Timeout) {
-            // Straight to the stream: what the test harness keeps is lost with the process.
+            // Written straight to the stream, because output captured by the test harness is lost with the process.
             let _ = writeln!(stderr(), "{} hangs", test.name().unwrap_or("a test"));
             abort();
         }

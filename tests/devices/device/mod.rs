@@ -1,4 +1,4 @@
-//! Devices that threads and tasks share: turns, nested loops, fallback, reservations, and what must not hang.
+//! Devices that threads and tasks share: turns, nested loops, fallback, reservations, and protection against hangs.
 #![cfg(feature = "testing")]
 
 mod asynchronous;

@@ -1,5 +1,5 @@
-//! Loops inside attempts: nothing that holds a turn waits, and what fits by itself succeeds, because a loop inside gives
-//! way to the enclosing attempt, which is redone with the device to itself.
+//! Loops inside attempts: nothing that holds a turn waits, and work that fits by itself succeeds, because a loop inside
+//! gives way to the enclosing attempt, which is redone with the device to itself.
 
 use std::error::Error;
 use std::mem;
@@ -22,7 +22,7 @@ use crate::executor::{pause, poll};
 const GAVE_WAY: &str =
     "gives up: the device was contended, and the enclosing attempt will be retried with the device to itself";
 
-/// A loop, with so many bytes of one of two devices held in each of its pieces.
+/// A loop that holds so many bytes of one of two devices in each of its pieces.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     pieces: usize,
@@ -34,11 +34,11 @@ const fn level(pieces: usize, bytes: u64) -> Level {
     Level { pieces, bytes, device: 0 }
 }
 
-/// Where loops run, and how.
+/// Devices of the loops, and the way their bodies fail.
 #[derive(Clone, Copy)]
 struct Room<'a> {
     devices: &'a [FakeDevice; 2],
-    /// Bodies panic when memory runs out, as those of libraries do.
+    /// Bodies panic when memory runs out, as those of tensor libraries do.
     throws: bool,
 }
 
@@ -47,7 +47,7 @@ impl Room<'_> {
         self.devices[device].alloc(bytes).inspect_err(|error| assert!(!self.throws, "{error}"))
     }
 
-    /// Loops, each inside an attempt of the one before it.
+    /// Runs loops, each inside an attempt of the one before it.
     fn nested(self, levels: &[Level]) -> Result<(), FakeOutOfMemory> {
         let Some((&Level { pieces, bytes, device }, inner)) = levels.split_first() else {
             thread::sleep(Duration::from_micros(200));
@@ -60,7 +60,7 @@ impl Room<'_> {
         })
     }
 
-    /// The same, once all have come so far that each is seen by the others.
+    /// Runs nested loops after all threads have begun an attempt and so see each other on the device.
     fn meeting(self, meet: &Barrier, levels: &[Level]) -> Result<(), FakeOutOfMemory> {
         let (Level { pieces, bytes, device }, inner) = (levels[0], &levels[1..]);
         let with = execute::with::<NoCache>().device(&self.devices[device]).ladder(patient());
@@ -75,7 +75,7 @@ impl Room<'_> {
     }
 }
 
-/// What comes of each on a thread of its own.
+/// Runs each on a thread of its own, and returns the results.
 fn on_threads(works: &[Vec<Level>], throws: bool) -> Vec<Result<(), FakeOutOfMemory>> {
     let _must_end = must_end();
     let (devices, meet) = ([(); 2].map(|()| FakeDevice::new(100)), Barrier::new(works.len()));
@@ -88,7 +88,7 @@ fn on_threads(works: &[Vec<Level>], throws: bool) -> Vec<Result<(), FakeOutOfMem
     results
 }
 
-/// Those that use the first device only succeed. On a second device loops inside shrink instead of waiting.
+/// Asserts that loops on the first device alone succeed. On a second device, loops inside shrink instead of waiting.
 fn all_succeed(works: &[Vec<Level>]) {
     for throws in [false, true] {
         if throws && works.iter().flatten().any(|level| level.device == 1) {
@@ -116,7 +116,7 @@ fn all_that_fit_by_themselves_succeed_although_they_hold_what_others_need() {
     ]);
 }
 
-/// Draws loops that fit by themselves.
+/// Draws nested loops that fit by themselves.
 fn drawn(random: &mut Rng) -> Vec<Level> {
     let mut left = 100;
     let levels = (0..random.usize(1..=3)).map(|_| {
@@ -127,7 +127,7 @@ fn drawn(random: &mut Rng) -> Vec<Level> {
     levels.collect()
 }
 
-/// The same, some of them with the innermost loop on another device.
+/// Draws nested loops, some of them with the innermost loop on another device.
 fn drawn_on_two(random: &mut Rng) -> Vec<Level> {
     let mut levels = drawn(random);
     if random.bool() {
@@ -153,12 +153,12 @@ fn what_does_not_fit_by_itself_gives_up_and_the_others_succeed() {
     let [fits, large] = [40, 61].map(|needs| vec![level(1, 40), level(2, needs)]);
     let results = on_threads(&[fits.clone(), large, fits], false);
     let error = results[1].as_ref().unwrap_err().to_string();
-    // It had all of the device, but for what it held itself.
+    // The loop had the whole device, except for the bytes that it held itself.
     assert_eq!(error, "fake device out of memory: tried to allocate 61 bytes, 60 of 100 free");
     assert!(results[0].is_ok() && results[2].is_ok(), "{results:?}");
 }
 
-/// Each fails on the device of the other, and neither waits.
+/// Each loop fails on the device of the other, and neither waits.
 #[test]
 fn a_on_b_while_b_on_a() {
     let _must_end = must_end();
@@ -189,7 +189,7 @@ fn a_on_b_while_b_on_a() {
     assert!(devices.iter().all(is_free));
 }
 
-/// Loops inside an attempt without `device` are as those outside: the enclosing one holds no turn.
+/// Loops inside an attempt without `device` behave like loops outside, because that attempt holds no turn.
 #[test]
 fn outer_without_device() {
     let _must_end = must_end();
@@ -206,10 +206,10 @@ fn outer_without_device() {
 
 type Told = Result<usize, Box<dyn Error + Send + Sync>>;
 
-/// A loop inside an attempt beside another call.
+/// A loop inside an attempt while another call uses the device.
 struct Beside {
     device: FakeDevice,
-    /// Ends the other call when the loop outside waits.
+    /// Ends the other call when the outer loop waits.
     outer: Watching,
     inner: Watching,
 }
@@ -226,13 +226,13 @@ impl Beside {
         with.ladder(ladder).max_attempts(most).batch(1, body)
     }
 
-    /// Needs 80 bytes at once.
+    /// Runs an inner loop that needs 80 bytes at once.
     fn inside(&self) -> Told {
         let with = execute::with::<NoCache>().device(&self.device).observer(&self.inner).ladder(patient());
         with.batch(8, |size| self.device.alloc(10 * size as u64).map(|_| size)).map_err(Into::into)
     }
 
-    /// Leaves out items that do not fit by themselves.
+    /// Runs an inner loop that leaves out items that do not fit by themselves.
     fn leaves_out(&self) -> Told {
         let with = execute::with::<NoCache>().device(&self.device).observer(&self.inner);
         let mut left_out = 0;
@@ -263,7 +263,7 @@ impl Beside {
 /// A loop inside an attempt.
 type Inner = fn(&Beside) -> Told;
 
-/// Before it shrinks, leaves items out or falls back.
+/// The loop gives way before it shrinks, leaves items out or falls back.
 #[test]
 fn under_a_promise_a_loop_gives_way_at_its_first_contended_failure() {
     let _must_end = must_end();
@@ -277,7 +277,7 @@ fn under_a_promise_a_loop_gives_way_at_its_first_contended_failure() {
     }
 }
 
-/// It counts as failed whatever it returned, although the others have ended meanwhile.
+/// The outer attempt counts as failed whatever it returned, although the others have ended meanwhile.
 #[test]
 fn a_body_that_swallows_the_inner_error() {
     let _must_end = must_end();
@@ -294,7 +294,7 @@ fn a_body_that_swallows_the_inner_error() {
     }
 }
 
-/// A device that is poisoned answers no retry.
+/// A poisoned device is not retried.
 #[test]
 fn a_body_that_fails_poisoned_is_not_redone() {
     let _must_end = must_end();
@@ -307,7 +307,7 @@ fn a_body_that_fails_poisoned_is_not_redone() {
     beside.end();
 }
 
-/// An attempt that is not redone after contention promises nothing: the loop inside shrinks as ever.
+/// An attempt that is not redone after contention promises nothing, so the loop inside shrinks as usual.
 #[test]
 fn without_a_promise_a_loop_shrinks_leaves_out_and_falls_back() {
     let _must_end = must_end();
@@ -342,7 +342,7 @@ fn a_promise_counts_for_its_device_only() {
     assert!(is_free(&elsewhere));
 }
 
-/// It holds a turn elsewhere, which others may wait for.
+/// The attempt holds a turn on another device, which others may wait for.
 #[test]
 fn under_a_turn_on_another_device_an_attempt_does_not_queue() {
     let _must_end = must_end();
@@ -359,7 +359,7 @@ fn under_a_turn_on_another_device_an_attempt_does_not_queue() {
     assert!(is_free(&beside.device));
 }
 
-/// After a wait in vain, and while it is exclusive, an attempt promises nothing any more.
+/// An attempt makes no promise after a wait in vain, or while it is exclusive.
 #[test]
 fn an_attempt_that_was_redone_promises_nothing() {
     let _must_end = must_end();
@@ -387,7 +387,7 @@ fn an_attempt_that_was_redone_promises_nothing() {
     beside.end();
 }
 
-/// The attempt is redone beside the others, because the device is not waited for.
+/// The attempt is redone next to the others, because the device is not waited for.
 #[test]
 fn a_promise_is_kept_although_another_call_has_waited_in_vain_since() {
     let _must_end = must_end();

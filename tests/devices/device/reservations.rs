@@ -1,4 +1,5 @@
-//! Which bytes are granted, and which calls wait for them. How waits end is in the unit tests of `device`.
+//! Tests which bytes are granted and which calls wait for them. The ends of waits are tested in the unit tests of
+//! `device`.
 
 use std::error::Error;
 use std::io;
@@ -15,7 +16,7 @@ use toma::{NoCache, execute};
 use crate::device::tasks::block_on;
 use crate::executor::poll;
 
-/// A bound that no test reaches.
+/// A wait bound that no test reaches.
 const AGES: Duration = Duration::from_secs(60);
 
 #[test]
@@ -47,7 +48,7 @@ fn what_is_allocated_of_a_reservation_counts_once() {
     assert!(try_reserve(&device, 401).is_err());
     let rest = try_reserve(&device, 400).unwrap();
 
-    // With the reservation gone, the bytes in use are not free all the same.
+    // Although the reservation is gone, the bytes in use are not free.
     drop((weights, rest));
     assert!(try_reserve(&device, 401).is_err());
     drop(buffer);
@@ -60,7 +61,8 @@ fn bytes_in_use_without_a_reservation_are_not_granted() {
     let buffer = device.alloc(500).unwrap();
     let one = try_reserve(&device, 300).unwrap();
     drop(buffer);
-    // Freed meanwhile, but the one may count on what was free when it was granted.
+    // The bytes were freed meanwhile, but the granted reservation may rely on the bytes that were free when it was
+    // granted.
     let text = try_reserve(&device, 300).unwrap_err().to_string();
     let reason =
         "1000 of 1000 bytes are free, others have reserved 300 of the 500 bytes that were free before";
@@ -145,7 +147,7 @@ fn a_device_that_cannot_be_read_grants_nothing() {
     assert!(!error.is_too_large());
 }
 
-/// Long enough to begin to wait, however busy the machine.
+/// Long enough for a wait to begin, however busy the machine is.
 const SOON: Duration = Duration::from_millis(300);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tasks that wait for their turn: without blocking the thread, and dropped at any time.
+//! Tasks that wait for their turn without blocking the thread, and that are dropped at any time.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -25,7 +25,7 @@ async fn annotated(
     alloc(device, 10 * (end - start))
 }
 
-/// Holds 60 bytes until it is told to end.
+/// Holds 60 bytes until `end` is set.
 #[toma::batch(initial = 1, cache = NoCache, device = device)]
 async fn holds(size: usize, device: &FakeDevice, end: &AtomicBool) -> Result<(), FakeOutOfMemory> {
     let _held = device.alloc(60 * size as u64)?;
@@ -33,7 +33,7 @@ async fn holds(size: usize, device: &FakeDevice, end: &AtomicBool) -> Result<(),
     Ok(())
 }
 
-/// Wakes a thread, and remembers that it did.
+/// Unparks a thread, and records that it did.
 struct Unpark(Thread, AtomicBool);
 
 impl Wake for Unpark {
@@ -43,7 +43,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Polls only when it is woken: a wake that is missing hangs.
+/// Polls only after a wake, so a missing wake hangs.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let woken = Arc::new(Unpark(thread::current(), AtomicBool::new(true)));
     let (waker, mut future) = (Waker::from(Arc::clone(&woken)), pin!(future));
@@ -57,7 +57,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Whether it ends without being woken.
+/// Returns whether the future is ready within ten polls, without a wake.
 pub(crate) fn poll_often<F: Future>(mut future: Pin<&mut F>) -> bool {
     (0..10).any(|_| poll(future.as_mut()).is_ready())
 }
@@ -103,14 +103,14 @@ fn a_dropped_grant() {
     let [mut granted, mut next] = [(); 2].map(|()| Box::pin(annotated(0, 8, &device, &seen)));
     assert!(!poll_often(granted.as_mut()) && !poll_often(next.as_mut()));
     other.end();
-    // Its turn has begun, and it never learns of it.
+    // The turn of the task has begun, and the task never learns of it.
     assert!(!poll_often(next.as_mut()));
     drop(granted);
     block_on(next).unwrap();
     assert!(is_free(&device));
 }
 
-/// It is skipped once it is past its bound.
+/// The head of the queue is skipped once its wait bound has passed.
 #[test]
 fn a_head_that_is_never_polled() {
     #[toma::batch(initial = 8, cache = NoCache, device = device, ladder = Ladder::default().wait(bound))]
@@ -121,20 +121,20 @@ fn a_head_that_is_never_polled() {
     let (device, end, seen) = (FakeDevice::new(100), AtomicBool::new(false), Watching::default());
     let mut neighbor = pin!(holds(&device, &end));
     assert!(!poll_often(neighbor.as_mut()));
-    // It fails beside the other, and queues.
+    // The task fails next to the other one, and queues.
     let mut head = pin!(hasty(&device, Duration::from_millis(1)));
     assert!(poll(head.as_mut()).is_pending());
-    // A shared attempt behind it begins all the same.
+    // A shared attempt behind it begins nevertheless.
     execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen).batch(1, |_| ());
     assert_eq!(seen.take(), ["waits with 1, others: 1", "waited, exclusive: false"]);
-    // Nothing is granted to it any more.
+    // The head of the queue is granted no turn any more.
     end.store(true, SeqCst);
     assert!(poll_often(neighbor.as_mut()) && is_free(&device));
     assert_eq!(block_on(head), Ok(8));
 }
 
-/// It would wait for a task that its own thread has to poll. Under a promise it gives way instead, and the task
-/// waits.
+/// The loop would wait for a task that its own thread has to poll. Under a promise the loop gives way instead, and the
+/// task waits.
 #[test]
 fn a_loop_that_blocks_in_a_task_does_not_wait() {
     #[toma::batch(initial = 1, cache = NoCache, device = device, ladder = ladder)]

@@ -1,5 +1,5 @@
-//! `before_retry` belongs to the attempt that failed, whatever drives it: it knows which memory that was for, and loops
-//! in it never wait for the attempt around them.
+//! `before_retry` belongs to the attempt that failed, whatever drives the attempt: it knows the memory of that attempt,
+//! and loops in it never wait for the attempt around them.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -15,7 +15,7 @@ use toma::{NoCache, execute};
 use crate::device::kit::Watching;
 use crate::executor::{pause, poll};
 
-/// What `before_retry` found: whether it is in fallback, and whether a loop in it has waited.
+/// Records of `before_retry`: true if it runs in fallback, and true if a loop in it has waited.
 struct World {
     device: FakeDevice,
     found: RefCell<Vec<(bool, bool)>>,
@@ -29,7 +29,7 @@ impl World {
         self.found.borrow_mut().push((falls_back(), seen.has_waited()));
     }
 
-    /// After 2 and after 1 on the device, and after 2 in fallback.
+    /// Asserts the records after sizes 2 and 1 on the device, and after size 2 in fallback.
     #[track_caller]
     fn check(&self) {
         assert_eq!(self.found.take(), [(false, false), (false, false), (true, false)]);
@@ -67,7 +67,7 @@ async fn undo(world: &World) {
     world.undo();
 }
 
-/// Other tasks of the thread are in no fallback meanwhile.
+/// Runs a future. Between its polls, where other tasks of the thread would run, nothing is in fallback.
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {

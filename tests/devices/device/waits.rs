@@ -1,4 +1,4 @@
-//! How waits end, which are in vain, and what must not hang: deadlines, cancellation, panics, destructors.
+//! How waits end, which waits are in vain, and protection against hangs: deadlines, cancellation, panics, destructors.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -22,7 +22,7 @@ use crate::child;
 use crate::device::kit::{Other, Watching, alloc, is_free, must_end, must_wait, patient};
 use crate::executor::poll;
 
-/// The bound of waits that are in vain.
+/// Bound of waits that are in vain.
 const BOUND: Duration = Duration::from_millis(1);
 
 fn hasty() -> Ladder<'static> {
@@ -55,7 +55,7 @@ fn cancelling_ends_a_wait_and_starts_no_retry() {
         let ladder = patient().cancelled_by(&cancels.0);
         let with = execute::with::<NoCache>().device(&device).ladder(ladder).observer(&cancels);
         with.batch(8, |size| {
-            // The body's panics are printed when nothing more will be tried.
+            // Panics of the body are printed once nothing more will be tried.
             assert_eq!(would_retry_out_of_memory(), !cancels.0.is_cancelled());
             alloc(&device, 10 * size)
         })
@@ -68,8 +68,8 @@ fn cancelling_ends_a_wait_and_starts_no_retry() {
     assert!(is_free(&device));
 }
 
-/// Of calls one after another, each of which fits only with the device to itself: those that wait. So long lasts
-/// each call.
+/// Makes calls one after another, each of which takes `lasts` and fits only with the device to itself. Returns the
+/// indices of the calls that wait.
 fn calls_that_wait(clock: &StoppedClock, device: &FakeDevice, calls: usize, lasts: Duration) -> Vec<usize> {
     let (call, waits) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let seen = |event: &Event<'_>| {
@@ -86,7 +86,7 @@ fn calls_that_wait(clock: &StoppedClock, device: &FakeDevice, calls: usize, last
     waits.into_inner().unwrap()
 }
 
-/// For ten times the bound, whichever call of whichever thread waited.
+/// The device is not waited for during ten times the bound, whichever call of whichever thread waited.
 #[test]
 fn after_a_wait_in_vain_the_device_is_not_waited_for() {
     let _must_end = must_end();
@@ -94,14 +94,14 @@ fn after_a_wait_in_vain_the_device_is_not_waited_for() {
     let [device, neighbor] = [(); 2].map(|()| FakeDevice::new(100));
     let others = [&device, &neighbor].map(|device| Other::on(device, 60));
     assert_eq!(calls_that_wait(&clock, &device, 35, BOUND), [0, 10, 20, 30]);
-    // That holds for this device only, and is no matter of the thread.
+    // The pause holds for this device only, but for all threads.
     assert_eq!(calls_that_wait(&clock, &neighbor, 1, BOUND), [0]);
     let elsewhere = || calls_that_wait(&StoppedClock::new(), &neighbor, 1, BOUND);
     assert!(thread::scope(|scope| scope.spawn(elsewhere).join().unwrap()).is_empty());
     others.into_iter().for_each(Other::end);
 }
 
-/// Goes on with 2 items, whatever failed.
+/// A policy that goes on with 2 items after every failure.
 #[derive(Debug)]
 struct Undaunted;
 
@@ -115,7 +115,7 @@ impl Policy for Undaunted {
     }
 }
 
-/// A range is one call, and waits as seldom.
+/// The pieces of a range wait in vain as seldom as separate calls do.
 #[test]
 fn pieces_wait_in_vain_as_seldom() {
     let _must_end = must_end();
@@ -174,8 +174,8 @@ impl Drop for Flushes<'_> {
     }
 }
 
-/// Of a value in the body, of one that a panic unwinds, of one that comes out with the error, in `before_retry`, and
-/// of one in a future that is dropped.
+/// The destructors of a value in the body, of one that a panic unwinds, of one that comes out with the error, of one in
+/// `before_retry`, and of one in a future that is dropped.
 #[test]
 fn a_loop_in_a_destructor_does_not_wait_for_the_attempt_it_belongs_to() {
     #[toma::batch(initial = 4, cache = NoCache, device = flushes.device)]

@@ -1,4 +1,4 @@
-//! Which cache a call uses when it names none.
+//! The cache of calls that name none.
 
 use std::any::TypeId;
 use std::cell::Cell;
@@ -24,8 +24,7 @@ thread_local! {
 
 /// Makes `C` the cache of all calls of the process that name none.
 ///
-/// What other caches remember stays there. `set_default::<DefaultCache>()` goes back to the
-/// standard.
+/// Evidence in other caches stays there. `set_default::<DefaultCache>()` goes back to the standard cache.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -35,8 +34,8 @@ thread_local! {
 /// # set_default::<StacktraceMemoryCache>();
 /// ```
 pub fn set_default<C: SizeCache + 'static>() {
-    // Before the lock, because making a cache is foreign code, which may run loops. The default
-    // cache as the default would ask itself without end: it stands for the standard one.
+    // Before the lock, because making a cache is foreign code, which may run loops. `DefaultCache` as the default
+    // would call itself without end, so it stands for the standard cache.
     let is_itself = TypeId::of::<C>() == TypeId::of::<DefaultCache>();
     let cache: Chosen = if is_itself { None } else { Some(C::shared()) };
     let mut chosen = CHOSEN.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,9 @@
-//! Counting what calls make of a remembered size, until one of them should probe beyond it.
+//! Counts calls that start from a remembered size, until one of them should probe beyond it.
 //!
 //! # Why
 //!
-//! Each thread counts for itself, and the table counts for threads that are too short. A shared counter
-//! would be memory that every warm call writes.
+//! Each thread counts for itself, and the table counts for threads that are too short. A shared counter would be
+//! memory that every warm call writes.
 
 use std::cell::Cell;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use super::Remembered;
 use crate::clock;
 use crate::policy::Doubt;
 
-/// The doubt about what a place remembers, anew whenever it has learned.
+/// The doubt about a remembered size; it starts anew when something is learned.
 #[derive(Debug, Default)]
 pub(super) struct RecallDoubts {
     about: Cell<Option<SystemTime>>,
@@ -20,10 +20,10 @@ pub(super) struct RecallDoubts {
 }
 
 impl RecallDoubts {
-    /// Counts a call that may use sizes up to `cap` and starts from what is `known`; it probes where that is due.
+    /// Counts a call that may use sizes up to `cap` and starts from `known`. Returns a probe if one is due.
     ///
-    /// A call that starts here has been preceded by one that succeeded with the same size, or else the
-    /// size would be another now. Calls that cannot use more say nothing of it.
+    /// Each call that starts here follows one that succeeded with the same size, because otherwise the size would
+    /// be another now. Calls that cannot use more than the size are not counted.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "copied once, and by registers")]
     pub(super) fn counted(&self, known: Option<&Remembered>, cap: usize) -> Option<Remembered> {
@@ -38,7 +38,7 @@ impl RecallDoubts {
             self.doubt.set(Doubt::after(known.failed_probes));
         }
         let mut doubt = self.doubt.get();
-        // A clock that was set back says nothing.
+        // A clock that was set back counts as no time.
         let is_due = doubt.succeeded(|| clock::wall().duration_since(known.learned).unwrap_or_default());
         self.doubt.set(doubt);
         is_due

@@ -1,4 +1,4 @@
-//! An entry, for people and programs that look into a cache.
+//! An entry, for people and programs that inspect a cache.
 
 use std::fmt;
 
@@ -23,11 +23,11 @@ use crate::text::bytes;
 pub struct Entry {
     /// The name of the call.
     pub name: String,
-    /// What tells it apart from others of the same name.
+    /// The key that distinguishes it from other entries of the same name.
     pub key: Key,
-    /// The functions above the call, where they tell entries apart.
+    /// The functions above the call, if they are part of the key.
     pub callers: Callers,
-    /// What is remembered.
+    /// The evidence.
     pub remembered: Remembered,
 }
 

@@ -5,8 +5,8 @@ use crate::policy::Measurements;
 
 /// One entry per annotated function, or per line of an inline form, wherever it is called from.
 ///
-/// The right cache where the stack says nothing: in work-stealing pools and async executors, or
-/// when all callers do the same work. Add the `key` option to keep, say, image sizes apart.
+/// The right cache where the stack is no guide: in work-stealing pools and async executors, or when all callers do
+/// the same work. Add the `key` option to separate, say, image sizes.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -37,7 +37,7 @@ impl SizeCache for GlobalCache {
     }
 
     fn remember(&self, place: &Place<'_>, learned: Remembered) {
-        // One entry per function, whatever memory was free: that is what global means.
+        // One entry per function, for all levels of free memory: that is the meaning of global.
         self.store.remember(&place.by_function(), place, Remembered { free_bytes: None, ..learned });
     }
 

@@ -1,4 +1,4 @@
-//! What tells two calls apart.
+//! Keys that distinguish calls in a size cache.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -20,15 +20,15 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// One key per annotated function, or per line of an inline form.
+    /// Returns one key per annotated function, or per line of an inline form.
     #[inline]
     pub fn by_function(&self) -> Key {
         let caller = if self.origin.site.is_some() { None } else { self.origin.caller };
         self.with(caller, None)
     }
 
-    /// One key per calling line and chain of functions above it; per function where the calling
-    /// line is not known, as in async functions.
+    /// Returns one key per calling line and chain of functions above it; per function if the calling line is
+    /// unknown, as in async functions.
     pub fn by_stack(&self) -> Key {
         match (self.origin.caller, self.origin.above) {
             (Some(_), Above::From(entry)) => self.with(self.origin.caller, Some(stack::fingerprint(entry))),
@@ -37,8 +37,8 @@ impl Place<'_> {
         }
     }
 
-    /// The functions that [`by_stack`](Self::by_stack) tells apart, for people; none where the key holds
-    /// no stack, or only that of a call made earlier.
+    /// Returns the functions that [`by_stack`](Self::by_stack) distinguishes, for people; none if the key holds no
+    /// stack, or only the fingerprint of an earlier call.
     pub fn callers(&self) -> Callers {
         match (self.origin.caller, self.origin.above) {
             (Some(_), Above::From(entry)) => Callers::of(entry),
@@ -46,12 +46,12 @@ impl Place<'_> {
         }
     }
 
-    /// The name of the call.
+    /// Returns the name of the call.
     pub fn name(&self) -> &Name {
         self.name
     }
 
-    /// Free bytes of the call's memory source, at most a tenth of a second old.
+    /// Returns the free bytes of the call's memory source, at most a tenth of a second old.
     pub fn free_bytes(&self) -> Option<u64> {
         let device = self.device.unwrap_or(memory::Host::shared());
         memory::recent(device).map(|now| now.free_bytes)
@@ -64,11 +64,11 @@ impl Place<'_> {
     }
 }
 
-/// The key of an entry: the same for calls that share what was learned.
+/// The key of an entry, equal for calls that share evidence.
 ///
-/// Compared by value: the same line seen from two crates is one line, whatever the address of its
-/// location. Its `Display` is for people, when they look into a cache: the function, the line that called,
-/// and a number for each thing else that tells calls apart.
+/// Keys are compared by value: one line seen from two crates is one line, even if its location has two addresses.
+/// `Display` is for people who inspect a cache: the function, the calling line, and a number for each further part
+/// of the key.
 #[derive(Clone, Copy)]
 pub struct Key {
     site: Option<&'static Site>,
@@ -88,12 +88,12 @@ const ODD: [u64; 5] = [
 ];
 
 impl Key {
-    /// Whether the functions above the call count.
+    /// True if the functions above the call are part of the key.
     pub(super) fn has_stack(&self) -> bool {
         self.stack.is_some()
     }
 
-    /// Cheap and good enough to spread keys over a small table.
+    /// Hash that is cheap and good enough to spread keys over a small table.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "most words of a key are known to be nothing where it is made")]
     #[expect(clippy::cast_possible_truncation, reason = "any bits of the fingerprint will do")]
@@ -144,7 +144,7 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// Compared by value, and by address first: it is nearly always the same location.
+/// Compares by value, and by address first, because it is nearly always the same location.
 #[inline]
 fn same_line(a: Option<&'static Location<'static>>, b: Option<&'static Location<'static>>) -> bool {
     match (a, b) {
@@ -157,7 +157,7 @@ impl Hash for Key {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "see `spread`")]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // The file is left to equality: it is long, and line and column nearly always differ.
+        // The file is left to equality, because it is long, and line and column nearly always differ.
         state.write_u64(self.spread());
     }
 }

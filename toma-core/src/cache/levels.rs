@@ -2,37 +2,37 @@
 //!
 //! # Why
 //!
-//! Free memory is read only where a key has several levels: with one there is nothing to choose. So a warm
-//! call of the default cache is a stack walk and a look into the memo.
+//! Free memory is read only if a key has several levels, because with one there is nothing to choose. So a warm
+//! call of the default cache is a stack walk and a lookup in the memo.
 
 use super::Remembered;
 use crate::policy::Measurements;
 
-/// Free memory within this many bytes counts as equal: a neighbor taking 300 MiB must not bring the
+/// Differences of free memory within this many bytes do not count: other work that takes 300 MiB must not bring the
 /// failures back.
 const TOLERANCE_BYTES: u64 = 512 << 20;
 
-/// Entries one key may have; beyond it the oldest goes.
+/// Number of entries that one key may have; beyond it the oldest is removed.
 const MAX_LEVELS: usize = 4;
 
-/// What is known at different levels of free memory, ordered by it.
+/// Evidence at different levels of free memory, ordered by level.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Levels(Vec<Remembered>);
 
 impl Levels {
-    /// Whether there is nothing to choose, so that memory need not be read.
+    /// True if there is nothing to choose, so that free memory need not be read.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.0.len() < 2
     }
 
-    /// The same for one thread alone.
+    /// Copies the levels for one thread alone.
     pub(super) fn unshared(&self) -> Self {
         Self(self.iter().map(Remembered::unshared).collect())
     }
 
-    /// The entry learned nearest below the free memory there is now, or the lowest: less free
-    /// memory never sends a call back to its initial size.
+    /// Returns the entry learned nearest below the current free memory, or the lowest: less free memory never sends
+    /// a call back to its initial size.
     #[inline]
     pub(super) fn at(&self, free: Option<u64>) -> Option<&Remembered> {
         match &*self.0 {
@@ -42,7 +42,7 @@ impl Levels {
         }
     }
 
-    /// A reading that failed counts as the lowest level, when learned and when asked.
+    /// A failed reading counts as the lowest level, both of an entry and of the call.
     fn nearest_below(&self, free: Option<u64>) -> usize {
         let reachable = |entry: &Remembered| match (entry.free_bytes, free) {
             (None, _) => true,
@@ -52,7 +52,7 @@ impl Levels {
         self.0.iter().rposition(reachable).unwrap_or(0)
     }
 
-    /// Keeps `learned` in place of the entry at about the same level, or beside the others.
+    /// Adds `learned`, in place of the entry at about the same level if there is one.
     pub(super) fn learn(&mut self, learned: Remembered) {
         let Self(entries) = self;
         entries.retain(|entry| !replaces(&learned, entry));
@@ -71,7 +71,7 @@ impl Levels {
         entries.sort_by_key(|entry| entry.free_bytes);
     }
 
-    /// Takes the record of a call that started with so much free.
+    /// Keeps the measurements of a call that started at this level of free memory.
     pub(super) fn note(&mut self, free: Option<u64>, measurements: &Measurements) {
         let chosen = self.nearest_below(free);
         if let Some(entry) = self.0.get_mut(chosen) {
@@ -93,8 +93,8 @@ impl From<Option<Remembered>> for Levels {
 fn replaces(new: &Remembered, old: &Remembered) -> bool {
     match (new.free_bytes, old.free_bytes) {
         (Some(new), Some(old)) => new.abs_diff(old) <= tolerance(new.max(old)),
-        // A level that could not be read gives way to whatever is known better, and not the other way
-        // round: one reading that fails must not bring the failures of all levels back.
+        // A level that could not be read is replaced by any that could, and not the other way round: one failed
+        // reading must not bring the failures of all levels back.
         (_, None) => true,
         (None, Some(_)) => false,
     }

@@ -1,13 +1,12 @@
-//! What one thread has looked up: the warm path of every cache.
+//! Lookups of one thread: the warm path of every cache.
 //!
-//! A table per thread, found by key and valid for one generation of one store. It holds absence
-//! too, so that a call site that never failed is as fast as one that settled.
+//! Each thread has a table, indexed by key and valid for one generation of one store. It stores absences too, so
+//! that a call site that never failed is as fast as one that settled.
 //!
 //! # Why
 //!
-//! Two threads that read one entry of a shared map share the cache line of its lock. A look then takes 181
-//! ns instead of 16. So each thread remembers what it looked up. Only learning, which is rare, makes
-//! threads look again.
+//! Two threads that read one entry of a shared map share the cache line of its lock. A lookup then takes 181 ns
+//! instead of 16. So each thread keeps its own lookups. Only learning, which is rare, makes threads look again.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,10 +18,10 @@ use super::doubts::RecallDoubts;
 use super::key::Key;
 use super::levels::Levels;
 
-/// Keys a thread keeps in mind; beyond it the memo starts anew.
+/// Number of keys that a thread keeps; beyond it the memo starts anew.
 const MAX_KEYS: usize = 1024;
 
-/// One key of a store, as this thread knows it.
+/// One key of a store, as this thread has looked it up.
 pub(super) struct MemoEntry {
     generation: u64,
     pub(super) levels: Levels,
@@ -30,7 +29,7 @@ pub(super) struct MemoEntry {
 }
 
 impl MemoEntry {
-    /// What a call starts from that has so much free and may use up to `cap`.
+    /// Returns the evidence for a call with this free memory that may use up to `cap`.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "copied once, and by registers")]
     pub(super) fn known(&self, free: Option<u64>, cap: usize) -> Option<Remembered> {
@@ -44,7 +43,7 @@ thread_local! {
     static MEMO: RefCell<Memo> = RefCell::default();
 }
 
-/// Asks `act` with what this thread knows, if it is of this generation.
+/// Calls `act` with the entry of this thread, if it is of this generation.
 ///
 /// `None` also at thread exit, when the memo is gone: the caller then looks into the store itself.
 #[inline]
@@ -63,7 +62,7 @@ pub(super) fn with<R>(
     .flatten()
 }
 
-/// Lets `change` have what this thread knows, if it is of this generation.
+/// Lets `change` edit the levels of this thread, if they are of this generation.
 pub(super) fn change(store: u64, generation: u64, key: &Key, change: impl FnOnce(&mut Levels)) {
     let _ = MEMO.try_with(|memo| {
         let mut memo = memo.borrow_mut();
@@ -72,7 +71,7 @@ pub(super) fn change(store: u64, generation: u64, key: &Key, change: impl FnOnce
     });
 }
 
-/// Keeps what was looked up; doubts about the same size go on.
+/// Stores a lookup; doubts about the same size continue.
 pub(super) fn keep(store: u64, generation: u64, key: &Key, levels: Levels) {
     let _ = MEMO.try_with(|memo| {
         let mut memo = memo.borrow_mut();

@@ -1,7 +1,7 @@
-//! The size cache: what worked, remembered for the next call.
+//! The size cache: sizes that worked, kept for the next call.
 //!
-//! A cache maps a [`Place`] (which function, called from where, with which key) to
-//! [`Remembered`] evidence. These come with the library:
+//! A cache maps a [`Place`] (a function, its caller and its key) to [`Remembered`] evidence. These caches come with
+//! the library:
 //!
 //! | cache | one entry per | a warm call costs |
 //! |---|---|---|
@@ -10,15 +10,14 @@
 //! | `PersistentCache` (feature `persistent`) | the same, and crate version, device and total memory; in a file | a few nanoseconds |
 //! | [`NoCache`](crate::NoCache) | nothing is remembered | nothing |
 //!
-//! A warm call writes no shared memory, not even a lock: each thread keeps a memo of what it looked
-//! up, which is valid while the cache's generation (one load) has not moved. Only learning something
-//! new moves it. So threads do not slow each other down, and neither does the number of entries. And
-//! a cache that has learned nothing yet is not asked at all: a program that never runs out of memory
-//! never walks its stack.
+//! A warm call writes no shared memory, not even a lock: each thread keeps a memo of its lookups, which is valid
+//! until the cache's generation (one load) changes. Only learning something new changes the generation. So threads
+//! do not slow each other down, and the number of entries does not matter. A cache that has learned nothing yet is
+//! not asked at all: a program that never runs out of memory never walks its stack.
 //!
-//! No burst pins a size: after 64 calls that started at a settled size below their `initial` and learned no
-//! other, and a minute, one call [probes](Remembered::probes) at twice the size. Policies that
-//! [measure](crate::policy::Needs) find their way back by themselves and do not probe so.
+//! No burst of other work pins a size: after 64 calls that started at a settled size below their `initial` and
+//! learned no other, and a minute, one call [probes](Remembered::probes) at twice the size. Policies that
+//! [measure](crate::policy::Needs) recover by themselves and do not probe this way.
 
 pub(crate) mod default;
 mod doubts;
@@ -54,55 +53,55 @@ use crate::policy::{Bounds, Measurements};
 
 /// Remembers sizes from call to call.
 ///
-/// A custom cache decides what tells two calls apart, usually by one of the keys that a [`Place`]
-/// gives, and where evidence is kept. It must be fast: `recall` runs at every call.
+/// A custom cache decides which calls share an entry, usually by one of the keys of a [`Place`], and where evidence
+/// is kept. It must be fast, because `recall` runs at every call.
 pub trait SizeCache: Debug + Sync {
-    /// The instance that a cache chosen by type uses.
+    /// Returns the instance for calls that choose the cache by type.
     ///
-    /// A static inside a generic function is shared by all its instantiations, which is why the
-    /// type has to name its own.
+    /// Each type has to name its own instance, because a static inside a generic function is shared by all
+    /// instantiations.
     fn shared() -> &'static Self
     where
         Self: Sized;
 
-    /// Whether anything is ever remembered; otherwise reports promise nothing for the next call.
+    /// True if the cache ever remembers anything; otherwise reports promise nothing for the next call.
     fn remembers(&self) -> bool {
         true
     }
 
-    /// What reports call it: the type's own name unless the cache says otherwise.
+    /// Returns the name of the cache in reports, by default the type's own name.
     fn name(&self) -> &'static str {
         let path = std::any::type_name::<Self>();
         let path = path.split('<').next().unwrap_or(path);
         path.rsplit("::").next().unwrap_or(path)
     }
 
-    /// The functions above the call that tell an entry of this place from others, for people; none
-    /// unless the cache keys on them.
+    /// Returns the functions above the call that distinguish entries of this place, for people; none unless the
+    /// cache keys on them.
     fn callers(&self, place: &Place<'_>) -> Callers {
         let _ = place;
         Callers::default()
     }
 
-    /// What is known about the place, if anything.
+    /// Returns the evidence about the place, if there is any.
     fn recall(&self, place: &Place<'_>) -> Option<Remembered>;
 
-    /// Keeps what a call has learned. Called at most once per call, and only by calls that learned
+    /// Keeps the evidence that a call has learned. Called at most once per call, and only by calls that learned
     /// something.
     fn remember(&self, place: &Place<'_>, learned: Remembered);
 
-    /// Keeps what a call has measured that learned no other size, for the next `recall`: only of calls
-    /// whose policy measures, and where something is known about the place.
+    /// Keeps the measurements of a call that learned no other size, for the next `recall`. Called only if the
+    /// policy measures and there is evidence about the place.
     ///
-    /// It runs at every such call, so it should write no memory that threads share; the caches of the
-    /// library keep it for the thread alone. Unless a cache implements it nothing is kept, and policies
-    /// that measure do not see the time that warm calls take.
+    /// It runs at every such call, so it should not write shared memory; the caches of the library keep the
+    /// measurements for the thread alone. By default nothing is kept, and policies that measure do not see the time
+    /// of warm calls.
     fn note(&self, place: &Place<'_>, measurements: &Measurements) {
         let _ = (place, measurements);
     }
 }
 
-/// The evidence kept for one place at one level of free memory.
+/// The evidence about one place at one level of free memory.
 ///
 /// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the calls there have costs.
 #[non_exhaustive]
@@ -116,16 +115,17 @@ pub struct Remembered {
     pub free_bytes: Option<u64>,
     /// When this was learned.
     pub learned: SystemTime,
-    /// What was measured, where the policy asked for it; times in it count up to `learned`. Apart,
-    /// because it is larger than all the rest, which every warm call copies.
+    /// Measurements, if the policy asked for them; their times count up to `learned`. Behind a pointer, because
+    /// they are larger than all other fields together, which every warm call copies.
     pub measurements: Option<Arc<Measurements>>,
-    /// Whether the call should start at twice the settled size: a probe. Only ever set by `recall`, and
-    /// only for a call that may use more than `settled`.
+    /// True if the call should start at twice the settled size, as a probe. Set only by `recall`, and only for a
+    /// call that may use more than `settled`.
     ///
-    /// One burst of other work may settle a size far below what fits. So after 64 calls that started at the
-    /// size and learned no other, and a minute, one call probes.
+    /// One burst of other work may settle a size far below the largest that fits. So after 64 calls that started at
+    /// the size and learned no other, and a minute, one call probes.
     pub probes: bool,
-    /// Probes beyond the settled size that have failed in a row; each doubles both numbers.
+    /// Number of probes beyond the settled size that have failed in a row; each doubles the 64 calls and the
+    /// minute.
     pub failed_probes: u32,
 }
 
@@ -143,14 +143,14 @@ impl Remembered {
         }
     }
 
-    /// The same for a call that probes.
+    /// Copies the evidence for a call that probes.
     #[cold]
     fn probing(&self) -> Self {
         Self { probes: true, ..self.clone() }
     }
 
-    /// The same for one thread alone: a warm call counts the owners of the record, and threads that
-    /// counted in one place would slow each other down.
+    /// Copies the evidence for one thread alone: a warm call clones the `Arc`, and threads that share its reference
+    /// count would slow each other down.
     fn unshared(&self) -> Self {
         Self {
             measurements: self.measurements.as_ref().map(|measurements| Arc::new(**measurements)),
@@ -158,7 +158,7 @@ impl Remembered {
         }
     }
 
-    /// Takes the record as it is now; allocates nothing where there is one that nothing else holds.
+    /// Stores the current measurements; allocates nothing if nothing else holds the old ones.
     fn note(&mut self, measurements: &Measurements) {
         self.learned = clock::wall();
         match &mut self.measurements {

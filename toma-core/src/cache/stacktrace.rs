@@ -5,12 +5,11 @@ use crate::policy::Measurements;
 
 /// The default: one entry per calling line, chain of functions above it, and level of free memory.
 ///
-/// The same function run from training and from evaluation, or on two models, needs two sizes; the
-/// stack tells them apart without a name for either. The key is the line that called and the
-/// functions above it, up to [`FRAME_LIMIT`](crate::stack::FRAME_LIMIT) frames: it differs for two
-/// lines, for two chains of functions and for recursion depths up to the limit. An entry names these functions
-/// as its [`callers`](Entry::callers). Free memory only chooses among entries of one key, and is read only
-/// when there are several.
+/// The same function run from training and from evaluation, or on two models, needs two sizes; the stack
+/// distinguishes them without a name for either. The key is the calling line and the functions above it, up to
+/// [`FRAME_LIMIT`](crate::stack::FRAME_LIMIT) frames: it differs for two lines, for two chains of functions and for
+/// recursion depths up to the limit. The [`callers`](Entry::callers) of an entry are these functions. Free memory
+/// only chooses among entries of one key, and is read only if there are several.
 ///
 /// In work-stealing pools and async executors the frames above a task are the pool's own: use
 /// [`GlobalCache`](crate::GlobalCache) or the `key` option there.

@@ -1,13 +1,13 @@
-//! What a cache has learned: a memo of each thread on the warm path, and a table behind them.
+//! The learned evidence of a cache: a memo of each thread on the warm path, and a table behind the memos.
 //!
 //! # Why
 //!
-//! What a warm call measures stays in its thread's memo until a thread learns something. So batches earn
-//! the time that pays for their probes without shared memory. Learning drops the notes of other threads,
-//! which makes policies more careful, never less.
+//! Measurements of warm calls stay in the thread's memo until a thread learns something. So batches earn the time
+//! for their probes without shared memory. Learning drops the notes of other threads, which makes policies more
+//! careful, never less.
 //!
-//! Another source than the table, such as a file, is asked behind the memo alone. So a warm call of a
-//! persistent cache costs what one of `GlobalCache` costs.
+//! A second source, such as a file, is asked only if the memo has no entry. So a warm call of a persistent cache
+//! costs as much as one of `GlobalCache`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,14 +22,14 @@ use crate::policy::Measurements;
 
 #[derive(Debug)]
 pub(super) struct Store {
-    /// 0 until it is asked for.
+    /// 0 until it is first used.
     id: AtomicU64,
-    /// Moves after anything was learned; 0 while nothing ever was.
+    /// Changes after anything was learned; 0 while nothing ever was.
     generation: AtomicU64,
     table: OnceLock<Table>,
 }
 
-/// Says what is known of a place about which a store has learned nothing, given its seed.
+/// Returns evidence from a second source about a place of which a store has learned nothing, given its seed.
 pub(super) type Elsewhere<'a> = &'a dyn Fn(&Place<'_>, Option<Remembered>) -> Option<Remembered>;
 
 impl Store {
@@ -37,19 +37,20 @@ impl Store {
         Self { id: AtomicU64::new(0), generation: AtomicU64::new(0), table: OnceLock::new() }
     }
 
-    /// A store that is asked although it has learned nothing, because something else has.
+    /// A store that is asked although it has learned nothing, because a second source may have evidence.
     #[cfg(feature = "persistent")]
     pub(super) const fn awake() -> Self {
         Self { id: AtomicU64::new(0), generation: AtomicU64::new(1), table: OnceLock::new() }
     }
 
-    /// What is known under the key, which is made only when anything is known at all.
+    /// Returns the evidence under the key, which is computed only if the store has any evidence at all.
     #[inline]
     pub(super) fn recall(&self, place: &Place<'_>, key: impl FnOnce() -> Key) -> Option<Remembered> {
         self.recall_or(place, key, &|_, seeded| seeded)
     }
 
-    /// The same; where nothing was learned, `elsewhere` says what is known, given the seed.
+    /// Works as [`recall`](Self::recall); if nothing was learned, `elsewhere` provides the evidence, given the
+    /// seed.
     #[inline]
     pub(super) fn recall_or(
         &self,
@@ -72,8 +73,8 @@ impl Store {
         }
     }
 
-    /// Free memory chooses among several levels. Its source is foreign code and may come back here, so it is read
-    /// outside the memo.
+    /// Chooses among several levels by the free memory. A memory source is foreign code that may come back here, so
+    /// it is read outside the memo.
     #[cold]
     fn choose(
         &self,
@@ -89,7 +90,8 @@ impl Store {
 
     #[cold]
     fn look_up(&self, key: &Key, place: &Place<'_>, elsewhere: Elsewhere<'_>) -> Option<Remembered> {
-        // Before the table: what is learned meanwhile moves it on, and the memo is looked up anew.
+        // Loaded before the table is read: learning something meanwhile changes the generation, so the memo is
+        // looked up anew.
         let (generation, table) = (self.generation.load(Ordering::Acquire), self.table());
         let levels = table.levels(key).unwrap_or_else(|| Levels::from(elsewhere(place, table.seeded(place))));
         let free = if levels.is_plain() { None } else { place.free_bytes() };
@@ -98,13 +100,14 @@ impl Store {
     }
 
     pub(super) fn remember(&self, key: &Key, place: &Place<'_>, learned: Remembered) {
-        // Outside the table: an unwinder may wait for a thread that loads a library, and that one for us.
+        // Outside the table's lock: an unwinder may wait for a thread that loads a library, and that thread for the
+        // lock.
         let callers = if key.has_stack() { place.callers() } else { Callers::default() };
         let nothing = Learned::nothing(place.name().to_string(), callers);
         self.change(|table| table.learn(key, nothing, learned));
     }
 
-    /// Keeps what a call has measured, for this thread alone; until something is learned.
+    /// Keeps the measurements of a call for this thread alone, until something is learned.
     pub(super) fn note(&self, place: &Place<'_>, key: impl FnOnce() -> Key, measurements: &Measurements) {
         let generation = self.generation.load(Ordering::Acquire);
         if generation == 0 {
@@ -112,7 +115,7 @@ impl Store {
         }
         let (id, key) = (self.id(), &key());
         let is_plain = memo::with(id, generation, key, |entry| entry.levels.is_plain());
-        // A memory source is foreign code and may come back here: it is read outside the memo.
+        // A memory source is foreign code that may come back here, so it is read outside the memo.
         let free = if is_plain == Some(false) { place.free_bytes() } else { None };
         memo::change(id, generation, key, |levels| levels.note(free, measurements));
     }
@@ -121,7 +124,7 @@ impl Store {
         self.change(|table| table.seeds.insert(name, Remembered::new(size)));
     }
 
-    /// What is known elsewhere has changed.
+    /// Makes threads look again, because a second source has changed.
     #[cfg(feature = "persistent")]
     pub(super) fn changed(&self) {
         self.generation.fetch_add(1, Ordering::Release);
@@ -131,12 +134,12 @@ impl Store {
         self.change(Table::clear);
     }
 
-    /// The one learned last comes first.
+    /// Returns the entries, the one learned last first.
     pub(super) fn entries(&self) -> Vec<Entry> {
         self.table().entries()
     }
 
-    /// Threads look again after the table has changed.
+    /// Changes the table and the generation, so that threads look again.
     fn change<R>(&self, change: impl FnOnce(&Table) -> R) {
         change(self.table());
         self.generation.fetch_add(1, Ordering::Release);
@@ -146,7 +149,7 @@ impl Store {
         self.table.get_or_init(Table::default)
     }
 
-    /// Tells stores apart in the memos of threads, which outlive instances.
+    /// Identifies the store in the memos of threads, which outlive instances.
     #[inline]
     fn id(&self) -> u64 {
         match self.id.load(Ordering::Relaxed) {
@@ -159,7 +162,7 @@ impl Store {
     fn new_id(&self) -> u64 {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        // Two threads may both come here; the first one names the store.
+        // Two threads may both come here; the first one sets the id.
         self.id.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed).err().unwrap_or(id)
     }
 }
@@ -173,7 +176,7 @@ mod tests {
     use crate::call_site::Name;
     use crate::call_site::{Above, Origin};
 
-    /// A place that is nothing but a name and a key.
+    /// A place with a name and a key alone.
     fn with_place<R>(name: &'static str, user: u64, act: impl FnOnce(&Place<'_>) -> R) -> R {
         let origin = Origin { site: None, caller: None, above: Above::Unknown };
         let name = Name::of(Some(Cow::Borrowed(name)), &origin);

@@ -1,12 +1,11 @@
-//! The table behind the caches: the cold path.
+//! The table behind the caches, on the cold path.
 //!
-//! Maps in shards, so that short threads, which look for every key anew, do not wait for each other.
+//! Its maps have shards, so that short threads, which look up every key anew, do not wait for each other.
 //!
 //! # Why
 //!
-//! Entries are numbered as they are learned. Beyond the bound, one thread drops those with the lowest
-//! sixteenth of the numbers, and the others go on. A stamp of the last use would be written by every warm
-//! call.
+//! Entries are numbered as they are learned. Beyond the bound, one thread removes those with the lowest sixteenth
+//! of the numbers. A time stamp of the last use would be written by every warm call.
 
 use std::cmp::Reverse;
 use std::hash::BuildHasherDefault;
@@ -22,35 +21,35 @@ use super::levels::Levels;
 use super::memo::Spread;
 use super::{Callers, Remembered};
 
-/// Entries a cache holds; beyond it those learned longest ago go.
+/// Number of entries that a cache holds; beyond it those learned longest ago are removed.
 const MAX_ENTRIES: usize = 4096;
 
-/// This part of the time since the oldest goes at once, counted in learning, so that looking for it is rare.
+/// The oldest 1/`PART` of the numbers is removed at once, so that the search for the oldest is rare.
 const PART: u64 = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
     learned: DashMap<Key, Learned, BuildHasherDefault<Spread>>,
     pub(super) seeds: DashMap<String, Remembered>,
-    /// How often anything was learned.
+    /// Number of times that anything was learned.
     count: AtomicU64,
     evicting: Mutex<()>,
 }
 
-/// What is known under one key.
+/// Evidence under one key.
 #[derive(Debug)]
 pub(super) struct Learned {
     name: String,
     callers: Callers,
     levels: Levels,
-    /// Its number in the order of learning.
+    /// Position in the order of learning.
     number: u64,
-    /// What threads make of it that are too short to count on their own.
+    /// Doubts of threads that are too short to count on their own.
     doubts: Mutex<RecallDoubts>,
 }
 
 impl Table {
-    /// Adds to what is known under `key`, of which there may be nothing yet.
+    /// Adds evidence under `key`, starting from `nothing` if there is none yet.
     pub(super) fn learn(&self, key: &Key, nothing: Learned, remembered: Remembered) {
         let mut learned = self.learned.entry(*key).or_insert(nothing);
         learned.number = self.count.fetch_add(1, Relaxed);
@@ -61,7 +60,7 @@ impl Table {
         }
     }
 
-    /// One thread makes room for all; it allocates nothing, because memory may have just run out.
+    /// One thread makes room for all. It allocates nothing, because memory may have just run out.
     #[cold]
     fn evict(&self) {
         let Ok(_evicting) = self.evicting.try_lock() else { return };
@@ -82,7 +81,7 @@ impl Table {
         self.learned.get(key).map(|learned| learned.levels.clone())
     }
 
-    /// Counts a call that starts from what is `known`. A doubt that another thread is at is left to it.
+    /// Counts a call that starts from `known`, unless another thread is counting one for this key.
     pub(super) fn counted(&self, key: &Key, known: Option<&Remembered>, cap: usize) -> Option<Remembered> {
         match self.learned.get(key).as_ref().map(|learned| learned.doubts.try_lock()) {
             Some(Ok(doubts)) => doubts.counted(known, cap),
@@ -90,7 +89,7 @@ impl Table {
         }
     }
 
-    /// The one learned last comes first.
+    /// Returns the entries, the one learned last first.
     pub(super) fn entries(&self) -> Vec<Entry> {
         let mut learned: Vec<_> =
             self.learned.iter().map(|learned| (learned.number, learned.entries(*learned.key()))).collect();
@@ -108,7 +107,7 @@ impl Learned {
         Self { name, callers, levels: Levels::default(), number: 0, doubts: Mutex::default() }
     }
 
-    /// One for each level of free memory.
+    /// Returns one entry for each level of free memory.
     fn entries(&self, key: Key) -> Vec<Entry> {
         let entry = |remembered: &Remembered| Entry {
             name: self.name.clone(),

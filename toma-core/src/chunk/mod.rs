@@ -1,16 +1,16 @@
 //! Values that can be worked on piece by piece.
 //!
-//! A [`Chunked`] value has an extent, the number of items along an axis, and gives views of ranges
-//! of it. A view is *held* for one attempt and *lent* to the body, so that a body can take a
-//! parameter of the value's own type, such as `&Tensor`, where the view is a value of its own.
+//! A [`Chunked`] value has an extent, the number of items along an axis, and gives views of ranges of items. A view
+//! is *held* for one attempt and *lent* to the body, so that a body can take a parameter of the value's own type,
+//! such as `&Tensor`, even if the view is an owned value.
 //!
 //! # Why
 //!
-//! A view is made within the attempt, because it may take memory of its own. An attempt that failed to make
-//! one never came to the body, so there is nothing to undo.
+//! A view is made within the attempt, because it may take memory of its own. If making the view fails, the body has
+//! not run, so there is nothing to undo.
 //!
-//! `Chunked` has a kind, a type parameter that is inferred. The orphan rule forbids a trait of one crate
-//! for types of another. A kind of the implementing crate's own makes it legal, as for tch's `Tensor`.
+//! `Chunked` has a kind, a type parameter that is inferred. The orphan rule forbids implementing a trait of one
+//! crate for types of another. A kind defined by the implementing crate makes it legal, as for tch's `Tensor`.
 //! [`Outcome`](crate::Outcome) has one for the same reason.
 
 #[cfg(feature = "ndarray")]
@@ -25,10 +25,10 @@ use std::ops::Range;
 /// `B` lets the compiler conclude that `Self` outlives `'a`; it never has to be written. `K` is the
 /// kind of [`Chunked`].
 pub trait ChunkOf<'a, K = Own, B = &'a Self> {
-    /// What is kept for the time of one attempt.
+    /// The view that is kept for the time of one attempt.
     type Held;
 
-    /// What the body gets.
+    /// The view that the body gets.
     type Chunk;
 }
 
@@ -59,28 +59,28 @@ pub trait ChunkOf<'a, K = Own, B = &'a Self> {
     note = "pass a slice of a `Vec` or an array: `&data[..]` or `&mut data[..]`"
 )]
 pub trait Chunked<K = Own>: for<'a> ChunkOf<'a, K> {
-    /// The number of items along axis `dim`; a negative `dim` counts from the last axis.
+    /// Returns the number of items along axis `dim`; a negative `dim` counts from the last axis.
     ///
     /// # Panics
-    /// When there is no such axis, or the parts of a tuple differ, with the values. The place of the panic is the
-    /// caller's, which for a form is the line that calls it.
+    /// If there is no such axis, or the parts of a tuple differ; the message has the values. The location of the
+    /// panic is the caller's, which for a form is the line that calls it.
     #[track_caller]
     fn extent(&self, dim: isize) -> usize;
 
-    /// A view of the items in `range` along `dim`, kept for one attempt.
+    /// Returns a view of the items in `range` along `dim`, kept for one attempt.
     ///
-    /// It is made within the attempt: where it takes memory and there is none, a smaller one is tried.
+    /// Called within the attempt: if the view takes memory and there is none, a smaller one is tried.
     fn hold(&mut self, dim: isize, range: Range<usize>) -> Held<'_, Self, K>;
 
-    /// Tells the value from others of other shapes but for its extent, where the shape decides how much memory
-    /// an item takes.
+    /// Returns a number that differs for values of other shapes, apart from their extent, if the shape decides how
+    /// much memory an item takes.
     #[doc(hidden)]
     fn shape_key(&self, dim: isize) -> u64 {
         let _ = dim;
         0
     }
 
-    /// Names the memory that each part is in, where that is known: `cpu`, `cuda:0`, `metal:0`.
+    /// Reports the memory of each part, if it is known: `cpu`, `cuda:0`, `metal:0`.
     #[doc(hidden)]
     fn places(&self, place: &mut dyn FnMut(&str)) {
         let _ = place;
@@ -90,21 +90,21 @@ pub trait Chunked<K = Own>: for<'a> ChunkOf<'a, K> {
     fn lend<'a>(held: &'a mut Held<'_, Self, K>) -> Chunk<'a, Self, K>;
 }
 
-/// What is kept of `D` for the time of one attempt.
+/// The view of `D` that is kept for the time of one attempt.
 pub type Held<'a, D, K = Own> = <D as ChunkOf<'a, K>>::Held;
 
-/// What the body gets of `D`.
+/// The view of `D` that the body gets.
 pub type Chunk<'a, D, K = Own> = <D as ChunkOf<'a, K>>::Chunk;
 
-/// The kind of values that implement [`Chunked`] where the trait or the type is at home. Tuples have
-/// the kinds of their parts.
+/// The kind of values that implement [`Chunked`] in the crate of the trait or of the type. Tuples have the kinds of
+/// their parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Own;
 
-/// `dim` as an index into `axes` axes.
+/// Converts `dim` to an index into `axes` axes.
 ///
 /// # Panics
-/// When there is no such axis.
+/// If there is no such axis.
 #[doc(hidden)]
 #[track_caller]
 pub fn axis(dim: isize, axes: usize) -> usize {

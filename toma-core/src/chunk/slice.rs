@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use super::{Chunk, ChunkOf, Chunked, Held, axis};
 
-// These two are written out: a macro would stand in the errors of calls that pass something else.
+// Both are written out, because a macro would appear in the errors of calls that pass something else.
 impl<'a, T> ChunkOf<'a> for &[T] {
     type Held = &'a [T];
     type Chunk = &'a [T];

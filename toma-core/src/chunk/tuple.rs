@@ -3,7 +3,7 @@ use std::ops::Range;
 use super::{Chunk, ChunkOf, Chunked, Held};
 use crate::call_site::hash_of;
 
-/// The one extent of all parts of a tuple.
+/// Returns the common extent of all parts of a tuple.
 #[track_caller]
 fn equal_extents(extents: &[usize]) -> usize {
     let first = extents[0];

@@ -1,12 +1,12 @@
-//! One table per backend: the texts that decide, and what they mean.
+//! Tables of error texts and their classes, one per backend.
 //!
-//! The texts are library output, collected from the sources and bug reports of each backend. They
-//! are written as [`normalized`](super::text::normalized) writes a text: lower case, no line breaks,
-//! no double quotes, so that they match inside a Debug form too.
+//! The texts are library output, collected from the sources and bug reports of each backend. They are written in
+//! the form of [`normalized`](super::text::normalized): lower case, no line breaks, no double quotes, so that they
+//! also match inside a Debug form.
 
 use super::Class;
 
-/// Texts that decide together, and the class they mean: each stands somewhere in the message.
+/// A class, and the texts that imply it if all of them are in the message.
 pub(super) type Row = (Class, &'static [&'static str]);
 
 const OUT_OF_MEMORY: Class = Class::OutOfMemory;
@@ -14,9 +14,9 @@ const TRANSIENT: Class = Class::Transient;
 const POISONED: Class = Class::Poisoned;
 const LOOK_ALIKE: Class = Class::Other;
 
-/// The class of a normalized text, when any table knows it.
+/// Returns the class of a normalized text, if any table has it.
 ///
-/// Of several rows that match, the one whose class stands highest in [`precedence`] decides.
+/// If several rows match, the one whose class is highest in [`precedence`] decides.
 pub(super) fn class_of(said: &str) -> Option<Class> {
     let rows = TABLES.iter().copied().flatten().filter(|row| matches(row, said)).map(|(class, _)| *class);
     let whole = WHOLE.iter().any(|words| is_whole(said, words)) || is_too_big(said);
@@ -25,12 +25,12 @@ pub(super) fn class_of(said: &str) -> Option<Class> {
 
 fn precedence(class: Class) -> u8 {
     match class {
-        // The context is lost whatever else is said; a retry on it fails again and buries the cause.
+        // The context is lost in any case; a retry on it fails again and hides the cause.
         Class::Poisoned => 3,
-        // Look-alikes are longer than what they look like, and quote it.
+        // Look-alikes are longer than the texts that they resemble, and quote them.
         Class::Other => 2,
         Class::OutOfMemory => 1,
-        // cuDNN's transient code is the beginning of its out-of-memory codes.
+        // cuDNN's transient code is a prefix of its out-of-memory codes.
         Class::Transient => 0,
     }
 }
@@ -39,7 +39,7 @@ pub(super) fn matches((_, parts): &Row, said: &str) -> bool {
     parts.iter().all(|part| said.contains(part))
 }
 
-/// Whether the message ends with `words`, with nothing before them or only what introduces them.
+/// True if the message ends with `words`, with nothing before them or only an introduction such as `error:`.
 pub(super) fn is_whole(said: &str, words: &str) -> bool {
     let said = said.trim_end_matches([' ', ')', ']', '}', '\'', '`', '.', ',']);
     said.strip_suffix(words).is_some_and(|before| {
@@ -48,8 +48,8 @@ pub(super) fn is_whole(said: &str, words: &str) -> bool {
     })
 }
 
-/// An error of cubecl 0.8 and 0.9 about a buffer, as Debug writes it: `BufferTooBig(10909384704)`. Errors of protocols have
-/// the same name, and buffers of less than a MiB.
+/// Detects an error of cubecl 0.8 and 0.9 about a buffer, as Debug writes it: `BufferTooBig(10909384704)`. Errors
+/// of protocols have the same name, but about buffers of less than a MiB.
 fn is_too_big(said: &str) -> bool {
     said.match_indices("buffertoobig(").any(|(at, name)| {
         let bytes = said[at + name.len()..].split(')').next().and_then(|bytes| bytes.parse::<u64>().ok());
@@ -58,8 +58,9 @@ fn is_too_big(said: &str) -> bool {
     })
 }
 
-/// Words that also stand in ordinary sentences: out of memory only as the whole of what is said. `bad allocation` is
-/// what `std::bad_alloc` says on Windows, and so ONNX Runtime; the last are our own, when only they are left of the type.
+/// Words that also occur in ordinary sentences, so they mean out of memory only as the whole message. The message
+/// of `std::bad_alloc` on Windows, and so of ONNX Runtime, is `bad allocation`; the last is the text of this
+/// crate's own type.
 pub(super) const WHOLE: &[&str] = &["std::bad_alloc", "bad allocation", "out of memory"];
 
 pub(super) const TABLES: &[&[Row]] =
@@ -70,7 +71,7 @@ const TORCH: &[Row] = &[
     (OUT_OF_MEMORY, &["hip out of memory."]),
     (OUT_OF_MEMORY, &["xpu out of memory."]),
     (OUT_OF_MEMORY, &["mps backend out of memory"]),
-    // Only buffers beyond Metal's limit of several GB; without a unit it is a program's own length check.
+    // Only buffers beyond Metal's limit of several GB; without a unit the text is a program's own length check.
     (OUT_OF_MEMORY, &["invalid buffer size:", " gb"]),
     (OUT_OF_MEMORY, &["invalid buffer size:", " gib"]),
     (OUT_OF_MEMORY, &["allocation on device", "would exceed allowed memory"]),
@@ -90,7 +91,7 @@ const TORCH: &[Row] = &[
     (LOOK_ALIKE, &["could not initialize nnpack!"]),
 ];
 
-/// What the CUDA and HIP runtimes say, through whatever library.
+/// Texts of the CUDA and HIP runtimes, which any library may print.
 const CUDA: &[Row] = &[
     (OUT_OF_MEMORY, &["cuda error: out of memory"]),
     (OUT_OF_MEMORY, &["hip error: out of memory"]),
@@ -110,7 +111,7 @@ const CUDA: &[Row] = &[
     (LOOK_ALIKE, &["too many resources requested for launch"]),
 ];
 
-/// cuBLAS, cuDNN and the like.
+/// Texts of cuBLAS, cuDNN and similar libraries.
 const LIBRARIES: &[Row] = &[
     (OUT_OF_MEMORY, &["cublas_status_alloc_failed"]),
     (OUT_OF_MEMORY, &["cusolver_status_alloc_failed"]),
@@ -123,7 +124,7 @@ const LIBRARIES: &[Row] = &[
     (OUT_OF_MEMORY, &["cudnn_status_alloc_failed"]),
     (OUT_OF_MEMORY, &["cudnn_status_internal_error_host_allocation_failed"]),
     (OUT_OF_MEMORY, &["cudnn_status_internal_error_device_allocation_failed"]),
-    // The workspace, or tensors beyond 2^31 elements: smaller batches cure both.
+    // Either the workspace is too large, or tensors exceed 2^31 elements: smaller batches cure both.
     (OUT_OF_MEMORY, &["cudnn_status_not_supported. this error may appear"]),
     // magma
     (OUT_OF_MEMORY, &["cannot allocate memory on gpu device"]),
@@ -134,7 +135,7 @@ const LIBRARIES: &[Row] = &[
     (LOOK_ALIKE, &["cublas_status_execution_failed"]),
 ];
 
-/// A collective must not be tried again on only one rank: the other ranks would wait forever.
+/// Texts of collectives, which must not be retried on only one rank: the other ranks would wait forever.
 const NCCL: &[Row] = &[
     (LOOK_ALIKE, &["cuda failure 2 'out of memory"]),
     (LOOK_ALIKE, &["cuda failure 'out of memory"]),
@@ -150,7 +151,7 @@ const INTEL: &[Row] = &[
     (OUT_OF_MEMORY, &["ur_result_error_out_of_host_memory"]),
 ];
 
-/// Also what candle prints.
+/// Texts of cudarc; candle prints them, too.
 const CUDARC: &[Row] = &[
     (OUT_OF_MEMORY, &["cuda_error_out_of_memory"]),
     (POISONED, &["cuda_error_ecc_uncorrectable"]),
@@ -171,14 +172,14 @@ const CUDARC: &[Row] = &[
     (POISONED, &["cuda_error_external_device"]),
 ];
 
-/// Texts of candle where Metal gives no buffer, also one of no bytes, as Display and as Debug write them. Of other resources
-/// candle says it where a shader is wrong.
+/// Texts of candle if Metal gives no buffer, even one of no bytes, as Display and as Debug write them. For other
+/// resources than buffers the text means that a shader is wrong.
 const METAL: &[Row] = &[
     (OUT_OF_MEMORY, &["failed to create metal resource: buffer"]),
     (OUT_OF_MEMORY, &["failedtocreateresource( buffer"]),
 ];
 
-/// Also what burn prints.
+/// Texts of cubecl; burn prints them, too.
 const CUBECL: &[Row] = &[
     (OUT_OF_MEMORY, &["out of device memory allocating"]),
     (OUT_OF_MEMORY, &["an out-of-memory error happened during launch"]),
@@ -192,7 +193,7 @@ const ONNX: &[Row] = &[
     (OUT_OF_MEMORY, &["failed to allocate memory for requested buffer of size"]),
     (OUT_OF_MEMORY, &["cuda failure 2: out of memory"]),
     (OUT_OF_MEMORY, &["is smaller than requested bytes of"]),
-    // DirectML: Windows' words for `E_OUTOFMEMORY`.
+    // DirectML: the text of Windows for `E_OUTOFMEMORY`.
     (OUT_OF_MEMORY, &["8007000e not enough memory resources are available"]),
 ];
 
@@ -204,25 +205,25 @@ const WGPU: &[Row] = &[
 
 const XLA: &[Row] = &[(OUT_OF_MEMORY, &["resource_exhausted: out of memory"])];
 
-/// Shared memory of one kernel, which has nothing to do with how much is free.
+/// Shared memory of one kernel, which does not depend on the free memory.
 const TRITON: &[Row] = &[(LOOK_ALIKE, &["out of resource: shared memory"])];
 
 const CPP: &[Row] = &[
-    // thrust and RMM say more than `std::bad_alloc`.
+    // thrust and RMM extend the text of `std::bad_alloc`.
     (OUT_OF_MEMORY, &["cudaerrormemoryallocation: out of memory"]),
     (OUT_OF_MEMORY, &["std::bad_alloc: out_of_memory:"]),
 ];
 
-/// Debug and Display forms of types that are out of memory by type, where only the text is left.
+/// Debug and Display forms of types that are out of memory, for errors of which only the text is left.
 const RUST: &[Row] = &[
     (OUT_OF_MEMORY, &["tryreserveerror { kind:"]),
-    // The same of other collections, such as hashbrown's.
+    // The same error of other collections, such as hashbrown's.
     (OUT_OF_MEMORY, &["allocerror { layout: layout { size:"]),
     (OUT_OF_MEMORY, &["memory allocation failed because"]),
     // The three Debug forms of `io::Error`.
     (OUT_OF_MEMORY, &["kind: outofmemory"]),
     (OUT_OF_MEMORY, &["kind(outofmemory)"]),
-    // Our own type.
+    // This crate's own type.
     (OUT_OF_MEMORY, &["outofmemory { requested_bytes:"]),
     (OUT_OF_MEMORY, &["out of memory: tried to allocate"]),
     (OUT_OF_MEMORY, &["out of memory: checkpoint "]),

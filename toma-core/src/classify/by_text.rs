@@ -1,15 +1,14 @@
-//! Classifying a failure by the text of its error, where its type says nothing.
+//! Classification of a failure by the text of its error, if its type does not decide.
 
 use super::bytes::requested_bytes;
 use super::text::{message, message_part, normalized};
 use super::{Class, Failure, backend, register};
 
-/// What kind of failure an error with this text is, by the tables of all backends.
+/// Classifies an error by its text, with the tables of all backends.
 ///
-/// The last resort, for errors whose type says nothing. Case does not matter; only the message is
-/// read, up to libtorch's C++ backtrace; and a text inside the Debug form of an error (as in the
-/// panics of `unwrap`) counts like the text itself. A text that no table knows is
-/// [`Class::Other`].
+/// The last resort, for errors whose type does not decide. Case does not matter; only the message is read, up to
+/// libtorch's C++ backtrace; and a text inside the Debug form of an error (as in the panics of `unwrap`) counts
+/// like the text itself. A text that is in no table is [`Class::Other`].
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -23,7 +22,7 @@ pub fn classify_text(text: &str) -> Failure {
     decide(text).unwrap_or_else(|| Failure::new(Class::Other, message(text)))
 }
 
-/// What the text says, when any table knows it; a known look-alike says [`Class::Other`].
+/// Returns the failure of a text that any table has; a known look-alike is [`Class::Other`].
 pub(super) fn decide(text: &str) -> Option<Failure> {
     let said = normalized(message_part(text));
     let class = register::class_of(&said).or_else(|| backend::class_of(&said))?;

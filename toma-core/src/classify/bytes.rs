@@ -1,8 +1,8 @@
-//! Finding the bytes that a failed allocation asked for in an error's text.
+//! Finds the requested bytes of a failed allocation in an error's text.
 
 use super::Class;
 
-/// Words before an amount that comes with its unit.
+/// Words before an amount with a unit.
 const AMOUNT_FOLLOWS: [&str; 6] = [
     "tried to allocate ",
     "trying to allocate ",
@@ -33,12 +33,11 @@ const UNITS: [(&[&str], u32); 6] = [
     (&["eib", "eb"], 60),
 ];
 
-/// Digits after the point that are read: more than any library prints, few enough for the product
-/// to fit.
+/// Number of decimals that are read: more than any library prints, few enough for the product to fit.
 const MOST_DECIMALS: usize = 9;
 
-/// The bytes that a normalized text says were asked for; never for a class that does not concern
-/// memory, where a number is about something else.
+/// Returns the requested bytes in a normalized text; `None` for a class that does not concern memory, where a
+/// number means something else.
 pub(super) fn requested_bytes(class: Class, said: &str) -> Option<u64> {
     if !matches!(class, Class::OutOfMemory | Class::Transient) {
         return None;
@@ -48,7 +47,7 @@ pub(super) fn requested_bytes(class: Class, said: &str) -> Option<u64> {
     AMOUNT_FOLLOWS.into_iter().flat_map(after).find_map(amount).or_else(plain)
 }
 
-/// An amount with its unit, such as `2.00 gib` or `more than 1eb`.
+/// Parses an amount with its unit, such as `2.00 gib` or `more than 1eb`.
 fn amount(rest: &str) -> Option<u64> {
     let rest = rest.strip_prefix("more than ").unwrap_or(rest);
     let unit = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').trim_start();
@@ -57,7 +56,7 @@ fn amount(rest: &str) -> Option<u64> {
     scaled(rest, *shift)
 }
 
-/// The decimal number at the beginning of `rest` times two to the power of `shift`, rounded down.
+/// Parses the decimal number at the beginning of `rest`, times two to the power of `shift`, rounded down.
 fn scaled(rest: &str, shift: u32) -> Option<u64> {
     let (whole, rest) = digits(rest);
     let decimals = rest.strip_prefix('.').map_or("", |rest| digits(rest).0);

@@ -11,16 +11,16 @@ use super::text::message;
 use super::{Class, Failure, OutOfMemory, register};
 use crate::reserve;
 
-/// Links looked at, so that a chain that leads back into itself ends.
+/// Number of links that are checked, so that a chain that leads back into itself ends.
 const LONGEST_CHAIN: usize = 64;
 
-/// What kind of failure `error` is, judged by its whole chain of sources (the first 64 links).
+/// Classifies `error` by its whole chain of sources (the first 64 links).
 ///
-/// The types of all links are asked first, those of [`add_error`](super::add_error) and of the backends
-/// in use before the built-in ones: [`OutOfMemory`], [`TryReserveError`], and [`io::Error`] of the kind
-/// [`OutOfMemory`](io::ErrorKind::OutOfMemory). Each is also found inside another `io::Error`, a `Box` or
-/// an `Arc`. A text is believed only when no type speaks, and then the outermost text that any table
-/// knows decides: a wrapper that merely quotes a look-alike cannot hide a typed failure below it.
+/// The types of all links come first, those of [`add_error`](super::add_error) and of the backends in use before
+/// the built-in ones: [`OutOfMemory`], [`TryReserveError`], and [`io::Error`] of the kind
+/// [`OutOfMemory`](io::ErrorKind::OutOfMemory). Each is also found inside another `io::Error`, a `Box` or an `Arc`.
+/// Texts count only if no type decides; then the outermost text that any table has decides. So a wrapper that
+/// merely quotes a look-alike cannot hide a typed failure below it.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -50,19 +50,19 @@ fn by_built_in(link: &Link) -> Option<Failure> {
         return Some(failure().requesting(error.requested_bytes()));
     }
     if let Some(error) = as_type::<TryReserveError>(link) {
-        // Its accessors are unstable; the Debug form is the only place that names the bytes.
+        // Its accessors are unstable; only the Debug form has the bytes.
         return Some(failure().requesting(requested_in(&format!("{error:?}"), Class::OutOfMemory)));
     }
     as_type::<io::Error>(link).filter(|error| error.kind() == io::ErrorKind::OutOfMemory).map(|_| failure())
 }
 
-/// The error and everything below it, outermost first.
+/// Returns the error and everything below it, outermost first.
 fn links(error: &Link) -> impl Iterator<Item = &Link> {
     iter::successors(Some(error), |link| below(*link)).take(LONGEST_CHAIN)
 }
 
-/// The next link, including those that `source` skips: an `io::Error` and a shared error both
-/// pass on their content's source, never their content.
+/// Returns the next link, including those that `source` skips: an `io::Error` and a shared error both return their
+/// content's source, never their content.
 fn below(link: &Link) -> Option<&Link> {
     if let Some(inner) = as_type::<io::Error>(link).and_then(io::Error::get_ref) {
         return Some(inner);

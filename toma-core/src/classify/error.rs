@@ -1,9 +1,8 @@
-//! The trait behind "every error is classified without opt-in".
+//! The trait that classifies every error without opt-in.
 //!
 //! # Why
 //!
-//! Errors must be `'static`, because classification downcasts them. Other error types take the option
-//! `classify`.
+//! Errors must be `'static`, because classification downcasts them. Other error types need the option `classify`.
 
 use std::error::Error;
 
@@ -12,9 +11,8 @@ use crate::ranks::ended;
 
 /// An error that can be sorted into a [`Class`](super::Class): every standard and every boxed error.
 ///
-/// Nothing has to be implemented by hand, and `Marker` never has to be written: it keeps the
-/// implementation for all standard errors apart from the one for boxed errors (which are not
-/// standard errors themselves), and is inferred.
+/// Nothing has to be implemented by hand, and `Marker` never has to be written: it is inferred, and separates the
+/// implementation for all standard errors from the one for boxed errors (which are not standard errors).
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -30,7 +28,7 @@ use crate::ranks::ended;
 /// assert_eq!(class(&boxed), Class::OutOfMemory);
 /// ```
 ///
-/// A type that is no error does not compile:
+/// A type that is not an error does not compile:
 ///
 /// ```compile_fail
 /// # extern crate toma_core as toma;
@@ -47,17 +45,17 @@ use crate::ranks::ended;
     note = "implement `std::error::Error` for `{Self}` (which must be `'static`), or give the option `classify = path`"
 )]
 pub trait Classify<Marker> {
-    /// What kind of failure this error is, judged by its whole chain of sources.
+    /// Classifies this error by its whole chain of sources.
     fn classify(&self) -> Failure;
 
-    /// What ended a call on another rank, as an error of this type.
+    /// Converts the failure of another rank that ended the call to an error of this type.
     #[doc(hidden)]
     fn of_ranks(error: &ended::Error) -> Option<Self>
     where
         Self: Sized;
 }
 
-/// The types that tell the implementations of [`Classify`] apart; nothing to use by hand.
+/// The types that separate the implementations of [`Classify`]; not for use by hand.
 pub mod marker {
     /// Marks standard errors.
     #[derive(Debug)]
@@ -78,8 +76,8 @@ impl<E: Error + 'static> Classify<marker::Standard> for E {
     }
 }
 
-// One blanket implementation and not one per box: with a second candidate for every type the
-// compiler reports the trait itself as missing, in the words above, instead of `Error`.
+// One blanket implementation instead of one per box: with a second candidate for every type, the compiler reports
+// the trait itself as missing, with the message above, instead of `Error`.
 impl<E: ErrorBox + 'static> Classify<marker::Boxed> for E {
     fn classify(&self) -> Failure {
         classify_error(self.inside())

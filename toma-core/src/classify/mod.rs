@@ -1,9 +1,9 @@
-//! What went wrong: sorting failures into the few classes that decide what happens next.
+//! Classification of failures into the few classes that decide the next step.
 //!
-//! Types are asked before texts, because a type cannot be misread: every link of an error's
-//! [`source`](std::error::Error::source) chain is looked at for a type that says out of memory, and
-//! only when none does are the texts compared with one table per backend. Both can be extended, with
-//! [`add_error`] and [`add_text`].
+//! Types come before texts, because a type cannot be misread: every link of an error's
+//! [`source`](std::error::Error::source) chain is checked for a type that is out of memory, and only if there is
+//! none, the texts are compared with one table per backend. Both can be extended, with [`add_error`] and
+//! [`add_text`].
 
 mod backend;
 mod by_text;
@@ -34,18 +34,18 @@ pub use panic::classify_panic;
 pub use register::add_failure;
 pub use register::{add_error, add_text};
 
-/// What kind of failure ended an attempt, and so what the engine does next.
+/// Kind of a failure that ended an attempt; it decides the engine's next step.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Memory ran out: the piece is tried again with a smaller size.
     OutOfMemory,
-    /// May be memory, may be a hiccup: the same size is tried once more, and then shrunk only
-    /// when free memory is low.
+    /// Possibly memory, possibly a passing fault: the same size is tried once more, and then shrunk only if free
+    /// memory is low.
     Transient,
     /// The device context is unusable (illegal access, device assert): nothing is tried again.
     Poisoned,
-    /// Anything else: goes through unchanged on the first attempt.
+    /// Anything else: reaches the caller unchanged at the first attempt.
     Other,
 }
 
@@ -60,25 +60,25 @@ impl fmt::Display for Class {
     }
 }
 
-/// One classified failure: its class, and the number of bytes asked for when that is known.
+/// One classified failure: its class, and the requested bytes if they are known.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub class: Class,
-    /// Bytes the failed allocation asked for, when the error says so.
+    /// Bytes that the failed allocation requested, if the error has them.
     pub requested_bytes: Option<u64>,
-    /// The error's own words, for events and reports.
+    /// The error's own message, for events and reports.
     pub message: Cow<'static, str>,
 }
 
 impl Failure {
-    /// A failure of `class` with the error's own words.
+    /// A failure of `class` with the error's own message.
     pub fn new(class: Class, message: impl Into<Cow<'static, str>>) -> Self {
         Self { class, requested_bytes: None, message: message.into() }
     }
 
-    /// The same failure with the number of bytes that were asked for.
+    /// Sets the requested bytes.
     #[must_use]
     pub fn requesting(self, bytes: Option<u64>) -> Self {
         Self { requested_bytes: bytes, ..self }

@@ -1,12 +1,12 @@
-//! An error of our own that is out of memory by its type.
+//! The crate's own error, which is out of memory by its type.
 
 use std::error::Error;
 use std::fmt;
 
-/// Memory ran out: an error that is out of memory by its type, whatever its text says.
+/// Memory ran out: an error that is out of memory by its type, so that its text does not matter.
 ///
-/// For allocators, fakes and bodies that know for certain that memory ran out. Any error that has
-/// it in its chain of sources is classified as out of memory, and so is a panic with it as payload.
+/// For allocators, fakes and bodies that know for certain that memory ran out. Any error with this type in its
+/// chain of sources is classified as out of memory, and so is a panic with it as payload.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -23,12 +23,12 @@ pub struct OutOfMemory {
 }
 
 impl OutOfMemory {
-    /// Memory ran out in an allocation of `requested_bytes`, when that is known.
+    /// Memory ran out in an allocation of `requested_bytes`, if that is known.
     pub const fn new(requested_bytes: Option<u64>) -> Self {
         Self { requested_bytes }
     }
 
-    /// Bytes the failed allocation asked for, when known.
+    /// Bytes that the failed allocation requested, if known.
     pub const fn requested_bytes(&self) -> Option<u64> {
         self.requested_bytes
     }

@@ -1,4 +1,4 @@
-//! Reading panic payloads.
+//! Classification of panic payloads.
 
 use std::any::Any;
 use std::collections::TryReserveError;
@@ -19,12 +19,12 @@ const BUILT_IN: &[ErrorIn] = &[
     |payload| payload.downcast_ref::<anyhow::Error>().map(|error| &**error as _),
 ];
 
-/// What kind of failure a panic with this payload is.
+/// Classifies a panic by its payload.
 ///
-/// Understood are the texts of `panic!`, `unwrap` and `expect`, boxed errors, [`OutOfMemory`],
-/// [`TryReserveError`], [`io::Error`], `anyhow::Error` (feature `anyhow`), errors of the backends in use, and
-/// every type given to [`add_error`](super::add_error); any other payload is [`Class::Other`]. Given a
-/// `Box<dyn Any + Send>`, pass `&*payload`: a reference to the box would be the box as payload.
+/// Supported are the texts of `panic!`, `unwrap` and `expect`, boxed errors, [`OutOfMemory`], [`TryReserveError`],
+/// [`io::Error`], `anyhow::Error` (feature `anyhow`), errors of the backends in use, and every type given to
+/// [`add_error`](super::add_error); any other payload is [`Class::Other`]. Given a `Box<dyn Any + Send>`, pass
+/// `&*payload`: a reference to the box would make the box the payload.
 ///
 /// ```
 /// # extern crate toma_core as toma;

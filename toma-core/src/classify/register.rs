@@ -1,7 +1,7 @@
-//! What users and backends add: types and texts, for the whole process.
+//! Types and texts that users and backends add, for the whole process.
 //!
-//! Both lists are read only after a failure. A lock that a panicking thread left poisoned is used
-//! all the same: each change is a single step, so the list is whole whenever it can be seen.
+//! Both lists are read only after a failure. A lock that a panicking thread poisoned is used anyway: each change is
+//! a single step, so the list is consistent whenever it can be seen.
 
 use std::any::TypeId;
 use std::error::Error;
@@ -17,9 +17,9 @@ static TYPES: RwLock<Vec<Arc<Registered>>> = RwLock::new(Vec::new());
 /// A registered type.
 pub(super) struct Registered {
     id: TypeId,
-    /// The failure that a link is, when it is of this type and its function decides.
+    /// Returns the failure of a link of this type, if the type's function decides.
     pub(super) failure: Box<FailureIn>,
-    /// The payload as an error, when it is of this type.
+    /// Returns the payload as an error, if it is of this type.
     pub(super) error_in: ErrorIn,
 }
 
@@ -27,11 +27,10 @@ type FailureIn = dyn Fn(&Link) -> Option<Failure> + Send + Sync;
 
 /// Classifies texts that contain `pattern`, in the whole process, before the built-in tables.
 ///
-/// For a library whose failures are known only by their words; prefer [`add_error`] where there is
-/// a type. Case does not matter, nor do line breaks and double quotes (each run of them and of
-/// spaces is one space), so that one pattern matches a text and the same text inside a panic
-/// message. Only an error's own words are searched, not a backtrace that follows them. Of several
-/// patterns in one text the latest added decides; adding a pattern again changes its class.
+/// For a library whose failures are known only by their texts; prefer [`add_error`] if there is a type. Case, line
+/// breaks and double quotes do not matter (each run of them and of spaces is one space), so one pattern matches a
+/// text and the same text inside a panic message. Only an error's own message is searched, not a backtrace after
+/// it. If several patterns are in one text, the latest added decides; adding a pattern again changes its class.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -43,7 +42,7 @@ type FailureIn = dyn Fn(&Link) -> Option<Failure> + Send + Sync;
 /// ```
 ///
 /// # Panics
-/// When `pattern` holds nothing to search for, because it would match every text.
+/// If `pattern` holds nothing to search for, because it would match every text.
 pub fn add_text(pattern: &str, class: Class) {
     let pattern_normalized = normalized(pattern);
     let pattern_normalized = pattern_normalized.trim();
@@ -55,10 +54,10 @@ pub fn add_text(pattern: &str, class: Class) {
 
 /// Classifies errors of the type `E`, in the whole process, before the built-in types.
 ///
-/// `class_of` is asked about every `E` in a failed body's chain of sources (outermost first) and about
-/// an `E` that is a panic's payload; `None` leaves the decision to other types and texts. It may run
-/// inside the panic hook, so it must not panic: that would end the process. Of several types the latest
-/// added is asked first. Adding a type again replaces its function.
+/// `class_of` is called for every `E` in a failed body's chain of sources (outermost first) and for an `E` that is
+/// a panic's payload; `None` leaves the decision to other types and texts. It may run inside the panic hook, so it
+/// must not panic, because that would end the process. Of several types the latest added is asked first. Adding a
+/// type again replaces its function.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -84,8 +83,8 @@ pub fn add_error<E: Error + 'static>(class_of: fn(&E) -> Option<Class>) {
     }));
 }
 
-/// Classifies errors of a backend's type `E`, as [`add_error`] does, where even the error's words are the
-/// function's to say: a `Display` may need a library that is not there.
+/// Classifies errors of a backend's type `E`, as [`add_error`] does, but the function also provides the message:
+/// `Display` may need a library that is missing.
 #[doc(hidden)]
 pub fn add_failure<E: Error + 'static>(failure_of: fn(&E) -> Failure) {
     add::<E>(Box::new(move |link| as_type(link).map(failure_of)));
@@ -98,16 +97,15 @@ fn add<E: Error + 'static>(failure: Box<FailureIn>) {
     types.push(Arc::new(Registered { id, failure, error_in: held::<E> }));
 }
 
-/// The class of a normalized text, when a registered pattern is in it.
+/// Returns the class of a normalized text, if a registered pattern is in it.
 pub(super) fn class_of(said: &str) -> Option<Class> {
     let texts = TEXTS.read().unwrap_or_else(PoisonError::into_inner);
     texts.iter().rev().find(|(pattern, _)| said.contains(pattern)).map(|(_, class)| *class)
 }
 
-/// The registered types, latest first.
+/// Returns the registered types, latest first.
 ///
-/// A copy, because their functions are users' code: under the lock one that registers a type would
-/// wait for itself.
+/// A copy, because their functions are users' code: one that registers a type would wait for the lock forever.
 pub(super) fn types() -> Vec<Arc<Registered>> {
     TYPES.read().unwrap_or_else(PoisonError::into_inner).iter().rev().map(Arc::clone).collect()
 }

@@ -10,8 +10,8 @@ mod rows;
 use std::error::Error;
 use std::fmt;
 
-/// What libtorch appends to every error: about 2 kB of C++ frames, here of functions whose names
-/// say everything that could mislead.
+/// The part that libtorch appends to every error: about 2 kB of C++ frames, here of functions whose names contain
+/// all misleading texts.
 fn backtrace() -> String {
     let frame = "c10::cuda::CUDACachingAllocator::throw(CUDA out of memory. Tried to allocate 9.00 TiB) \
                  [an illegal memory access was encountered, Cuda failure 2 'out of memory'] + 0x8c1 \

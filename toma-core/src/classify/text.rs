@@ -1,24 +1,23 @@
-//! Reading an error's text: which part of it is the message, and how it is compared.
+//! The text of an error: which part of it is the message, and how texts are compared.
 
-/// Characters kept of a message.
+/// Number of characters that are kept of a message.
 const LONGEST_MESSAGE: usize = 200;
 
-/// Where libtorch's own words end and its C++ backtrace begins, which names functions that fail for
-/// any reason.
+/// Begins libtorch's C++ backtrace, which follows its own message and names functions that fail for any reason.
 const BACKTRACE: &str = "exception raised from";
 
-/// The same for errors that print bare frames, and for Rust backtraces; only at the start of a
-/// line, because a message may well speak of a frame.
+/// Begin the bare frames of other errors, and Rust backtraces; only at the start of a line, because a message may
+/// mention a frame.
 const BACKTRACE_LINES: [&str; 2] = ["frame #0:", "stack backtrace:"];
 
-/// The first line of the message part, shortened to what fits into one line of a log.
+/// Returns the first line of the message part, shortened to fit into one line of a log.
 pub(super) fn message(text: &str) -> String {
     let part = message_part(text).trim_start();
     part[..line_end(part)].chars().take(LONGEST_MESSAGE).collect::<String>().trim_end().to_owned()
 }
 
 pub(super) fn message_part(text: &str) -> &str {
-    // ASCII lower case, unlike full lower case, keeps every byte where it is.
+    // ASCII lower case, unlike full lower case, keeps every byte at its index.
     let lower = text.to_ascii_lowercase();
     let starts_line = |at: &usize| lower[..*at].ends_with('\n') || lower[..*at].ends_with("\\n");
     let frames = BACKTRACE_LINES
@@ -28,8 +27,8 @@ pub(super) fn message_part(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Where the first line ends: at a line break, or at an escaped one inside a Debug string. Outside
-/// of quotes `\n` is more likely part of a path.
+/// Returns the end of the first line: a line break, or an escaped one inside a Debug string. Outside of quotes `\n`
+/// is more likely part of a path.
 fn line_end(part: &str) -> usize {
     let quote = part.find('"').unwrap_or(part.len());
     let escaped = part.match_indices("\\n").map(|(at, _)| at);
@@ -37,11 +36,11 @@ fn line_end(part: &str) -> usize {
     part.find(['\n', '\r']).into_iter().chain(escaped).min().unwrap_or(part.len())
 }
 
-/// The text as it is compared: lower case, and one space for every run of spaces, control
+/// Returns the text in the form that is compared: lower case, and one space for every run of spaces, control
 /// characters, double quotes, non-ASCII characters and Debug escapes of any of them.
 ///
-/// A text and its Debug form, escaped once or many times, are therefore the same. Everything that
-/// Debug may escape has to go, since which characters it escapes changes with Unicode versions.
+/// So a text and its Debug form, escaped once or many times, are equal. All characters that Debug may escape become
+/// spaces, because the set of characters that it escapes changes with Unicode versions.
 pub(super) fn normalized(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let mut out = String::with_capacity(lower.len());
@@ -58,8 +57,8 @@ pub(super) fn normalized(text: &str) -> String {
     out
 }
 
-/// Bytes at the beginning of `rest` that count as a space; where it is 0, a printable ASCII
-/// character stands.
+/// Number of bytes at the beginning of `rest` that count as a space; 0 if it begins with a printable ASCII
+/// character.
 fn gap_len(rest: &str) -> usize {
     let slashes = rest.len() - rest.trim_start_matches('\\').len();
     match rest.chars().next() {
@@ -69,7 +68,7 @@ fn gap_len(rest: &str) -> usize {
     }
 }
 
-/// Bytes of an escape after its backslashes.
+/// Number of bytes of an escape after its backslashes.
 fn escape_len(rest: &[u8]) -> usize {
     match rest {
         [b'n' | b'r' | b't' | b'0' | b'"', ..] => 1,

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 #[cfg(feature = "testing")]
 pub use stopped::StoppedClock;
 
-/// Now, for durations.
+/// Returns the current time, for durations.
 #[inline]
 pub(crate) fn now() -> Instant {
     #[cfg(feature = "testing")]
@@ -18,7 +18,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Now, for what is kept beyond the process.
+/// Returns the current time, for data that outlives the process.
 #[inline]
 pub(crate) fn wall() -> SystemTime {
     #[cfg(feature = "testing")]

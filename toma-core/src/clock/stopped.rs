@@ -1,4 +1,4 @@
-//! A clock that moves only when it is told to.
+//! A clock that moves only when a test advances it.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -9,13 +9,13 @@ thread_local! {
     static HELD: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// Where held time begins: both clocks once, so that what they show fits together.
+/// Start of stopped time. Both clocks are read once, so that their times fit together.
 static BEGIN: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
 
-/// Stops the engine's clock on this thread; it then moves only when it is told to.
+/// Stops the engine's clock on this thread; it then moves only by [`advance`](Self::advance).
 ///
-/// So a test of deadlines, durations or policies that measure time is the same on every machine, and
-/// hours pass at once. The clock runs again when this is dropped.
+/// So a test of deadlines, durations or policies that measure time behaves the same on every machine, and hours
+/// pass at once. The clock runs again when this is dropped.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -35,7 +35,7 @@ static BEGIN: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now()
 #[derive(Debug)]
 pub struct StoppedClock {
     before: Option<Duration>,
-    /// It belongs to its thread.
+    /// Keeps the clock on its thread.
     not_send: PhantomData<*const ()>,
 }
 
@@ -52,7 +52,7 @@ impl StoppedClock {
         HELD.set(HELD.get().map(|now| now + time));
     }
 
-    /// Time that has passed since the clock was stopped.
+    /// Returns the time that has passed since the clock was stopped.
     pub fn elapsed(&self) -> Duration {
         HELD.get().unwrap_or_default().saturating_sub(self.before.unwrap_or_default())
     }

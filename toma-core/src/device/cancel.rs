@@ -1,14 +1,14 @@
-//! Ending waits from outside.
+//! A handle that ends waits from outside.
 
 use std::sync::atomic::Ordering;
 
 use super::sleepers::{self, Flag};
 
-/// Ends waits and retries of the calls that were given it, from any thread: a call that waits makes the
-/// attempt it waited for, and what fails from then on goes through.
+/// Ends waits and retries of the calls that were given this handle, from any thread: a waiting call makes its
+/// attempt, and later failures reach the caller.
 ///
-/// Without it, the wait of a call ends when its bound or deadline has passed, and not before. Clones are
-/// the same handle. An attempt that runs goes on: a body that should end in the middle asks
+/// Without a handle, the wait of a call ends only when its bound or deadline has passed. Clones are the same
+/// handle. A running attempt goes on: a body that should end early has to check
 /// [`is_cancelled`](Self::is_cancelled) itself.
 ///
 /// ```
@@ -29,13 +29,13 @@ impl Cancel {
         Self::default()
     }
 
-    /// Cancels, for good. It returns at once: the calls end when their threads and tasks get to it.
+    /// Cancels permanently. Returns at once: the calls end when their threads and tasks notice.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Release);
         sleepers::wake_cancelled(&self.0);
     }
 
-    /// Whether the handle or a clone of it was [cancelled](Self::cancel).
+    /// True if the handle or a clone of it was [cancelled](Self::cancel).
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

@@ -12,40 +12,38 @@ use crate::text;
 
 type List = Arc<[Arc<Hook>]>;
 
-/// A list that is replaced, never changed: asking takes a handle, without allocating, and holds no lock
-/// while hooks run.
+/// The registered hooks. The list is replaced, never changed, so a call clones a handle without allocating, and
+/// holds no lock while hooks run.
 static HOOKS: Mutex<Option<List>> = Mutex::new(None);
 
 thread_local! {
-    /// A hook runs on this thread. Loops inside it ask none, or it would never end.
+    /// True while a hook runs on this thread. Loops inside it ask no hooks, because that would never end.
     static ASKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Memory ran out, and what is known of that.
+/// A shortage of memory, as hooks see it.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct Pressure<'a> {
     /// The name of the memory source; the host's for calls without the option `device`.
     pub device: &'a str,
-    /// Bytes the failed allocation asked for, when known.
+    /// Bytes that the failed allocation requested, if known.
     pub requested_bytes: Option<u64>,
-    /// Free bytes once the attempt had failed, when known.
+    /// Free bytes after the attempt had failed, if known.
     pub free_bytes: Option<u64>,
     /// The size that failed, in items or in [cost units](crate::execute::With::by_cost).
     pub size: usize,
 }
 
-/// Asks `hook` to give memory back when a call of this process runs out of it, until the guard is
-/// dropped.
+/// Registers a hook that gives memory back when a call of this process runs out of it, until the guard is dropped.
 ///
-/// A hook says whether it gave anything back. If one of them did, the same size is tried again, otherwise a
-/// smaller one. Hooks are asked once per piece, in the order in which they were registered, on the
-/// thread that works: after the failed attempt's values are dropped and undone, and with no lock held.
-/// Loops inside a hook ask none, and do not wait for the call that asks. Calls that began before any hook was
-/// registered ask none, unless they have the option `device` or `ladder`.
+/// A hook returns true if it gave memory back. If any hook did, the same size is tried again, otherwise a smaller
+/// one. Hooks are asked once per piece, in the order of registration, on the thread of the call: after the failed
+/// attempt's values are dropped and undone, and with no lock held. Loops inside a hook ask no hooks, and do not
+/// wait for the call that asks. Calls that began before any hook was registered ask none, unless they have the
+/// option `device` or `ladder`.
 ///
-/// A hook that panics is not asked again. A call that is asking when the guard is dropped may still
-/// ask.
+/// A hook that panics is not asked again. A call that asks hooks while the guard is dropped may still ask this one.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -96,16 +94,16 @@ impl fmt::Debug for Hooked {
     }
 }
 
-/// Whether there is a hook that this thread may ask.
+/// True if there is a hook that this thread may ask.
 pub(crate) fn is_registered() -> bool {
     !ASKING.get() && Switches::load().hooked()
 }
 
-/// Asks all hooks; whether any gave memory back.
+/// Asks all hooks. True if any gave memory back.
 pub(crate) fn ask(pressure: &Pressure<'_>) -> bool {
     let Some(hooks) = hooks().clone() else { return false };
     ASKING.set(true);
-    // All of them, even if the first gives.
+    // Asks all of them, even if the first gives memory back.
     let given = hooks.iter().filter(|hook| hook.ask(pressure)).count();
     ASKING.set(false);
     given > 0
@@ -129,7 +127,7 @@ fn replace(change: impl FnOnce(&[Arc<Hook>]) -> List) {
     let changed = change(hooks.as_deref().unwrap_or_default());
     switches::set_hooked(!changed.is_empty());
     let old = mem::replace(&mut *hooks, Some(changed).filter(|changed| !changed.is_empty()));
-    // What a hook captured may be anything: it is dropped without the lock.
+    // A hook may have captured any value, so it is dropped without the lock.
     drop(hooks);
     drop(old);
 }

@@ -1,9 +1,9 @@
-//! Which rungs a call takes, and what they are called.
+//! The rungs that a call takes, and their names.
 //!
 //! # Why
 //!
-//! A body asks [`falls_back`] instead of taking a parameter. So bodies keep their parameters, and what they
-//! call can ask, too.
+//! A body calls [`falls_back`] instead of taking a parameter. So bodies keep their parameters, and the functions
+//! that they call can ask, too.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::Cancel;
 use crate::nesting::Nesting;
 
-/// Which rungs of the [ladder](super#the-ladder) a call takes; the option `ladder`.
+/// The rungs of the [ladder](super#the-ladder) that a call takes; the value of the option `ladder`.
 #[must_use = "does nothing until it is given to a call"]
 #[derive(Clone, Copy, Debug)]
 pub struct Ladder<'a> {
@@ -36,71 +36,70 @@ impl Default for Ladder<'_> {
 }
 
 impl<'a> Ladder<'a> {
-    /// No rung at all.
+    /// A ladder without any rung.
     pub(crate) const fn none() -> Self {
         Self { release: false, wait: None, hooks: false, fallback: false, cancel: None }
     }
 
-    /// Tries the same size again once the device's cached memory is released; for a memory source
-    /// whose allocator has not tried that before it failed.
+    /// Tries the same size again after the device's cached memory is released, for a memory source whose allocator
+    /// does not do that before it fails.
     pub fn release_and_retry(mut self, on: bool) -> Self {
         self.release = on;
         self
     }
 
-    /// Waits at most so long for other users of the device, each time.
+    /// Waits for other users of the device for at most `at_most`, each time.
     ///
-    /// A wait that lasts so long is in vain. For ten times that long no further wait of the process begins on
-    /// the device. So while an attempt that was in the way goes on, waits for it take about a tenth of a
-    /// thread's time at most.
+    /// A wait that lasts that long is in vain. For ten times that long no further wait of the process begins on the
+    /// device. So while the attempt in the way goes on, waits for it take about a tenth of a thread's time at most.
     ///
-    /// Waits begin again sooner if all attempts that ran then have ended, however short they were. So a
-    /// thread that a body starts and joins may wait its whole bound in each attempt around it, because it
-    /// waits for that attempt. See [what to expect](super#what-to-expect).
+    /// Waits begin again sooner if all attempts that ran then have ended, however short they were. So a thread that
+    /// a body starts and joins may wait its whole bound in each attempt around it, because it waits for that
+    /// attempt. See [what to expect](super#what-to-expect).
     ///
-    /// The bound passes by the system's clock, even where a test holds the engine's.
+    /// The bound passes in real time, even if a test has stopped the engine's clock.
     pub fn wait(mut self, at_most: Duration) -> Self {
         self.wait = Some(at_most);
         self
     }
 
-    /// Never waits for other users of the device, and begins beside an exclusive attempt, too.
+    /// Never waits for other users of the device, and begins even next to an exclusive attempt.
     pub fn without_waiting(mut self) -> Self {
         self.wait = None;
         self
     }
 
-    /// Whether [hooks](super::on_release) are asked.
+    /// Sets whether [hooks](super::on_release) are asked.
     pub fn hooks(mut self, on: bool) -> Self {
         self.hooks = on;
         self
     }
 
-    /// Goes on in fallback when nothing smaller is left, see [`falls_back`]. A nested loop
-    /// [gives way](super#loops-inside-attempts) first.
+    /// Continues in fallback when no smaller size is left, see [`falls_back`]. A nested loop [gives
+    /// way](super#loops-inside-attempts) first.
     pub fn fallback(mut self, on: bool) -> Self {
         self.fallback = on;
         self
     }
 
-    /// Ends all waits once `cancel` is cancelled, and starts no retry after that: a failure then goes
-    /// through.
+    /// Ends all waits once `cancel` is cancelled, and starts no retry after that: a failure then reaches the
+    /// caller.
     ///
-    /// A wait that ends so is followed by the attempt it was for, because the failure before it is gone.
-    /// A body that must not run any more asks [`Cancel::is_cancelled`] itself.
+    /// A wait that ends this way is followed by its attempt, because the failure before the wait is gone by then. A
+    /// body that must not run any more has to check [`Cancel::is_cancelled`] itself.
     pub fn cancelled_by(mut self, cancel: &'a Cancel) -> Self {
         self.cancel = Some(cancel);
         self
     }
 }
 
-/// Whether the body runs in [fallback](Ladder::fallback): nothing smaller was left, and it should use
-/// memory beside the device's now, such as the CPU's.
+/// True if the body runs in [fallback](Ladder::fallback): no smaller size was left, and the body should use other
+/// memory than the device's, such as the CPU's.
 ///
-/// From then on that is so to the end of the call, and in loops inside the body, too. Nothing is remembered of sizes in
-/// fallback, and they begin with `initial`. Where sizes are [costs](crate::execute::With::by_cost), a single item that
-/// does not fit there either is left out. Outside of attempts it is never so, and neither is it in threads that the
-/// body starts: hand them the answer.
+/// Fallback lasts until the end of the call, and includes loops inside the body. Sizes in fallback are not
+/// remembered, and they begin with `initial`. Where sizes are [costs](crate::execute::With::by_cost), a single item
+/// that does not fit there either is left out. Outside of attempts, and in threads that the body starts, the
+/// function returns false: pass such threads the answer.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -120,7 +119,7 @@ pub fn falls_back() -> bool {
     Nesting::now().marks.falls_back
 }
 
-/// Why the same size is tried once more.
+/// Reason why the same size is tried once more.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rung {
@@ -128,7 +127,7 @@ pub enum Rung {
     Transient,
     /// Cached memory is released.
     Release,
-    /// There was contention: the attempt will be exclusive.
+    /// There was contention, so the attempt will be exclusive.
     Exclusive,
     /// The body has [offered](crate::leaner::offer) a leaner plan.
     Leaner,
@@ -137,7 +136,7 @@ pub enum Rung {
 }
 
 impl Rung {
-    /// Its name.
+    /// Returns the name of the rung.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Transient => "transient",

@@ -1,9 +1,9 @@
-//! The bytes of one device that are reserved, and the entries that wait for some, as plain functions like
-//! those of the [queue](super::queue).
+//! Reserved bytes of one device and the entries that wait for bytes, as plain functions like those of the
+//! [queue](super::queue).
 //!
 //! # Why
 //!
-//! The first entry looks every 10 ms, because no event tells that memory was freed.
+//! The first entry reads the free bytes every 10 ms, because no event reports that memory was freed.
 
 use std::time::{Duration, Instant};
 
@@ -11,25 +11,25 @@ use super::fifo::Fifo;
 use super::sleepers::SleeperId;
 use crate::memory::Reading;
 
-/// How often the first entry looks at what is free, which changes without a word.
+/// Interval at which the first entry reads the free bytes.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What is in the way.
+/// Reason why bytes were not granted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
-    /// What others have reserved, if they have.
+    /// Sum of the reservations of others, if there are any.
     pub(super) others: Option<Reserved>,
-    /// The entries ahead in the queue.
+    /// Number of entries ahead in the queue.
     pub(super) ahead: usize,
-    /// When to look again although nothing was woken.
+    /// When to look again without being woken.
     pub(super) look_at: Option<Instant>,
 }
 
-/// What living reservations have of the device.
+/// Sum of the live reservations of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reserved {
     pub(super) bytes: u64,
-    /// What was free when the first of them was granted: together they never have more.
+    /// Free bytes when the first of the reservations was granted; their sum never exceeds this.
     pub(super) limit_bytes: u64,
 }
 
@@ -41,13 +41,13 @@ pub(super) struct Ledger {
     waiting: Fifo<()>,
 }
 
-/// What is asked for.
+/// A request for bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
-    /// Tells the entry from all others.
+    /// Identifies the entry.
     pub(super) key: SleeperId,
     pub(super) bytes: u64,
-    /// What is promised beside them.
+    /// Bytes of the device that are promised in addition to the reservations.
     pub(super) promised: u64,
     pub(super) until: Option<Instant>,
 }
@@ -57,7 +57,7 @@ impl Ledger {
         Self { process, ..Self::default() }
     }
 
-    /// Whether `bytes` more stay within what was free at first.
+    /// True if `bytes` more stay within `limit_bytes`.
     fn has_room_for(&self, bytes: u64) -> bool {
         self.reserved.is_none_or(|Reserved { bytes: reserved, limit_bytes }| {
             reserved.checked_add(bytes).is_some_and(|sum| sum <= limit_bytes)
@@ -69,7 +69,7 @@ impl Ledger {
         self.reserved.get_or_insert(none).bytes += bytes;
     }
 
-    /// Gives back what was reserved in `process`. Returns what to wake.
+    /// Gives back bytes that were reserved in `process`. Returns the wait to wake.
     pub(super) fn give_back(&mut self, bytes: u64, process: u32) -> Option<SleeperId> {
         let reserved = self.reserved.as_mut().filter(|_| process == self.process)?;
         reserved.bytes -= bytes;
@@ -77,8 +77,8 @@ impl Ledger {
         self.first()
     }
 
-    /// Reserves the bytes in this process if they can be had now; otherwise the entry goes to the tail, where it
-    /// has no place yet. Beside it comes what to wake.
+    /// Reserves the bytes in this process if they are available now; otherwise the entry is queued at the tail,
+    /// unless it is queued already. Also returns the waits to wake.
     pub(super) fn ask(
         &mut self,
         wish: Wish,
@@ -100,7 +100,7 @@ impl Ledger {
         (Err(Refused { others: self.reserved, ahead, look_at }), woken)
     }
 
-    /// Takes an entry out of the queue, if it is there. Returns what to wake.
+    /// Removes an entry from the queue, if it is there. Returns the wait to wake.
     pub(super) fn withdraw(&mut self, key: SleeperId) -> Option<SleeperId> {
         self.waiting.remove(key).then(|| self.first()).flatten()
     }

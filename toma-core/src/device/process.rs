@@ -1,14 +1,14 @@
-//! State that a child of `fork` finds as new.
+//! State that starts anew in a child of `fork`.
 //!
-//! The child has one thread. What the parent's other threads were in the middle of never ends there: locks
-//! they held stay locked, turns they had run on, and the watchdog's thread is gone. Asking the system for
-//! the process costs as much as a turn, so it is asked only where a path is cold in any case: where a
-//! lock is held, or an attempt would have to wait.
+//! The child has one thread. Operations of the parent's other threads never end there: locks that they held stay
+//! locked, their turns stay open, and the watchdog's thread is gone. Asking the system for the process id costs as
+//! much as a turn, so it is asked only on paths that are cold anyway: where a lock is held, or an attempt would
+//! have to wait.
 
 use std::process;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-/// A value of this process, and in a child of `fork` another one.
+/// A value of this process; a child of `fork` gets another one.
 #[derive(Debug)]
 pub(super) struct PerProcess<T> {
     process: u32,
@@ -18,13 +18,13 @@ pub(super) struct PerProcess<T> {
 }
 
 impl<T> PerProcess<T> {
-    /// A value that is made of the number of the process.
+    /// Makes a value from the process id.
     pub(super) fn new(make: fn(u32) -> T) -> Self {
         let process = process::id();
         Self { process, make, value: make(process), child: OnceLock::new() }
     }
 
-    /// The value of this process. It asks the system.
+    /// Returns the value of this process. Asks the system for the process id.
     pub(super) fn get(&self) -> &T {
         let (mut latest, process) = (self, process::id());
         while latest.process != process {
@@ -33,7 +33,7 @@ impl<T> PerProcess<T> {
         &latest.value
     }
 
-    /// The value of this process, or of its parent where no [`get`](Self::get) has come first.
+    /// Returns the value of this process, or of its parent if [`get`](Self::get) has not been called here yet.
     #[inline]
     fn latest(&self) -> &T {
         let mut latest = self;
@@ -45,7 +45,7 @@ impl<T> PerProcess<T> {
 }
 
 impl<T> PerProcess<Mutex<T>> {
-    /// Locks the value of this process, or the parent's where it is not locked there.
+    /// Locks the value that [`latest`](Self::latest) returns, or this process's own if that one is locked.
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
         match self.latest().try_lock() {
@@ -55,7 +55,7 @@ impl<T> PerProcess<Mutex<T>> {
         }
     }
 
-    /// Locks the value of this process. It asks the system.
+    /// Locks the value of this process. Asks the system for the process id.
     #[cold]
     pub(super) fn lock_own(&self) -> MutexGuard<'_, T> {
         self.get().lock().unwrap_or_else(PoisonError::into_inner)

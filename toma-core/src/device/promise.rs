@@ -1,9 +1,9 @@
-//! Bytes of a device that work has promised to stay within and not yet allocated.
+//! Bytes of a device that work has promised not to exceed and has not yet allocated.
 //!
 //! # Why
 //!
-//! A promise is no reservation. It is made inside attempts, which hold turns, so it never waits and is
-//! never refused. It is lowered as bytes are allocated, of which a reservation knows nothing.
+//! A promise is not a reservation. It is made inside attempts, which hold turns, so it never waits and is never
+//! refused. It is lowered as bytes are allocated; a reservation does not follow allocations.
 
 use std::process;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,11 +13,12 @@ use crate::memory::{MemorySource, Reading};
 
 /// Promises that the caller will allocate `bytes` more of a device.
 ///
-/// Work that plans how to use its memory reads what is free, and allocates it piece by piece. Until then other work of
-/// the process would take the same bytes for free. So what is promised is not free to others: not to policies and
-/// predictions, not to [`reserve`](super::reserve), and not to work that asks [`promised_bytes`].
+/// Work that plans its use of memory reads the free bytes and then allocates them piece by piece. Until then, other
+/// work of the process would count the same bytes as free. So promised bytes are not free to others: not to
+/// policies and predictions, not to [`reserve`](super::reserve), and not to work that asks [`promised_bytes`].
 ///
-/// A promise never waits and is never refused. Lower it as bytes are allocated: they are not free by themselves then.
+/// A promise never waits and is never refused. Lower it as bytes are allocated, because allocated bytes no longer
+/// count as free.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -55,24 +56,24 @@ pub fn promise(device: &dyn MemorySource, bytes: u64) -> Promise {
     promise
 }
 
-/// Bytes of a device that living [promises](promise) of the process have, and that are not allocated yet.
+/// Returns the bytes of a device that live [promises](promise) of the process cover and that are not allocated yet.
 pub fn promised_bytes(device: &dyn MemorySource) -> u64 {
     Device::of(device).queue.promised.get().load(Relaxed)
 }
 
-/// What is free of a device and not promised.
+/// Subtracts the promised bytes of a device from the free bytes of a reading.
 pub(crate) fn unpromised(device: &dyn MemorySource, reading: Reading) -> Reading {
     let free_bytes = reading.free_bytes.saturating_sub(promised_bytes(device));
     Reading { free_bytes, ..reading }
 }
 
-/// Bytes that its owner will allocate; taken back when it is dropped.
+/// Bytes that the owner will allocate; the promise ends when dropped.
 #[must_use = "the promise is taken back when this is dropped"]
 #[derive(Debug)]
 pub struct Promise {
     device: Device,
     bytes: u64,
-    /// A child of `fork` has none of its parent's promises.
+    /// The process that made the promise: a child of `fork` has none of its parent's promises.
     process: u32,
 }
 
@@ -82,22 +83,22 @@ impl Promise {
         self.device.name()
     }
 
-    /// The bytes that are promised.
+    /// The promised bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Promises so many bytes instead. Returns what all others have promised at that moment.
+    /// Changes the promise to `bytes`. Returns the bytes that all others have promised at that moment.
     ///
-    /// Of two that promise at the same time, one at least sees the other: so work reads what is free, promises what its
-    /// plan takes, and takes a leaner plan where that and what is returned are more than was free.
+    /// If two promise at the same time, at least one sees the other's bytes. So work reads the free bytes, promises
+    /// the bytes of its plan, and takes a leaner plan if these and the returned bytes exceed the free bytes.
     pub fn set(&mut self, bytes: u64) -> u64 {
         if self.process != process::id() {
             return 0;
         }
         let promised = self.device.queue.promised.get();
         let added = bytes.wrapping_sub(self.bytes);
-        // Modulo 2^64, as atomic sums are; no device has so many bytes.
+        // Wraps modulo 2^64, as atomic sums do; no device has that many bytes.
         let all = promised.fetch_add(added, Relaxed).wrapping_add(added);
         self.bytes = bytes;
         all.wrapping_sub(bytes)

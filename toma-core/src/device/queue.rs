@@ -1,7 +1,7 @@
-//! The state of one device, and the rules by which turns are given, as plain functions over it.
+//! State of one device, and the rules by which turns are granted, as plain functions.
 //!
-//! No clock, no lock and no thread: moments come in, and keys of waits go out. The caller wakes what a function
-//! returns once its lock is gone.
+//! No function reads a clock, locks or waits: times are arguments, and the keys of waits are results. The caller
+//! wakes the returned waits after it has released its lock.
 
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use crate::nesting::TurnId;
 /// How a turn shares its device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum TurnKind {
-    /// Beside other shared turns.
+    /// Runs next to other shared turns.
     #[default]
     Shared,
-    /// Beside no other turn, but for those that never wait.
+    /// Runs next to no other turn, except those of attempts that never wait.
     Exclusive,
 }
 
@@ -23,9 +23,9 @@ pub(crate) enum TurnKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct QueueState {
     process: u32,
-    /// Turns that have begun and not ended.
+    /// Number of turns that have begun and not ended.
     pub(super) running: usize,
-    /// Turns that have ever begun.
+    /// Number of turns that have ever begun.
     started: u64,
     exclusive: Option<TurnId>,
     measuring: Option<SleeperId>,
@@ -35,7 +35,7 @@ pub(super) struct QueueState {
     /// Turns in which a nested loop gave way.
     marked: Vec<TurnId>,
     vain: Option<Vain>,
-    /// Two turns have run at the same time.
+    /// True if two turns have ever run at the same time.
     has_met: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Admitted {
     pub(super) seen: Seen,
 }
 
-/// A turn that waits to be claimed.
+/// A granted turn that is not claimed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Grant {
     key: SleeperId,
@@ -56,7 +56,7 @@ struct Grant {
     until: Option<Instant>,
 }
 
-/// What an attempt saw of its device as it began.
+/// Snapshot of a device at the beginning of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     process: u32,
@@ -66,30 +66,30 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Whether two turns had ever run at the same time: others may come in the middle of the attempt.
+    /// True if two turns had ever run at the same time: others may then begin in the middle of the attempt.
     pub(crate) fn may_be_contended(self) -> bool {
         self.has_met
     }
 }
 
-/// A wait that was in vain.
+/// A wait that lasted its full bound in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Vain {
     no_wait_until: Instant,
-    /// The turns that ran then have this number at most, and so many of them have not ended.
+    /// The turns that ran then have at most this number, and `left` of them have not ended.
     newest: u64,
     left: usize,
 }
 
-/// What has become of an entry of the queue.
+/// State of an entry of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Granted(Admitted),
     Waits {
-        /// When to look again although nothing was woken: an entry ahead may be past its bound by then.
+        /// When to look again without being woken: an entry ahead may be past its bound by then.
         look_at: Option<Instant>,
     },
-    /// It was past its bound, in the queue or with a turn unclaimed, or is of another process.
+    /// The entry was past its bound, in the queue or with an unclaimed turn, or belongs to another process.
     Gone,
 }
 
@@ -98,14 +98,14 @@ impl QueueState {
         Self { process, ..Self::default() }
     }
 
-    /// Begins a shared turn, unless something waits or is exclusive.
+    /// Begins a shared turn, unless an entry waits or a turn is exclusive.
     #[inline]
     pub(super) fn try_shared(&mut self) -> Option<Admitted> {
         let begins = self.waiting.is_empty() && self.admits(TurnKind::Shared);
         begins.then(|| self.begin(TurnKind::Shared))
     }
 
-    /// Begins a turn beside all others: only attempts that may not wait do that unasked.
+    /// Begins a turn next to all others. Apart from grants, this is only for attempts that may not wait.
     #[inline]
     pub(super) fn begin(&mut self, kind: TurnKind) -> Admitted {
         self.running += 1;
@@ -118,13 +118,13 @@ impl QueueState {
         Admitted { id, kind, seen: self.seen() }
     }
 
-    /// What an attempt sees as it begins inside a turn.
+    /// Returns the snapshot for an attempt that begins inside a turn.
     #[inline]
     pub(super) fn seen(&self) -> Seen {
         Seen { process: self.process, beside: self.running > 1, has_met: self.has_met, started: self.started }
     }
 
-    /// Ends a turn. To be followed by a [look](Self::look), where anything waits.
+    /// Ends a turn. Call [`look`](Self::look) afterwards if anything waits.
     #[inline]
     pub(super) fn end(&mut self, id: TurnId) {
         if !self.marked.is_empty() {
@@ -148,14 +148,15 @@ impl QueueState {
         !self.waiting.is_empty()
     }
 
-    /// Queues at the tail. To be followed by a [look](Self::look).
+    /// Adds an entry at the tail. Call [`look`](Self::look) afterwards.
     pub(super) fn queue(&mut self, key: SleeperId, kind: TurnKind, until: Option<Instant>) {
         self.waiting.push(key, kind, until);
     }
 
-    /// Skips entries past their bound, and grants turns from the head on. Returns what to wake.
+    /// Skips entries past their bound, and grants turns from the head on. Returns the waits to wake.
     ///
-    /// Where any are left, unclaimed turns past the bound of their wait end first: their tasks may never be polled.
+    /// If entries are left, unclaimed turns past the bound of their wait end first, because their tasks may never
+    /// be polled.
     #[must_use = "these wait"]
     pub(super) fn look(&mut self, now: Instant) -> Vec<SleeperId> {
         let mut woken = self.waiting.skip(now, None);
@@ -172,7 +173,7 @@ impl QueueState {
         woken
     }
 
-    /// Ends the unclaimed turns past the bound of their wait.
+    /// Ends unclaimed turns past the bound of their wait.
     fn take_back(&mut self, now: Instant) {
         let is_late = |grant: &mut Grant| grant.until.is_some_and(|until| now >= until);
         let late: Vec<_> = self.granted.extract_if(.., is_late).collect();
@@ -189,7 +190,7 @@ impl QueueState {
         }
     }
 
-    /// What has become of an entry; a turn that was granted is the caller's from now on.
+    /// Returns the state of an entry; a granted turn belongs to the caller from now on.
     pub(super) fn claim(&mut self, key: SleeperId) -> Standing {
         if let Some(at) = self.granted.iter().position(|grant| grant.key == key) {
             return Standing::Granted(self.granted.swap_remove(at).begun);
@@ -200,8 +201,7 @@ impl QueueState {
         self.waiting.place(key).map_or(Standing::Gone, waits)
     }
 
-    /// Takes an entry out of the queue; a turn that was granted ends. To be followed by a
-    /// [look](Self::look).
+    /// Removes an entry from the queue and ends its turn, if one was granted. Call [`look`](Self::look) afterwards.
     pub(super) fn withdraw(&mut self, key: SleeperId) {
         if let Standing::Granted(begun) = self.claim(key) {
             self.end(begun.id);
@@ -209,19 +209,19 @@ impl QueueState {
         self.waiting.remove(key);
     }
 
-    /// Whether other turns ran as the attempt began, run now, or have begun since.
+    /// True if other turns ran when the attempt began, run now, or have begun since.
     pub(super) fn has_contention(&self, seen: Seen) -> bool {
         let is_ours = seen.process == self.process;
         self.others(seen) > 0 || is_ours && (seen.beside || self.started != seen.started)
     }
 
-    /// The other turns that run now.
+    /// Number of other turns that run now.
     pub(super) fn others(&self, seen: Seen) -> usize {
-        // In a child of `fork` the turn that the attempt is inside of may be the parent's.
+        // In a child of `fork`, the turn around the attempt may be the parent's.
         self.running.saturating_sub(usize::from(seen.process == self.process))
     }
 
-    /// Begins a measurement, unless one runs.
+    /// Begins a measurement, unless one is running.
     pub(super) fn measure(&mut self) -> Option<SleeperId> {
         let begins = self.measuring.is_none();
         begins.then(|| *self.measuring.insert(SleeperId::new()))
@@ -231,7 +231,7 @@ impl QueueState {
         self.measuring.take_if(|measuring| *measuring == measurement);
     }
 
-    /// Marks a turn: a loop inside gave way.
+    /// Marks a turn because a loop inside it gave way.
     pub(super) fn mark(&mut self, turn: TurnId) {
         if !self.is_marked(turn) {
             self.marked.push(turn);
@@ -242,13 +242,13 @@ impl QueueState {
         self.marked.contains(&turn)
     }
 
-    /// The turn's attempt is made again: removes the mark.
+    /// Removes the mark of a turn whose attempt ends or is repeated.
     pub(super) fn unmark(&mut self, turn: TurnId) {
         self.marked.retain(|&marked| marked != turn);
     }
 
-    /// A wait has lasted its full bound: the device is not waited for until then, or until the turns that
-    /// run now have ended.
+    /// Records a wait that lasted its full bound: calls do not wait for the device until `no_wait_until`, or until
+    /// the turns that run now have ended.
     pub(super) fn waited_in_vain(&mut self, no_wait_until: Instant) {
         let before = self.vain.map(|vain| vain.no_wait_until);
         let no_wait_until = before.map_or(no_wait_until, |before| before.max(no_wait_until));
@@ -256,24 +256,24 @@ impl QueueState {
         self.vain = (self.running > 0).then_some(vain);
     }
 
-    /// Whether a turn is marked, or a wait was in vain.
+    /// True if a turn is marked or a wait was in vain.
     pub(super) fn is_unusual(&self) -> bool {
         self.vain.is_some() || !self.marked.is_empty()
     }
 
-    /// Whether the device may be waited for.
+    /// True if calls may wait for the device.
     pub(super) fn has_patience(&mut self, now: Instant) -> bool {
         self.vain = self.vain.filter(|vain| now < vain.no_wait_until);
         self.vain.is_none()
     }
 
-    /// A turn that was granted and is not claimed.
+    /// Returns the granted and unclaimed turn of an entry.
     #[cfg(test)]
     pub(super) fn granted(&self, key: SleeperId) -> Option<Admitted> {
         self.granted.iter().find(|grant| grant.key == key).map(|grant| grant.begun)
     }
 
-    /// Whether a wait was in vain while the turn ran.
+    /// True if a wait was in vain while the turn ran.
     #[cfg(test)]
     pub(super) fn is_in_the_way(&self, turn: TurnId) -> bool {
         self.vain.is_some_and(|vain| turn.number <= vain.newest)

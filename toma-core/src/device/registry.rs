@@ -8,12 +8,12 @@ use super::process::PerProcess;
 use super::turn::{Device, Handle, Queue};
 use crate::memory::MemorySource;
 
-/// So many queues stay. Programs have fewer devices, unless names change.
+/// Number of queues that are kept for good. Programs have fewer devices, unless names change.
 const STAY: usize = 64;
 
 static QUEUES: LazyLock<PerProcess<Mutex<Queues>>> = LazyLock::new(|| PerProcess::new(|_| Mutex::default()));
 
-/// The queues that stay, and those of further names while a call, thread or reservation has them.
+/// The queues that are kept for good, and those of further names while a call, thread or reservation uses them.
 #[derive(Default)]
 struct Queues {
     stay: BTreeMap<Box<str>, &'static Queue>,
@@ -40,12 +40,12 @@ impl Queues {
 }
 
 thread_local! {
-    /// The devices this thread has used last, the latest first.
+    /// The devices that this thread has used last, the latest first.
     static LATELY: RefCell<[Option<Device>; 4]> = const { RefCell::new([const { None }; 4]) };
 }
 
 impl Device {
-    /// The device of a memory source, whose name is asked once.
+    /// Returns the device of a memory source, whose name is read once.
     #[inline]
     pub(crate) fn of(source: &dyn MemorySource) -> Self {
         Self::named(source.name())
@@ -53,7 +53,7 @@ impl Device {
 
     #[inline]
     pub(super) fn named(name: &str) -> Self {
-        // Gone at the end of the thread.
+        // The thread-local value is gone at the end of the thread.
         let lately = LATELY.try_with(|lately| {
             lately.borrow().iter().flatten().find(|device| device.name() == name).cloned()
         });
@@ -66,7 +66,7 @@ impl Device {
         let queue = queues.get(name).unwrap_or_else(|| queues.add(name));
         drop(queues);
         let device = Self { queue };
-        // What makes room for it is dropped here, without the lock.
+        // The device that falls out of the list is dropped here, without the lock.
         let _ = LATELY.try_with(|lately| {
             let mut lately = lately.borrow_mut();
             lately.rotate_right(1);
@@ -76,7 +76,7 @@ impl Device {
     }
 }
 
-/// The names that are kept.
+/// Number of names that are kept.
 #[cfg(test)]
 pub(super) fn known() -> usize {
     let queues = QUEUES.lock();

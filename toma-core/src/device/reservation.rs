@@ -1,4 +1,4 @@
-//! Bytes of a device that are kept for one caller.
+//! Bytes of a device that are reserved for one caller.
 
 use std::fmt;
 use std::future::Future;
@@ -13,17 +13,17 @@ use super::wait::{WaitFor, Waits};
 use crate::memory::{MemorySource, Reading};
 use crate::nesting::Nesting;
 
-/// Keeps `bytes` of a device for the caller, and waits for them for at most `timeout`.
+/// Reserves `bytes` of a device for the caller, and waits for them for at most `timeout`.
 ///
-/// Work that knows how many bytes it needs need not run out of memory to find that others use them: it
-/// waits until they are free, in the order of asking. A reservation allocates nothing, and binds only
-/// calls that reserve. It is granted if all living reservations of the device together stay within what
-/// was free when the first of them was granted, and `bytes` are free now. So bytes that are reserved and
-/// not yet allocated are not given away twice.
+/// Work that knows how many bytes it needs can wait until they are free, in the order of the requests, instead of
+/// running out of memory because others use them. A reservation allocates nothing, and binds only calls that
+/// reserve. It is granted if `bytes` are free now, and if all live reservations of the device together stay within
+/// the bytes that were free when the first of them was granted. So bytes that are reserved and not yet allocated
+/// are not given away twice.
 ///
-/// Inside an attempt with a `device` it does not wait, and answers as [`try_reserve`]: the attempt holds
-/// memory that others may wait for. The error is not out of memory: a body that returns it, or panics with
-/// it, is not run again, and it goes through.
+/// Inside an attempt with a `device` it does not wait and behaves as [`try_reserve`], because the attempt holds
+/// memory that others may wait for. The error does not count as out of memory: a body that returns it, or panics
+/// with it, is not run again, and the error reaches the caller.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -59,27 +59,26 @@ use crate::nesting::Nesting;
 /// ```
 ///
 /// # Errors
-/// When the bytes were not free in time; at once when the device has not so many bytes, or cannot be
-/// read.
+/// If the bytes were not free in time; at once if the device has fewer bytes, or cannot be read.
 pub fn reserve(device: &dyn MemorySource, bytes: u64, timeout: Duration) -> Result<Reservation, NotReserved> {
     Waits::<ForBytes<'_>>::new(device, bytes, timeout).wait()
 }
 
-/// Keeps `bytes` of a device for the caller if they are free now and no other call waits for some; see
+/// Reserves `bytes` of a device for the caller if they are free now and no other call waits for bytes; see
 /// [`reserve`].
 ///
 /// # Errors
-/// When it would have to wait, when the device has not so many bytes, or when it cannot be read.
+/// If it would have to wait, if the device has fewer bytes, or if it cannot be read.
 pub fn try_reserve(device: &dyn MemorySource, bytes: u64) -> Result<Reservation, NotReserved> {
     reserve(device, bytes, Duration::ZERO)
 }
 
-/// The same as [`reserve`], for tasks: any executor will do, because a thread of its own watches the time.
+/// Works as [`reserve`], for tasks of any executor: a thread of toma watches the time.
 ///
 /// The timeout counts from the call. A future that is dropped leaves the queue.
 ///
 /// # Errors
-/// Those of [`reserve`].
+/// The errors of [`reserve`].
 pub fn reserve_async(
     device: &dyn MemorySource,
     bytes: u64,
@@ -88,7 +87,7 @@ pub fn reserve_async(
     Waits::<ForBytes<'_>>::new(device, bytes, timeout)
 }
 
-/// What is waited for.
+/// A reservation that is waited for.
 #[derive(Debug)]
 struct ForBytes<'a> {
     source: &'a dyn MemorySource,
@@ -106,7 +105,8 @@ impl<'a> Waits<ForBytes<'a>> {
 }
 
 impl ForBytes<'_> {
-    /// What holds a turn never waits, and neither does what holds up a task or an entry of this thread.
+    /// True if the wait must end: its time is over, this thread holds a turn, or waiting would block a task or an
+    /// entry of this thread.
     fn is_late(&self) -> bool {
         let Nesting { marks, enclosing } = Nesting::now();
         marks.blocked || enclosing.holds_any() || self.until.is_some_and(|until| Instant::now() >= until)
@@ -118,7 +118,7 @@ impl WaitFor for ForBytes<'_> {
 
     fn look(&mut self, key: SleeperId) -> Result<Self::Output, Option<Instant>> {
         let &mut Self { source, ref device, bytes, until } = self;
-        // Without the lock: a memory source is foreign code.
+        // Without the lock, because a memory source is foreign code.
         let reading = source.read();
         let free = reading.as_ref().ok().copied();
         let promised = device.queue.promised.get().load(Relaxed);
@@ -134,7 +134,7 @@ impl WaitFor for ForBytes<'_> {
         if !(is_hopeless || self.is_late()) {
             return Err(refused.look_at);
         }
-        // Not only when it is dropped, which may be much later.
+        // Leaves the queue now, because the future may be dropped much later.
         self.leave(key);
         Ok(Err(NotReserved { device: self.device.clone(), asked_bytes: bytes, refused, reading }))
     }
@@ -145,7 +145,7 @@ impl WaitFor for ForBytes<'_> {
     }
 }
 
-/// Bytes of a device that are kept for its owner; given back when it is dropped.
+/// Bytes of a device that are reserved for the owner; given back when dropped.
 #[must_use = "the bytes are given back when this is dropped"]
 #[derive(Debug)]
 pub struct Reservation {
@@ -160,7 +160,7 @@ impl Reservation {
         self.device.name()
     }
 
-    /// The bytes that are kept.
+    /// The reserved bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -173,7 +173,7 @@ impl Drop for Reservation {
     }
 }
 
-/// Why bytes were not reserved.
+/// Error of a reservation that was not granted.
 pub struct NotReserved {
     device: Device,
     asked_bytes: u64,
@@ -187,22 +187,22 @@ impl NotReserved {
         self.device.name()
     }
 
-    /// The bytes that were asked for.
+    /// The requested bytes.
     pub fn asked_bytes(&self) -> u64 {
         self.asked_bytes
     }
 
-    /// The bytes that others had reserved when waiting ended.
+    /// The bytes that others had reserved when the wait ended.
     pub fn reserved_bytes(&self) -> u64 {
         self.refused.others.map_or(0, |others| others.bytes)
     }
 
-    /// What was free when waiting ended, and what there is; `None` when the device could not be read.
+    /// Free and total bytes when the wait ended; `None` if the device could not be read.
     pub fn reading(&self) -> Option<Reading> {
         self.reading.as_ref().ok().copied()
     }
 
-    /// Whether waiting longer cannot help: the device has not so many bytes.
+    /// True if waiting longer cannot help, because the device has fewer bytes.
     pub fn is_too_large(&self) -> bool {
         self.reading().is_some_and(|reading| self.asked_bytes > reading.total_bytes)
     }
@@ -229,7 +229,7 @@ impl fmt::Display for NotReserved {
     }
 }
 
-/// The message, because that is what `unwrap` and `expect` print.
+/// Prints the message, because `unwrap` and `expect` print the Debug form.
 impl fmt::Debug for NotReserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

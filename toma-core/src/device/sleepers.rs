@@ -1,8 +1,8 @@
-//! The threads and tasks that wait, and what wakes them: others, a cancellation, or the time.
+//! Waiting threads and tasks, and the events that wake them: other calls, a cancellation, or the time.
 //!
-//! The queues speak of waits by their keys. Here alone stand wakers, which are foreign code: they are cloned,
-//! woken and dropped without a lock. One thread watches the time for tasks, because whatever polls them need
-//! not have a clock. It starts when a task first waits, and sleeps while none does.
+//! The queues know waits by their keys. Only this module holds wakers. They are foreign code, so they are cloned,
+//! woken and dropped without a lock. One thread watches the time for tasks, because an executor need not have a
+//! clock. It starts when a task first waits, and sleeps while no task waits.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -19,7 +19,7 @@ static SLEEPERS: LazyLock<PerProcess<Sleepers>> = LazyLock::new(|| PerProcess::n
 /// The flag of a [`Cancel`](super::Cancel), which its clones share.
 pub(super) type Flag = Arc<AtomicBool>;
 
-/// Tells a wait, or a measurement, from all others. A child of `fork` goes on with other keys.
+/// Identifies a wait or a measurement. A child of `fork` continues with other keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SleeperId(pub(super) u64);
 
@@ -39,26 +39,26 @@ struct Sleepers {
 #[derive(Default)]
 struct SleeperTable {
     sleepers: BTreeMap<SleeperId, Sleeper>,
-    /// The thread that watches the time runs.
+    /// True while the thread that watches the time runs.
     watched: bool,
 }
 
 /// A wait that is not over.
 struct Sleeper {
     waker: Waker,
-    /// What cancels it.
+    /// The flag that cancels the wait.
     cancel: Option<Flag>,
     alarm: Option<Instant>,
 }
 
-/// Has `waker` woken from now on by [`wake`] and by `cancel`, until it is, or [`wakes_up`].
+/// Registers `waker` to be woken by [`wake`] and by `cancel`, until it is woken or [`wakes_up`] removes it.
 pub(super) fn sleeps(key: SleeperId, waker: &Waker, cancel: Option<&Flag>) {
     let sleeper = Sleeper { waker: waker.clone(), cancel: cancel.cloned(), alarm: None };
     let before = SLEEPERS.get().table().sleepers.insert(key, sleeper);
     drop(before);
 }
 
-/// Has it woken at this moment, too. False when no thread watches the time, and none can be started.
+/// Also wakes the wait at the time `at`. False if no thread watches the time and none can be started.
 pub(super) fn set_alarm(key: SleeperId, at: Instant) -> bool {
     let sleepers = SLEEPERS.get();
     let mut table = sleepers.table();
@@ -71,14 +71,14 @@ pub(super) fn set_alarm(key: SleeperId, at: Instant) -> bool {
     watched
 }
 
-/// The wait is over.
+/// Removes a wait that is over.
 pub(super) fn wakes_up(key: SleeperId) {
-    // In two steps: the table is free before the waker is dropped.
+    // Two statements, so that the table is unlocked before the waker is dropped.
     let sleeper = SLEEPERS.get().table().sleepers.remove(&key);
     drop(sleeper);
 }
 
-/// Wakes them, for once. A waker that panics is passed over: others wait behind it.
+/// Wakes each wait once. A waker that panics is skipped, because other waits come after it.
 pub(super) fn wake(keys: impl IntoIterator<Item = SleeperId>) {
     for key in keys {
         let sleeper = SLEEPERS.get().table().sleepers.remove(&key);
@@ -86,7 +86,7 @@ pub(super) fn wake(keys: impl IntoIterator<Item = SleeperId>) {
     }
 }
 
-/// Wakes all that `cancel` cancels.
+/// Wakes all waits that `cancel` ends.
 pub(super) fn wake_cancelled(cancel: &Flag) {
     let is_cancelled = |sleeper: &Sleeper| sleeper.cancel.as_ref().is_some_and(|by| Arc::ptr_eq(by, cancel));
     let table = SLEEPERS.get().table();

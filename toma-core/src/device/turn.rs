@@ -1,4 +1,4 @@
-//! A device as calls see it, and the turns their attempts take on it.
+//! A device as seen by calls, and the turns that their attempts take on it.
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,27 +12,27 @@ use super::queue::{Admitted, QueueState, Seen, TurnKind};
 use super::sleepers::{SleeperId, wake};
 use crate::nesting::{DeviceId, Enclosing, Nesting, TurnId};
 
-/// What all users of one device share.
+/// State that all users of one device share.
 pub(super) struct Queue {
     pub(super) name: Box<str>,
     id: DeviceId,
     pub(super) state: PerProcess<Mutex<QueueState>>,
     pub(super) ledger: PerProcess<Mutex<Ledger>>,
-    /// Bytes that are promised and not allocated.
+    /// Promised bytes that are not allocated yet.
     pub(super) promised: PerProcess<AtomicU64>,
-    /// A turn is marked, or a wait was in vain. Looked at without the lock, at the beginning and the end of every
+    /// True if a turn is marked or a wait was in vain. Read without the lock, at the beginning and the end of every
     /// attempt.
     is_unusual: AtomicBool,
 }
 
-/// A device, told from others by the name of its memory source.
+/// A device, identified by the name of its memory source.
 #[derive(Clone)]
 pub(crate) struct Device {
     pub(super) queue: Handle,
 }
 
-/// A queue that stays for the life of the process, which spares each turn two atomic counts; or one of the
-/// names that come when many stay already.
+/// Queue of a device: one that lives as long as the process, which saves two atomic counts per turn, or a counted
+/// one, for names that are added when many queues exist already.
 #[derive(Clone)]
 pub(super) enum Handle {
     Stays(&'static Queue),
@@ -67,7 +67,7 @@ impl Device {
         self.queue.id
     }
 
-    /// Begins a shared turn at once; `None` when something waits or is exclusive, so that the attempt has to
+    /// Begins a shared turn at once; `None` if an entry waits or a turn is exclusive, so that the attempt has to
     /// [wait](Self::wait_for). Not for attempts inside a turn.
     #[inline]
     pub(crate) fn try_shared(&self) -> Option<Turn> {
@@ -75,7 +75,7 @@ impl Device {
         begun.map(|begun| self.turn(begun))
     }
 
-    /// Begins a shared turn beside all others, also beside an exclusive one: for attempts that may not wait.
+    /// Begins a shared turn next to all others, even an exclusive one, for attempts that may not wait.
     #[inline]
     pub(crate) fn begin_beside(&self) -> Turn {
         let begun = self.queue.state.lock().begin(TurnKind::Shared);
@@ -87,33 +87,32 @@ impl Device {
         Turn { device: self.clone(), begun }
     }
 
-    /// What an attempt sees of the device as it begins inside a turn there.
+    /// Returns the snapshot of the device for an attempt that begins inside a turn there.
     pub(crate) fn seen(&self) -> Seen {
         self.queue.state.lock().seen()
     }
 
-    /// Whether others ran as an attempt began that has `seen` this, run now, or have begun since.
+    /// True if others ran when the attempt with the snapshot `seen` began, run now, or have begun since.
     pub(crate) fn has_contention(&self, seen: Seen) -> bool {
         let has_contention = self.queue.state.lock().has_contention(seen);
-        // The threads of a parent may have left that behind.
+        // The contention may be a leftover of the parent's threads, in a child of `fork`.
         has_contention && self.queue.state.lock_own().has_contention(seen)
     }
 
-    /// Begins a measurement, unless the device is being measured: around this attempt, beside it or inside.
+    /// Begins a measurement, unless an enclosing, a concurrent or a nested attempt is being measured.
     pub(crate) fn measure(&self) -> Option<Measurement> {
         let key = self.queue.state.lock_own().measure()?;
         Some(Measurement { device: self.clone(), key })
     }
 
-    /// Marks the turn of an enclosing attempt, because a loop inside gave way; see
-    /// [`Enclosing::promised_on`].
+    /// Marks the turn of an enclosing attempt because a loop inside gave way; see [`Enclosing::promised_on`].
     pub(crate) fn mark(&self, turn: TurnId) {
         let mut state = self.queue.state.lock();
         state.mark(turn);
         self.queue.publish(&state);
     }
 
-    /// Whether the device may be waited for: not for a while after a wait that lasted its full bound.
+    /// True if calls may wait for the device: not for a while after a wait that lasted its full bound.
     #[inline]
     pub(crate) fn has_patience(&self, now: impl FnOnce() -> Instant) -> bool {
         !self.queue.is_unusual.load(Relaxed) || self.ask_patience(now())
@@ -137,12 +136,12 @@ impl Queue {
         Self { name: name.into(), id: DeviceId::new(), state, ledger, promised, is_unusual }
     }
 
-    /// Writes down what is looked at without the lock.
+    /// Updates the flag that is read without the lock.
     pub(super) fn publish(&self, state: &QueueState) {
         self.is_unusual.store(state.is_unusual(), Relaxed);
     }
 
-    /// Skips and grants, where anything waits, and wakes all but the wait that looks.
+    /// Skips and grants, if anything waits, and wakes all returned waits except `own`.
     #[cold]
     pub(super) fn look(&self, own: Option<SleeperId>) {
         let woken = self.state.lock_own().look(Instant::now());
@@ -150,10 +149,9 @@ impl Queue {
     }
 }
 
-/// An attempt's turn on a device, which ends when this is dropped.
+/// An attempt's turn on a device; ends when dropped.
 ///
-/// To be dropped after everything else of the attempt, whether it succeeded, panicked, or was a future
-/// that is dropped.
+/// Drop it after everything else of the attempt, also when the attempt panicked or is a future that is dropped.
 #[must_use = "the turn ends when this is dropped"]
 #[derive(Debug)]
 pub(crate) struct Turn {
@@ -167,47 +165,49 @@ impl Turn {
         self.begun.kind == TurnKind::Exclusive
     }
 
-    /// Whether contention was to be expected as the attempt began.
+    /// True if contention was to be expected when the attempt began.
     #[inline]
     pub(crate) fn may_be_contended(&self) -> bool {
         self.begun.seen.may_be_contended()
     }
 
-    /// Whether other turns ran as the attempt began, run now, or have begun since.
+    /// True if other turns ran when the attempt began, run now, or have begun since.
     ///
-    /// An exclusive turn has contention where attempts begin beside it that never wait.
+    /// An exclusive turn has contention if attempts that never wait begin next to it.
     pub(crate) fn has_contention(&self) -> bool {
         self.device.has_contention(self.begun.seen)
     }
 
-    /// Begins the next attempt of the piece in the same turn: contention and marks count from now on.
+    /// Begins the next attempt of the piece in the same turn; contention and marks count from now on.
     pub(crate) fn renew(&mut self) {
         let mut state = self.device.queue.state.lock();
         state.unmark(self.begun.id);
         self.begun.seen = state.seen();
     }
 
-    /// Whether a loop inside [gave way](Device::mark): the attempt has failed whatever its body returned.
+    /// True if a loop inside [gave way](Device::mark): the attempt has then failed regardless of its body's result.
     #[inline]
     pub(crate) fn is_marked(&self) -> bool {
         let queue = &self.device.queue;
         queue.is_unusual.load(Relaxed) && queue.state.lock().is_marked(self.begun.id)
     }
 
-    /// Nests what runs in the attempt; `promises`: it will be redone exclusively after contention.
+    /// Nests the work of the attempt in this turn; `promises` means that it is repeated exclusively after
+    /// contention.
     #[inline]
     pub(crate) fn enclose(&self, nesting: &mut Enclosing, promises: bool) {
         nesting.enter(self.device.id(), promises.then_some(self.begun.id));
     }
 
-    /// Where work outside of attempts is done while the turn is kept: it holds the turn, and nothing is promised.
+    /// Returns the nesting for work outside of attempts while the turn is kept: it holds the turn without a
+    /// promise.
     pub(crate) fn around(&self) -> Nesting {
         let mut nesting = Nesting::now();
         self.enclose(&mut nesting.enclosing, false);
         nesting
     }
 
-    /// The other turns that run now.
+    /// Number of other turns that run now.
     pub(super) fn others(&self) -> usize {
         self.device.queue.state.lock_own().others(self.begun.seen)
     }
@@ -230,7 +230,7 @@ impl Drop for Turn {
     }
 }
 
-/// What an attempt takes of its device is measured, until this is dropped.
+/// A running measurement of the memory that an attempt takes of its device; ends when dropped.
 #[must_use = "the measurement ends when this is dropped"]
 #[derive(Debug)]
 pub(crate) struct Measurement {

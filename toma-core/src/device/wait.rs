@@ -1,13 +1,13 @@
-//! Waiting, by a thread or by a task: the same steps, only what happens between them differs.
+//! Waits by threads and by tasks, which take the same steps and differ only in how they pause between them.
 //!
 //! # Why
 //!
-//! Turns and bytes are waited for by one mechanism. The pure queues know a wait by its key, and one table
-//! keeps the wakers. So bounds, cancellation and order are written once, and foreign code runs in one file,
-//! without a lock.
+//! One mechanism serves waits for turns and for bytes. The pure queues know a wait by its key, and one table keeps
+//! the wakers. So bounds, cancellation and order are written once, and foreign code runs in one file, without a
+//! lock.
 //!
-//! Bounds pass in real time, although a test may stop the engine's clock. Work that is waited for takes
-//! real time.
+//! Bounds pass in real time even if a test has stopped the engine's clock, because the work in the way takes real
+//! time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,28 +19,28 @@ use std::time::Instant;
 use super::Cancel;
 use super::sleepers::{self, SleeperId};
 
-/// What is waited for.
+/// A resource that can be waited for.
 pub(crate) trait WaitFor {
     type Output;
 
-    /// What came of it; otherwise when to look again although nothing has woken it.
+    /// Returns the outcome, or else when to look again without being woken.
     fn look(&mut self, key: SleeperId) -> Result<Self::Output, Option<Instant>>;
 
-    /// It is not waited for any more.
+    /// Leaves the queue, because the wait is given up.
     fn leave(&mut self, key: SleeperId);
 
-    /// What ends the wait besides.
+    /// A handle that also ends the wait.
     fn cancel(&self) -> Option<&Cancel> {
         None
     }
 }
 
-/// A wait: a future, or [`wait`](Self::wait) for a thread. Dropped before it is over, it leaves its queue.
+/// A wait: a future, or [`wait`](Self::wait) for a thread. Leaves its queue if it is dropped before it is over.
 #[must_use = "waits only when it is polled or waited for"]
 #[derive(Debug)]
 pub(crate) struct Waits<W: WaitFor> {
     pub(super) on: W,
-    /// Until it is over.
+    /// `None` once the wait is over.
     pub(super) key: Option<SleeperId>,
 }
 
@@ -54,7 +54,7 @@ impl<W: WaitFor> Waits<W> {
         Ok(output)
     }
 
-    /// Blocks the thread until it is over.
+    /// Blocks the thread until the wait is over.
     pub(crate) fn wait(mut self) -> W::Output {
         let waker = Waker::from(Arc::new(Parked(thread::current())));
         loop {
@@ -86,7 +86,7 @@ impl<W: WaitFor + Unpin> Future for Waits<W> {
         if let (Some(key), Some(at)) = (self.key, at)
             && !sleepers::set_alarm(key, at)
         {
-            // No thread watches the time, so the task does it itself.
+            // No thread watches the time, so the task polls again at once.
             context.waker().wake_by_ref();
         }
         Poll::Pending

@@ -10,16 +10,16 @@ use super::wait::{WaitFor, Waits};
 use crate::clock;
 use crate::nesting::Nesting;
 
-/// For so many times a wait in vain the device is not waited for, while what was waited for runs.
+/// After a wait in vain, no call waits for this many times its length, while the turns in the way still run.
 const NO_WAIT: u32 = 10;
 
-/// What ends a wait, whichever comes first.
+/// Conditions that end a wait, whichever comes first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitBounds<'a> {
-    /// The bound, in real time even where a test holds the engine's clock. A wait that lasts so long is in
+    /// The bound, in real time even where a test has stopped the engine's clock. A wait that lasts this long is in
     /// vain.
     pub(crate) at_most: Duration,
-    /// A moment of the engine's clock; what is left until then passes in real time.
+    /// A time on the engine's clock; the rest until then passes in real time.
     pub(crate) deadline: Option<Instant>,
     pub(crate) cancel: Option<&'a Cancel>,
 }
@@ -29,32 +29,32 @@ pub(crate) struct WaitBounds<'a> {
 pub(crate) enum How {
     /// The turn was granted.
     InTurn,
-    /// The bound or the deadline has passed, or an attempt that holds a turn polls: the attempt begins beside the
-    /// others.
+    /// The bound or the deadline has passed, or an attempt that holds a turn polled the wait: the attempt begins
+    /// next to the others.
     TimedOut,
-    /// The call was cancelled: the attempt begins beside the others.
+    /// The call was cancelled: the attempt begins next to the others.
     Cancelled,
 }
 
-/// A wait for a turn, which is in the queue from the beginning. Dropped before it is over, it passes on a
-/// turn that was granted.
+/// A wait for a turn, which is in the queue from the beginning. If it is dropped before it is over, a granted turn
+/// passes to the next entry.
 pub(crate) type Waiting<'a> = Waits<ForTurn<'a>>;
 
 #[derive(Debug)]
 pub(crate) struct ForTurn<'a> {
     device: Device,
     until: Option<Instant>,
-    /// The bound, where it comes before the deadline.
+    /// The bound, if it comes before the deadline.
     at_most: Option<Duration>,
     cancel: Option<&'a Cancel>,
-    /// Others that ran as it began.
+    /// Number of other turns that ran when the wait began.
     others: usize,
 }
 
 impl Device {
     /// Queues at the tail for a turn.
     ///
-    /// Not for attempts that hold a turn, on whatever device: nothing that holds a turn waits.
+    /// Not for attempts that hold a turn on any device, because work that holds a turn never waits.
     pub(crate) fn wait_for<'a>(&self, kind: TurnKind, bounds: WaitBounds<'a>) -> Waiting<'a> {
         Waiting::new(self.clone(), kind, bounds)
     }
@@ -86,14 +86,14 @@ impl<'a> Waiting<'a> {
         Self { on: ForTurn { device, until, at_most, cancel, others }, key: Some(key) }
     }
 
-    /// Others that ran as it began.
+    /// Returns the number of other turns that ran when the wait began.
     pub(crate) fn others(&self) -> usize {
         self.on.others
     }
 }
 
 impl ForTurn<'_> {
-    /// Ends the wait without a turn, and begins one beside the others.
+    /// Ends the wait without a granted turn, and begins a turn next to the others.
     fn give_up(&self, key: SleeperId, how: How) -> (Turn, How) {
         let queue = &self.device.queue;
         let is_late = || self.until.is_some_and(|until| Instant::now() >= until);
@@ -107,7 +107,7 @@ impl ForTurn<'_> {
         let begun = state.begin(TurnKind::Shared);
         queue.publish(&state);
         drop(state);
-        // What it stood in front of may begin.
+        // Entries behind the withdrawn one may begin now.
         queue.look(None);
         (self.device.turn(begun), how)
     }
@@ -124,7 +124,7 @@ impl WaitFor for ForTurn<'_> {
             Standing::Granted(begun) => Ok((self.device.turn(begun), How::InTurn)),
             _ if is_cancelled => Ok(self.give_up(key, How::Cancelled)),
             Standing::Gone => Ok(self.give_up(key, How::TimedOut)),
-            // It began outside, and is polled where nothing waits.
+            // The wait began outside of attempts, and is polled inside one, where nothing waits.
             Standing::Waits { .. } if Nesting::now().enclosing.holds_any() => {
                 Ok(self.give_up(key, How::TimedOut))
             }

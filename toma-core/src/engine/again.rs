@@ -1,9 +1,9 @@
-//! What the same size may be tried again with: leaner plans that the body of an attempt has offered, and hooks.
+//! Means to try the same size again: leaner plans that the attempt's body has offered, and hooks.
 //!
 //! # Why
 //!
-//! Hooks that give nothing back cost no attempt: the call goes on below their rung. At the floor without
-//! fallback one attempt follows, because the failure that would go through is gone.
+//! Hooks that free nothing cost no attempt: the call continues with the next rung. At the floor without fallback one
+//! attempt follows, because the failure that would be passed on has been dropped.
 
 use std::mem;
 
@@ -14,35 +14,35 @@ use crate::leaner::{Action, Left};
 use crate::observe::Answer;
 use crate::text;
 
-/// What a call has of that; most have nothing, so it is in a box.
+/// Leaner plans and hooks of a call. In a box, because most calls have none.
 #[derive(Default)]
 pub(super) struct Again {
-    /// What the body of the attempt has left.
+    /// Records that the attempt's body has left.
     left: Option<Left>,
-    /// An attempt of the call, or of its call site, has offered a plan, so that the next may do so, too.
+    /// True if an attempt of the call, or of its call site, has offered a plan, so that the next may do so, too.
     pub(super) expects_offers: bool,
-    /// A failure that leaner plans or hooks are to be asked about.
+    /// A failure about which leaner plans or hooks are still to be asked.
     pub(super) asks: Option<Failed>,
 }
 
 impl Again {
-    /// The body has left this, besides what it left before.
+    /// Adds records that the body has left later.
     pub(super) fn add(&mut self, later: Left) {
         self.expects_offers |= !later.offers.is_empty();
         self.left.get_or_insert_default().add(later);
     }
 
-    /// Whether the attempt has offered a plan.
+    /// True if the attempt has offered a plan.
     pub(super) fn is_offered(&self) -> bool {
         self.left.as_ref().is_some_and(|left| !left.offers.is_empty())
     }
 
-    /// What the body has left so far.
+    /// Records that the body has left so far.
     pub(super) fn left(&self) -> Option<&Left> {
         self.left.as_ref()
     }
 
-    /// What the body has left ends with its attempt, which succeeded; returns what is to be run for that.
+    /// Drops the records of an attempt that succeeded. Returns the actions to run for that.
     pub(super) fn succeeded(&mut self) -> Vec<Action> {
         let mut left = self.left.take();
         let actions = left.as_mut().map(|left| mem::take(&mut left.when_agreed));
@@ -50,20 +50,20 @@ impl Again {
         actions.unwrap_or_default()
     }
 
-    /// The attempt failed: what its body has left ends with it, unless that is asked for a leaner plan.
+    /// Drops the records of an attempt that failed, unless they will be asked for a leaner plan.
     pub(super) fn after_failure(&mut self, answer: Answer) {
         if answer != Answer::Again(Rung::Leaner) {
             discard(self.left.take());
         }
     }
 
-    /// What the failed attempt has left; the next begins with nothing.
+    /// Takes the records of the failed attempt. The next attempt begins with none.
     pub(super) fn take_left(&mut self) -> Option<Left> {
         self.left.take()
     }
 }
 
-/// Asks for a leaner plan, the last handle first.
+/// Asks for a leaner plan, the last handle first. Returns true if there is one.
 pub(super) fn lean(left: Left) -> bool {
     let leans = left.offers.iter().rev().any(|handle| {
         contained(|| handle.lean()).unwrap_or_else(|| {
@@ -75,7 +75,7 @@ pub(super) fn lean(left: Left) -> bool {
     leans
 }
 
-/// Handles are foreign: a panic of theirs must not stop the work.
+/// Drops records. Handles are user code, and a panic in them must not stop the work.
 fn discard(left: Option<Left>) {
     contained(|| drop(left));
 }

@@ -1,14 +1,14 @@
 //! The asynchronous driver: the steps of [`next_piece`](super::drive::next_piece), one by one.
 //!
-//! The loop around them belongs to the code that has the body: to the expansion of an attribute, because only there can
-//! each attempt be a plain async block that borrows the function's arguments, and to a stream. No outcome is held
-//! across an await, so that the future is `Send` when the body's is, even where its output is not. Dropped at any await,
-//! it drops the attempt and then the call, which remembers what it had settled.
+//! The loop around these steps stands in the code that has the body: in a stream, or in the expansion of an
+//! attribute, because only there each attempt can be a plain async block that borrows the function's arguments. No
+//! outcome is held across an await, so the future is `Send` if the body's is, even if its output is not. If it is
+//! dropped at an await, it drops the attempt and then the call, which stores the settled size.
 //!
 //! # Why
 //!
-//! A retry yields to the executor once, because another task may be the one that frees the memory. So the
-//! driver is a type whose steps are awaited, and no function that takes the body.
+//! A retry yields to the executor once, because another task may be the one that frees the memory. So the driver is a
+//! type whose steps are awaited, not a function that takes the body.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -33,9 +33,9 @@ pub(crate) struct Attempts<'a, P: Policy, K> {
     pub(crate) call: Call<'a>,
     policy: P,
     judge: K,
-    /// The one that runs, until it is cleaned up.
+    /// The current attempt, until it is cleaned up.
     attempt: Attempt,
-    /// It has failed, and its memory has to be given back before the next.
+    /// Answer to the failure of the current attempt, whose memory has to be released before the next.
     failed: Option<Answer>,
 }
 
@@ -44,10 +44,9 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         Self { call, policy, judge, attempt: Attempt::none(), failed: None }
     }
 
-    /// Begins the next attempt; false when all is done.
+    /// Begins the next attempt. Returns false if no work is left.
     ///
-    /// After a failure it releases cached memory and lets other tasks of the executor run first: they may be the ones to
-    /// free memory.
+    /// After a failure it first releases cached memory and yields to other tasks, which may free memory.
     pub(crate) async fn begin(&mut self) -> bool {
         let last = mem::replace(&mut self.attempt, Attempt::none());
         if let Some(answer) = self.failed.take() {
@@ -67,7 +66,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         true
     }
 
-    /// Makes what the body needs, within the attempt; `None` when that fails and will be tried again.
+    /// Prepares a value that the body needs, within the attempt; `None` if that fails and will be retried.
     pub(crate) fn prepare<T>(&mut self, part: impl FnOnce() -> T) -> Option<T> {
         let _inside = self.inside();
         let entered = self.call.witnessed().and_then(Witnessed::enter);
@@ -78,7 +77,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
             Ok(prepared) => return Some(prepared),
             Err(panic) => panic,
         };
-        // What is not tried again goes on as a panic, and an item that is left out needs nothing like this.
+        // A failure that is not retried continues as a panic, and an item that is left out needs no preparation.
         match settle_panic::<Infallible>(&mut self.call, &self.policy, &mut self.attempt, panic) {
             Settled::Retry(answer) => self.failed = Some(answer),
             Settled::LeftOut(_) => {}
@@ -87,7 +86,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         None
     }
 
-    /// Runs the attempt, and looks at what it came to.
+    /// Runs the attempt, and judges its result on this rank.
     pub(crate) async fn run<R, M>(&mut self, body: impl Future<Output = R>) -> Alone<R>
     where
         K: Judge<R, M>,
@@ -104,16 +103,16 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         let alone = settle(&mut self.call, &self.policy, &mut self.attempt, ended, (&self.judge, votes));
         match &alone {
             Alone::Settled(Settled::Retry(answer)) => self.failed = Some(*answer),
-            // The memory of an attempt that succeeded is the caller's: nothing waits for it.
+            // The memory of an attempt that succeeded is the caller's, so the turn ends here.
             Alone::Settled(Settled::Succeeded(_) | Settled::Failed(_)) => self.attempt.end(),
             Alone::Settled(Settled::LeftOut(_)) | Alone::Votes(_) => {}
         }
         alone
     }
 
-    /// What the attempt came to on all ranks, where the call has several.
+    /// Returns the result of the attempt on all ranks, if the call has several.
     ///
-    /// The value waits meanwhile: a future with this in it is `Send` only where the value is.
+    /// The value is held across this await, so a future that contains it is `Send` only if the value is.
     pub(crate) async fn agree<R, M>(&mut self, alone: Alone<R>) -> Settled<R>
     where
         K: Judge<R, M>,
@@ -131,7 +130,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         settled
     }
 
-    /// Why another rank has ended the call, as what the call comes to.
+    /// Returns the outcome of the call if another rank has ended it.
     pub(crate) fn ended<R, M>(&mut self) -> Option<R>
     where
         K: Judge<R, M>,
@@ -139,7 +138,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         self.call.ended().map(|error| self.judge.elsewhere(&error))
     }
 
-    /// Undoes what the attempt has done, if it will be made again; its values are dropped by now.
+    /// Runs `undo` if the attempt will be retried. Its values are dropped by now.
     pub(crate) async fn undo(&mut self, undo: impl Future) {
         if self.failed.is_some() {
             let (_, result) = poll_guarded(Guard::NOTHING, self.attempt.nesting, Told::default(), undo).await;
@@ -147,7 +146,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         }
     }
 
-    /// Goes on without an item that does not fit by itself.
+    /// Continues without an item that does not fit by itself.
     pub(crate) fn leave_out<R>(
         &mut self,
         cleanup: &mut impl Cleanup,
@@ -158,7 +157,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         leave_out(&mut self.call, &self.policy, cleanup, (item, attempt), left_out);
     }
 
-    /// For what runs between two polls of the attempt's own.
+    /// Enters the attempt, for code that runs between two polls of its body.
     pub(crate) fn inside(&self) -> Inside {
         self.attempt.enter()
     }
@@ -174,7 +173,7 @@ pub(crate) async fn yield_now() {
     pause(Waker::wake_by_ref).await;
 }
 
-/// Is pending once; `then` says what comes of the task's waker.
+/// Is pending once. `then` receives the task's waker.
 pub(crate) async fn pause(then: impl Fn(&Waker)) {
     let mut paused = false;
     poll_fn(|context| {

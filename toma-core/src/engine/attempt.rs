@@ -1,4 +1,4 @@
-//! One attempt: its piece, what would be retried, its clock, what is measured, and its turn on the device.
+//! One attempt: its piece, the failures that would be retried, its clock, its measurement, and its turn on a device.
 
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -16,17 +16,17 @@ use crate::shield::{self, Inside, Panic, Retryable};
 use crate::testing::inject;
 use crate::thread_state::{Before, Tasked};
 
-/// What belongs to one attempt. The turn is dropped last: its memory is back by then.
+/// State of one attempt. The turn is dropped last, when the attempt's memory is free again.
 #[must_use = "an attempt that is dropped gives its turn back"]
 pub(crate) struct Attempt {
     pub(crate) piece: Range<usize>,
-    /// Settled before it begins, so that the panic hook may rely on it.
+    /// Failures that would be retried. Decided before the attempt begins, so that the panic hook may rely on it.
     pub(crate) retryable: Retryable,
-    /// Where its work is done, where that is not where the call was made.
+    /// Nesting of the attempt's work, if it differs from that of the caller.
     pub(crate) nesting: Option<Nesting>,
     pub(super) begun: Option<Instant>,
     pub(super) metered: Option<Begun>,
-    /// Its failure was injected: what follows from it is no evidence.
+    /// True if its failure was injected, which is no evidence about sizes.
     pub(super) injected: bool,
     pub(super) hold: Hold,
 }
@@ -47,7 +47,7 @@ impl Attempt {
         }
     }
 
-    /// Nothing yet, and nothing would be retried.
+    /// An empty attempt, none of whose failures would be retried.
     #[inline]
     pub(super) fn none() -> Self {
         Self::of(0..0, Retryable::NOTHING)
@@ -58,14 +58,14 @@ impl Attempt {
         self.hold = Hold::None;
     }
 
-    /// While the guard lives, the thread is inside the attempt.
+    /// Enters the attempt on this thread until the guard is dropped.
     #[inline]
     pub(crate) fn enter(&self) -> nesting::Inside {
         nesting::Inside::of(self.nesting)
     }
 
-    /// Runs `body`, and tells `left` when it has left anything; with the feature `testing`, a failure may be injected
-    /// where a retry is possible.
+    /// Runs `body`, and calls `left` if the body has left records for its attempt. With the feature `testing`, a
+    /// failure may be injected where a retry is possible.
     #[inline]
     pub(super) fn run<R>(
         &mut self,
@@ -83,7 +83,7 @@ impl Attempt {
         guard.run(before, body, left)
     }
 
-    /// The same for a future.
+    /// Runs the future `body` as [`run`](Self::run) runs a closure.
     pub(super) async fn run_async<F: Future>(
         &mut self,
         inside: Inside,
@@ -100,7 +100,7 @@ impl Attempt {
     }
 }
 
-/// What of a body's failures would be retried, and what the thread is inside of meanwhile.
+/// Failures of a body that would be retried, and the form of the attempt that the thread runs.
 #[derive(Clone, Copy)]
 pub(super) struct Guard {
     pub(super) retryable: Retryable,
@@ -108,10 +108,10 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Around what belongs to no attempt.
+    /// Guard for code outside of attempts.
     pub(super) const NOTHING: Self = Self { retryable: Retryable::NOTHING, inside: Inside::NOTHING };
 
-    /// Runs `body` once under the shield; a panic comes back as a value, with the modes of the thread as they were.
+    /// Runs `body` once under the shield. A panic is returned as a value, and the thread's modes are restored.
     #[inline]
     pub(super) fn run<R>(
         self,
@@ -123,15 +123,16 @@ impl Guard {
     }
 }
 
-/// What hears of an asynchronous body: the witness of each poll, if it is told of the body, and what it has left.
+/// Receivers of an asynchronous body's progress: the witness, which observes each poll, and the slot for the records
+/// that the body leaves.
 #[derive(Default)]
 pub(super) struct Told<'a> {
     pub(super) witnessed: Option<&'a mut Witnessed>,
     pub(super) left: Option<&'a mut Option<Left>>,
 }
 
-/// Polls `body` to its end. The shield is raised for each poll only, so that other tasks of the thread keep their
-/// messages; the modes are those from before the last poll.
+/// Polls `body` to its end. The shield is raised only during each poll, so that panics of other tasks on the thread
+/// are printed as usual. The returned modes are those from before the last poll.
 pub(super) async fn poll_guarded<F: Future>(
     guard: Guard,
     nesting: Option<Nesting>,
@@ -163,11 +164,11 @@ pub(super) async fn poll_guarded<F: Future>(
     .await
 }
 
-/// A body that may be dropped while it waits, with loops in its destructors.
+/// A body that may be dropped while it waits. Its destructors may run loops, so the drop enters the attempt.
 struct Running<'a, F: Future> {
     task: Option<Tasked<'a, F>>,
     nesting: Option<Nesting>,
-    /// Those of the call, until it does not wait any more.
+    /// The attempts of the call as the witness observes them, until the body is done.
     told: Option<&'a mut Witnessed>,
 }
 

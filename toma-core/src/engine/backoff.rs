@@ -1,8 +1,8 @@
-//! For how many pieces a call queues for exclusive turns, once it needed one.
+//! Number of pieces for which a call queues for exclusive turns, once it needed one.
 //!
 //! # Why
 //!
-//! Each piece would fail under contention otherwise. Only an attempt beside the others shows whether they
+//! Without exclusive turns each piece would fail under contention. Only an attempt next to the others shows that they
 //! have ended.
 
 /// The most pieces in a row.
@@ -10,8 +10,8 @@ const MOST: u32 = 64;
 
 /// Pieces for which a call queues for an exclusive turn: 1, 2, 4 .. 64, twice as many each time.
 ///
-/// Where calls do not fit together, each piece would fail under contention first. But whether they still do not
-/// fit shows only beside the others; so the call goes back there, later each time.
+/// If calls do not fit together, each piece would fail under contention first. But only an attempt next to the others
+/// shows that they fit again, so the call goes back to shared turns, later each time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Backoff {
     left: u32,
@@ -19,17 +19,17 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Whether the coming piece is one of them.
+    /// True if the next piece queues for an exclusive turn.
     pub(crate) fn lasts(self) -> bool {
         self.left > 0
     }
 
-    /// One of them is done.
+    /// Counts a piece that is done.
     pub(crate) fn piece_done(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
-    /// A piece failed under contention and succeeded with the device to itself.
+    /// Begins a longer series, because a piece failed under contention and succeeded with the device to itself.
     pub(crate) fn begin(&mut self) {
         self.most = (self.most * 2).clamp(1, MOST);
         self.left = self.most;

@@ -1,4 +1,4 @@
-//! What ranks have to agree on in one call: votes on their way, and what they came to.
+//! Votes of the ranks in one call, and their results.
 
 use std::thread;
 
@@ -10,26 +10,26 @@ use crate::classify::{Class, Failure};
 use crate::observe::Answer;
 use crate::ranks::{Agreed, Error, Group, Running, Says, Subject, Vote, Waiting};
 
-/// A call that runs over several ranks.
+/// Votes of a call that runs over several ranks.
 pub(super) struct Ballot<'a> {
     ranks: &'a dyn Group,
     running: Running<'a>,
     subject: Subject,
-    /// What is to be voted on before the next attempt.
+    /// Vote that is due before the next attempt.
     pub(super) owes: Option<Owes>,
-    /// How this rank would go on after its failure, until all have voted.
+    /// Answer of this rank to its own failure, unreported until all have voted.
     pub(super) untold: Option<Answer>,
-    /// The machine as it would go on where all ranks have succeeded.
+    /// State to continue with if all ranks have succeeded.
     pub(super) ahead: Option<Box<Ahead>>,
-    /// The last vote has no answer yet.
+    /// True while the last vote has no result.
     waits: bool,
-    /// Nothing is left to be voted on.
+    /// True if nothing is left to vote on.
     is_over: bool,
-    /// Why the call ended, where another rank has ended it.
+    /// Reason why the call ended, if another rank has ended it.
     pub(super) ended: Option<Error>,
 }
 
-/// What a rank has to tell the others.
+/// Vote that a rank owes the others.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owes {
     /// The call begins.
@@ -40,7 +40,7 @@ pub(super) enum Owes {
     LeftOut,
 }
 
-/// An attempt that has succeeded here.
+/// State after an attempt that has succeeded on this rank, until all have voted.
 #[derive(Debug)]
 pub(super) struct Ahead {
     pub(super) machine: Machine,
@@ -50,7 +50,7 @@ pub(super) struct Ahead {
 }
 
 impl<'a> Ballot<'a> {
-    /// A call of this name; panics where another runs over these ranks.
+    /// Joins a call of this name. Panics if another call runs over these ranks.
     pub(super) fn new(ranks: &'a dyn Group, name: &Name, is_batch: bool) -> Self {
         let form = if is_batch { "batch" } else { "pieces" };
         let subject = Subject::new(form, name.to_string());
@@ -68,19 +68,19 @@ impl<'a> Ballot<'a> {
         }
     }
 
-    /// Whether all is agreed on.
+    /// True if nothing is left to vote on.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// How many ranks there are besides the number of this one.
+    /// Number of this rank.
     pub(super) fn rank(&self) -> usize {
         self.ranks.rank()
     }
 
-    /// An attempt has failed that will be made again, or an item was left out; a failure that goes through ends the call
-    /// on all ranks.
+    /// Notes a failed attempt that will be retried, or an item that was left out, for the next vote. A failure that
+    /// is passed on ends the call on all ranks.
     pub(super) fn after_failure(&mut self, failure: &Failure, injected: bool, answer: Answer) {
         self.owes = match answer {
             Answer::GiveUp(_) => return self.leave(&failure.message),
@@ -89,7 +89,7 @@ impl<'a> Ballot<'a> {
         };
     }
 
-    /// Whether ranks have to vote on how to go on after a failure.
+    /// True if ranks have to vote on how to continue after a failure.
     pub(super) fn owes_failure(&self) -> bool {
         matches!(self.owes, Some(Owes::Failure { .. }))
     }
@@ -99,7 +99,7 @@ impl<'a> Ballot<'a> {
         self.ranks.cast(Vote { subject: self.subject.clone(), says, next, again })
     }
 
-    /// What all have said; none where the call has ended with that.
+    /// Receives the result of a vote; `None` if it has ended the call.
     pub(super) fn hear(&mut self, heard: Result<Agreed, Error>) -> Option<Agreed> {
         self.waits = false;
         self.subject.attempt += 1;
@@ -115,11 +115,11 @@ impl<'a> Ballot<'a> {
         }
     }
 
-    /// This rank ends the call for all.
+    /// Ends the call for all ranks.
     pub(super) fn leave(&mut self, message: &str) {
         if !self.is_over {
             self.is_over = true;
-            // Where the others cannot be told, they find that this rank is missing.
+            // If the message cannot be sent, the others find that this rank is missing.
             drop(self.ranks.cast(Vote {
                 subject: self.subject.clone(),
                 says: Says::Ended(message.to_owned()),

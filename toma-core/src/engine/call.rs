@@ -37,24 +37,24 @@ use crate::switches::Switches;
 
 /// One call from its first attempt to its report.
 ///
-/// What was learned is remembered when the call is dropped, so also when the body fails otherwise, panics, or the
-/// future is dropped while it waits.
+/// The settled size is stored in the size cache when the call is dropped, so also when the body fails otherwise,
+/// panics, or its future is dropped while it waits.
 pub(crate) struct Call<'a> {
     machine: Machine,
     needs: Needs,
     memory: Memory<'a>,
     report: ReportBuilder,
     doubts: Doubts,
-    /// A failure was injected: nothing is remembered.
+    /// True once a failure was injected: then nothing is stored in the cache.
     injected: bool,
-    /// What most calls lack: one look instead of many, at every attempt.
+    /// State that most calls do not need, behind one `Option`, so that each attempt checks once.
     stages: Option<Stages<'a>>,
 }
 
 /// Opening.
 impl<'a> Call<'a> {
-    /// A call that is not [open](Self::open) yet. In two steps, so that it is built where it stays: a call is large,
-    /// and handing it over takes a tenth of it.
+    /// Makes a call that is not [open](Self::open) yet. There are two steps, so that the call is built in its final
+    /// place: it is large, and moving it takes a tenth of a call's time.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "see above")]
     pub(crate) fn new(
@@ -73,7 +73,7 @@ impl<'a> Call<'a> {
         Self { machine, needs, memory, report, doubts: Doubts::default(), injected: false, stages: None }
     }
 
-    /// Asks the size cache where to start.
+    /// Opens the call: chooses its first step from the size cache or a prediction.
     #[inline]
     pub(crate) fn open(&mut self, policy: &dyn Policy, options: &Options<'a>) {
         if !self.opens_plain(policy, options) {
@@ -81,7 +81,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Asks the size cache where to start, unless the call has stages; whether that is done.
+    /// Opens the call if it needs no stages. Returns true if it did.
     #[inline]
     pub(crate) fn opens_plain(&mut self, policy: &dyn Policy, options: &Options<'a>) -> bool {
         shield::prepare();
@@ -101,8 +101,8 @@ impl<'a> Call<'a> {
         true
     }
 
-    /// Chooses the first step by what earlier calls have learned. Returns what was measured for it, where the policy
-    /// `asks`.
+    /// Chooses the first step by the cache entry of earlier calls. If the policy measures anything (`asks`), returns
+    /// the measurement made for this choice.
     #[inline]
     fn choose_first(
         &mut self,
@@ -120,7 +120,7 @@ impl<'a> Call<'a> {
             Some(foreseen) => self.machine.starts_at(foreseen),
             None => self.machine.choose_first(policy, measured),
         }
-        // A remembered size is doubted where the policy looks for no larger one by itself.
+        // A remembered size is doubted only if the policy does not look for a larger one by itself.
         let stays = !asks && self.machine.probes_from().is_none();
         if let Some(known) = &remembered
             && known.probes
@@ -144,7 +144,7 @@ impl<'a> Call<'a> {
         if offered && self.opens_plain_after_offers(policy, options, switches) {
             return;
         }
-        // What happens in a dry run has not happened.
+        // A dry run reports no events, because nothing in it is real.
         let is_dry = shield::is_dry();
         let watch = if is_dry { None } else { Watch::new(self.report.name(), options.observer, switches) };
         if options.predict.is_some() && options.device.is_none() {
@@ -153,7 +153,7 @@ impl<'a> Call<'a> {
         let disabled = switches.disable() | is_dry;
         self.stages = Some(Stages::new(options, watch, self.needs, disabled));
         if !is_dry {
-            // Before anything foreign runs: the others hear of a panic there.
+            // Before any user code runs, so that a panic in it is reported to the other ranks.
             self.joins(options);
         }
         if let Some(first) = options.sizes.first {
@@ -185,20 +185,21 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Chooses the first step by a prediction where nothing was learned; what the smallest size lacks.
+    /// Chooses the first step by a prediction, if the cache has no entry. Returns the shortfall of the smallest size,
+    /// if that does not fit.
     #[inline(never)]
     fn choose_foreseen(&mut self, policy: &dyn Policy, mut asks: Asks<'a, '_>) -> Option<Shortfall> {
         let measured = self.choose_first(policy, self.needs.anything(), Some(&mut asks));
         asks.lacks.or_else(|| self.machine.shortfall(&measured?))
     }
 
-    /// Goes on with the measurements of earlier calls, and measures what a first size may depend on.
+    /// Continues with the measurements of earlier calls, and reads the available memory for the first size.
     #[inline(never)]
     fn resume(&mut self, known: Option<&Remembered>) -> Measured {
         let measurements = known.and_then(|known| known.measurements.as_deref());
         let mut measurements = measurements.copied().unwrap_or_default();
         if let Some(known) = known {
-            // A clock that was set back says nothing.
+            // If the wall clock was set back, no time has passed.
             let passed = clock::wall().duration_since(known.learned).unwrap_or_default();
             evidence::pass(&mut measurements, passed);
         }
@@ -207,8 +208,8 @@ impl<'a> Call<'a> {
         source.map(meter::now).unwrap_or_default()
     }
 
-    /// Being watched changes nothing of how a call goes: one that has stages for nothing else asks no hooks that are
-    /// registered meanwhile.
+    /// Keeps observers from changing the call: if it has stages only because it is watched, it asks no hooks that are
+    /// registered while it runs.
     #[cold]
     fn is_watched(&mut self, options: &Options<'a>, switches: Switches) {
         let around = self.needs.anything() | switches.changes_calls() | Nesting::now().marks.anything();
@@ -238,8 +239,8 @@ impl<'a> Call<'a> {
         self.machine.is_done()
     }
 
-    /// Whether there is anything left to do, once all ranks agree on how to go on. Where nothing is, no other rank
-    /// waits for this one.
+    /// Votes until all ranks agree on how to continue, and returns true if work is left. If none is left, no other
+    /// rank waits for this one.
     #[inline]
     pub(crate) fn goes_on(&mut self) -> bool {
         if self.agrees() {
@@ -248,7 +249,7 @@ impl<'a> Call<'a> {
         !self.is_done()
     }
 
-    /// At most so many pieces are to come.
+    /// Upper bound of the number of pieces that are left.
     pub(crate) fn most_pieces(&self) -> usize {
         self.machine.most_pieces()
     }
@@ -274,7 +275,7 @@ impl<'a> Call<'a> {
         self.begin_with(attempt, true);
     }
 
-    /// The same without blocking the thread.
+    /// Begins an attempt as [`begin`](Self::begin) does, without blocking the thread.
     pub(crate) async fn begin_async(&mut self, attempt: &mut Attempt) {
         if self.stages.is_none() {
             *attempt = self.begin();
@@ -288,7 +289,7 @@ impl<'a> Call<'a> {
         attempt.nesting = attempt.nesting.map(Nesting::of_task);
     }
 
-    /// The wait until then, if any, and when it began.
+    /// Takes a turn on the device. If it is not free, returns the wait for it and the time at which that began.
     #[inline]
     fn take_turn(&mut self, polled: bool, attempt: &mut Attempt) -> Option<(Box<Waiting<'a>>, Instant)> {
         let stages = self.stages.as_mut()?;
@@ -312,7 +313,7 @@ impl<'a> Call<'a> {
         hold
     }
 
-    /// Begins an attempt that has its turn; `at_once`: this thread runs it, and not whatever polls it.
+    /// Begins an attempt that has its turn. `at_once`: this thread runs it now, and no executor polls it.
     #[inline]
     fn begin_with(&mut self, attempt: &mut Attempt, at_once: bool) {
         attempt.piece = self.machine.cut();
@@ -338,7 +339,7 @@ impl<'a> Call<'a> {
         attempt.retryable = if goes_on { self.machine.retryable() } else { Retryable::NOTHING };
     }
 
-    /// Why no retry may start any more.
+    /// Reason why no retry may start any more, if there is one.
     fn why_over(&self) -> Option<Reason> {
         let stages = self.stages.as_ref()?;
         match () {
@@ -348,7 +349,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether a loop inside gave way, and the attempt may be retried for it.
+    /// True if a loop inside gave way and the attempt may be retried because of that.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "most attempts have no turn, and that is seen where they are")]
     pub(super) fn gave_way(&self, attempt: &Attempt) -> bool {

@@ -1,4 +1,4 @@
-//! What items cost, where sizes are costs instead of counts.
+//! Costs of items, where sizes are costs instead of counts.
 //!
 //! # Why
 //!
@@ -6,21 +6,21 @@
 //! does not ask for costs again. Where items are padded, costs do not add up: the end is found by walking over the
 //! piece.
 //!
-//! Calls that count items pay one look for costs. What is learned of packed pieces is in a box. At compile
-//! time `Work::LEAVES_OUT` says whether items may be left out.
+//! Calls that count items pay one check for costs. State about packed pieces is in a box, and the constant
+//! `Work::LEAVES_OUT` is true if items may be left out.
 
 use std::iter;
 use std::ops::Range;
 
 /// The costs of all items. With them the end of a piece is a function of position and step.
 ///
-/// Costs are asked for once, before the first attempt: a cost that panics then costs no work.
+/// Costs are read once, before the first attempt, so that a cost that panics loses no work.
 #[derive(Clone, Debug)]
 pub(crate) enum Costs {
     /// The cost of all items before each position. Sums of 128 bits cannot overflow, so that no cost is too
     /// large to be compared.
     Sums(Box<[u128]>),
-    /// The length of each item and the longest from it on, where all of a piece are padded to the longest.
+    /// The length of each item and the longest from it on, where all items of a piece are padded to the longest.
     Padded(Box<[[u64; 2]]>, Padding),
 }
 
@@ -28,8 +28,7 @@ pub(crate) enum Costs {
 pub(crate) type Padding = fn(u64, u64) -> u64;
 
 impl Costs {
-    /// Asks for the cost of each item, once. An item costs at least 1, so that a step can always tell items
-    /// apart.
+    /// Reads the cost of each item, once. An item costs at least 1, so that a step can always separate items.
     ///
     /// # Panics
     /// When there is no memory for the sums.
@@ -49,7 +48,7 @@ impl Costs {
     pub(crate) fn padded(items: usize, mut length: impl FnMut(usize) -> u64, padding: Padding) -> Self {
         let lengths = (0..items).map(|position| [length(position); 2]);
         let mut lengths = kept("by_padded_cost: the lengths", items, lengths);
-        // The cost of all that is left is asked for after each piece.
+        // The cost of all remaining items is read after each piece.
         lengths.iter_mut().rev().fold(0, |longest, [length, longest_from_here]| {
             *longest_from_here = longest.max(*length);
             *longest_from_here
@@ -64,8 +63,8 @@ impl Costs {
         }
     }
 
-    /// The end of the piece from `position` on: as many items as cost at most `step` together, and one
-    /// where the first alone costs more.
+    /// Returns the end of the piece that begins at `position`: as many items as cost at most `step` together, or one
+    /// if the first alone costs more.
     pub(super) fn end(&self, position: usize, step: usize) -> usize {
         let fit = match self {
             Self::Sums(sums) => {
@@ -86,7 +85,7 @@ impl Costs {
         position + fit.max(1)
     }
 
-    /// What these items cost together, at most the largest size there is.
+    /// Cost of these items together, at most `usize::MAX`.
     pub(crate) fn of(&self, items: Range<usize>) -> usize {
         match self {
             Self::Sums(sums) => usize::try_from(sums[items.end] - sums[items.start]).unwrap_or(usize::MAX),
@@ -110,7 +109,7 @@ fn kept<T>(name: &str, items: usize, values: impl Iterator<Item = T>) -> Box<[T]
     all.into_boxed_slice()
 }
 
-/// Room for one of each item, and for one more.
+/// Allocates room for one value per item, and one more.
 ///
 /// # Panics
 /// When there is no memory for that, with the name.

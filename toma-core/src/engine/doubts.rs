@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::clock;
 use crate::policy::Doubt;
 
-/// When an attempt at twice the step is due.
+/// Schedule of attempts at twice the step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Doubts {
     doubt: Doubt,
@@ -15,9 +15,9 @@ pub(super) struct Doubts {
 }
 
 impl Doubts {
-    /// Counts a success; true when the next attempt should be at twice the size.
+    /// Counts a success. Returns true if the next attempt should be at twice the size.
     ///
-    /// The clock is read when enough successes are counted, for the first time to see when the wait begins.
+    /// The clock is read only when enough successes are counted. The first reading begins the wait.
     #[inline(never)]
     pub(super) fn succeeded(&mut self) -> bool {
         let since = &mut self.since;
@@ -27,12 +27,12 @@ impl Doubts {
         })
     }
 
-    /// A doubt begins: both numbers start anew unless it fails.
+    /// Begins a doubt. Successes and time are counted anew unless it fails.
     pub(super) fn begins(&mut self) {
         *self = Self { doubt: Doubt::default(), failed: self.doubt.failed(), since: None };
     }
 
-    /// It has failed: both numbers double.
+    /// Records that the doubt has failed: the required successes and time double.
     pub(super) fn fails(&mut self) {
         *self = Self { doubt: Doubt::after(self.failed + 1), ..*self };
     }

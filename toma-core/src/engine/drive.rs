@@ -1,5 +1,5 @@
-//! The synchronous driver, attempts at one piece until it is done or the failure goes through, and what it shares
-//! with the [asynchronous](super::asynchronous) one.
+//! The synchronous driver, which attempts a piece until it succeeds or its failure is passed on, and the code that it
+//! shares with the [asynchronous](super::asynchronous) one.
 
 use std::ops::Range;
 
@@ -14,38 +14,38 @@ use crate::ranks::{Agreed, Error};
 use crate::shield::{self, Inside, Panic};
 use crate::thread_state::Before;
 
-/// A body, and what follows when an attempt of it failed.
+/// A body, and its cleanup after failed attempts.
 pub(crate) trait Work<R> {
-    /// Whether single items may be left out; known at compile time, so that other work is spared the question.
+    /// True if single items may be left out. A constant, so that other work pays nothing for it.
     const LEAVES_OUT: bool;
 
-    /// What its attempts are inside of: a batch, or pieces of a whole.
+    /// Form of its attempts: a batch, or pieces of a whole.
     const INSIDE: Inside = Inside::PIECE;
 
     fn run(&mut self, piece: Range<usize>) -> R;
     fn cleanup(&mut self) -> &mut impl Cleanup;
 }
 
-/// What happens after attempts that failed.
+/// Cleanup after failed attempts.
 pub(crate) trait Cleanup {
     fn undo(&mut self, failed: Range<usize>);
 
-    /// Whether the call goes on without items that do not fit by themselves, and ends well.
+    /// True if the call succeeds without items that do not fit by themselves.
     fn takes_left_out(&self) -> bool {
         false
     }
 
-    /// An item does not fit by itself; the work goes on without it.
+    /// Reports an item that does not fit by itself; the work continues without it.
     fn leave_out(&mut self, index: usize, cost: usize, failure: Failure) {
         let _ = (index, cost, failure);
     }
 }
 
-/// Runs attempts until a piece is done. `Err`: the failure to pass on; panics never come back. `None`: there is
-/// nothing more.
+/// Runs attempts until a piece is done. Returns `Err` with a failure to pass on (a panic continues instead), and
+/// `None` if no work is left.
 ///
-/// The first item that does not fit by itself waits in `left_out` until the others are done, unless the call takes
-/// such items.
+/// Unless the call takes items that do not fit by themselves, the first such item waits in `left_out` until the
+/// others are done.
 #[inline]
 pub(crate) fn next_piece<R, M, W: Work<R>>(
     call: &mut Call<'_>,
@@ -82,7 +82,7 @@ pub(crate) fn next_piece<R, M, W: Work<R>>(
     left_out.take().map(|item| Err(pass_on_left_out(call, item)))
 }
 
-/// Judges what an attempt came to; blocks the thread until all ranks have voted, where the call has several.
+/// Judges the result of an attempt. If the call has several ranks, blocks the thread until all have voted.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "handing its parts over takes a tenth of a batch")]
 fn settle_now<R, M>(
@@ -99,7 +99,7 @@ fn settle_now<R, M>(
     settle(call, policy, attempt, ended, (judge, votes))
 }
 
-/// What an attempt came to by the votes of all ranks.
+/// Returns the result of an attempt by the votes of all ranks.
 #[cold]
 pub(crate) fn agreed<R, M>(
     call: &mut Call<'_>,
@@ -122,10 +122,10 @@ pub(crate) fn agreed<R, M>(
     }
 }
 
-/// What an attempt came to on this rank.
+/// Result of an attempt on this rank.
 pub(crate) enum Alone<R> {
     Settled(Settled<R>),
-    /// It has succeeded here, and all ranks have to say what it came to.
+    /// It has succeeded here, and all ranks have to vote on it.
     Votes(R),
 }
 
@@ -136,7 +136,7 @@ impl<R> From<Settled<R>> for Alone<R> {
 }
 
 impl<R> Alone<R> {
-    /// The same of a call that has no other ranks.
+    /// Returns the result in a call that has no other ranks.
     pub(crate) fn without_ranks(self) -> Settled<R> {
         match self {
             Self::Settled(settled) => settled,
@@ -145,16 +145,16 @@ impl<R> Alone<R> {
     }
 }
 
-/// What an attempt came to.
+/// Result of an attempt.
 pub(crate) enum Settled<R> {
     Succeeded(R),
     Failed(R),
     LeftOut(LeftOutItem<R>),
-    /// The failed values are dropped: undo, release, try again.
+    /// The failed values are dropped. The caller undoes, releases and retries.
     Retry(Answer),
 }
 
-/// What an item came to that does not fit by itself.
+/// An item that does not fit by itself, with its failure.
 pub(crate) struct LeftOutItem<R> {
     pub(crate) index: usize,
     pub(crate) cost: usize,
@@ -163,14 +163,14 @@ pub(crate) struct LeftOutItem<R> {
 }
 
 impl<R> LeftOutItem<R> {
-    /// The error, to be passed on after all; a panic goes on here.
+    /// Returns the error, which is passed on after all; a panic continues here.
     pub(crate) fn pass_on(self) -> R {
         pass_on(self.outcome)
     }
 }
 
-/// Judges what an attempt came to; a panic that is not tried again continues here. After a failure the thread has the
-/// modes from before the attempt, whatever looks at it first.
+/// Judges the result of an attempt. A panic that is not retried continues here. After a failure the thread's modes
+/// from before the attempt are restored before any other code sees the failure.
 ///
 /// `votes` asks all ranks about an attempt that has succeeded here.
 #[inline(always)]
@@ -201,7 +201,7 @@ pub(crate) fn settle<'a, R, M, S: From<Settled<R>>>(
     }
 }
 
-/// The same for an attempt that has panicked.
+/// Judges an attempt that has panicked.
 #[cold]
 pub(crate) fn settle_panic<R>(
     call: &mut Call<'_>,
@@ -231,7 +231,7 @@ fn settle_failed<R>(
     }
 }
 
-/// What an attempt came to in which a loop left it to be redone: nothing but a poisoned device matters beside that.
+/// Failure of an attempt that is redone because a loop in it gave way. Only a poisoned device takes precedence.
 #[cold]
 fn or_gave_way(failure: Option<Failure>) -> Failure {
     let poisoned = failure.filter(|failure| failure.class == Class::Poisoned);
@@ -240,22 +240,21 @@ fn or_gave_way(failure: Option<Failure>) -> Failure {
     })
 }
 
-/// The error that goes through; a panic goes on here.
+/// Returns the error that is passed on; a panic continues here.
 fn pass_on<R>(outcome: Result<R, Panic>) -> R {
     outcome.unwrap_or_else(|panic| shield::pass_on(panic))
 }
 
-/// The error of an item that does not fit by itself, to be passed on now that the others are done; a panic goes on
-/// here.
+/// Returns the error of an item that does not fit by itself, once all others are done. A panic continues here.
 #[cold]
 pub(crate) fn pass_on_left_out<R>(call: &mut Call<'_>, item: LeftOutItem<R>) -> R {
     call.gives_up_left_out(item.cost);
     item.pass_on()
 }
 
-/// Goes on without an item that does not fit by itself: cleans up as before a retry, and then tells of it.
+/// Continues without an item that does not fit by itself: cleans up as before a retry, then reports the item.
 ///
-/// Of failures that are not taken, the first is kept; the others are in the report.
+/// Unless the call takes such items, the first failure is kept. The others are only in the report.
 #[cold]
 pub(crate) fn leave_out<R>(
     call: &mut Call<'_>,
@@ -266,7 +265,7 @@ pub(crate) fn leave_out<R>(
 ) {
     let (index, cost, failure) = (item.index, item.cost, item.failure.clone());
     if !cleanup.takes_left_out() {
-        // It goes through in the end, which is here where there are ranks.
+        // The failure is passed on in the end. With several ranks, the call ends now.
         call.leaves_ranks(&failure);
     }
     let inside = attempt.enter();

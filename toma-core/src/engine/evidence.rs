@@ -1,11 +1,11 @@
-//! How attempts enter the measurements of a policy that asks for them.
+//! Adds attempts to the measurements of a policy that needs them.
 
 use std::time::Duration;
 
 use super::meter::Measured;
 use crate::policy::{Bounds, Measurements, Sample};
 
-/// What a failure says about what was known.
+/// Position of a failed size relative to the known bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailedAt {
     /// At or beyond a size known to fail.
@@ -17,7 +17,7 @@ pub(super) enum FailedAt {
 }
 
 impl FailedAt {
-    /// A failure at `size`, before the bounds take note of it.
+    /// Classifies a failure at `size`, before the bounds record it.
     pub(super) fn of(size: usize, bounds: Bounds) -> Self {
         match (bounds.largest_success, bounds.smallest_failure) {
             (Some(low), Some(high)) if low < size && high <= size => Self::Known,
@@ -27,12 +27,12 @@ impl FailedAt {
     }
 }
 
-/// Time has passed, in which nothing need have been done: failures grow old by it.
+/// Ages the last failure by `time`, in which possibly no work was done.
 pub(crate) fn pass(measurements: &mut Measurements, time: Duration) {
     measurements.failure_age = measurements.failure_age.saturating_add(time);
 }
 
-/// An attempt took so long.
+/// Adds the time of an attempt, and returns it.
 fn spend(measurements: &mut Measurements, measured: &Measured) -> Duration {
     let took = measured.elapsed.unwrap_or_default();
     measurements.time = measurements.time.saturating_add(took);
@@ -40,14 +40,14 @@ fn spend(measurements: &mut Measurements, measured: &Measured) -> Duration {
     took
 }
 
-/// Which sizes have to repeat, as an attempt at this one shows.
+/// Records for this size if its attempt had to recompute anything.
 pub(super) fn repeats(measurements: &mut Measurements, size: usize, measured: &Measured) {
     if !measured.told.keeps_size {
         measurements.repeating.note(size, measured.repeats(), measured.available_bytes);
     }
 }
 
-/// An attempt succeeded; `sample` is it where it says something about its size.
+/// Records a successful attempt. `sample`: the attempt, if it is evidence for its size.
 pub(super) fn succeeded(measurements: &mut Measurements, sample: Option<Sample>, measured: &Measured) {
     spend(measurements, measured);
     retried(measurements, measured);
@@ -59,7 +59,7 @@ pub(super) fn succeeded(measurements: &mut Measurements, sample: Option<Sample>,
     }
 }
 
-/// A size fails that had worked: what was known to fail is so all the same.
+/// Keeps the smallest size known to fail when a smaller one fails that had worked: it is still known to fail.
 pub(super) fn keep_ceiling(measurements: &mut Measurements, size: usize, bounds: Bounds) {
     if bounds.largest_success.is_some_and(|works| works >= size) {
         let larger = bounds.smallest_failure.filter(|&failed| failed > size);
@@ -67,7 +67,7 @@ pub(super) fn keep_ceiling(measurements: &mut Measurements, size: usize, bounds:
     }
 }
 
-/// A size that works: what was known to fail at or below it is not known any more.
+/// Records a size that works: sizes at or below it are no longer known to fail.
 pub(super) fn works(measurements: &mut Measurements, size: usize, bounds: Bounds) {
     measurements.ceiling = measurements.ceiling.filter(|&ceiling| ceiling > size);
     if bounds.smallest_failure.is_some_and(|failed| failed <= size) && measurements.ceiling.is_none() {
@@ -75,7 +75,7 @@ pub(super) fn works(measurements: &mut Measurements, size: usize, bounds: Bounds
     }
 }
 
-/// An attempt failed.
+/// Records a failed attempt.
 pub(super) fn failed(measurements: &mut Measurements, failure: FailedAt, measured: &Measured) {
     let cost = spend(measurements, measured);
     retried(measurements, measured);
@@ -97,7 +97,7 @@ pub(super) fn failed(measurements: &mut Measurements, failure: FailedAt, measure
 }
 
 fn retried(measurements: &mut Measurements, measured: &Measured) {
-    // Two in a row have had their consequence: the size is another now.
+    // After two in a row the size has changed, so the count starts again.
     let before = if measurements.is_thrashing() { 0 } else { measurements.retried };
     measurements.retried = if measured.retried { before + 1 } else { 0 };
 }

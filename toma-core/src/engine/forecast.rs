@@ -1,4 +1,4 @@
-//! A prediction that set the first size of a call, and what the call shows of it.
+//! A prediction that set the first size of a call, and the results that it learns from.
 
 use std::time::Instant;
 
@@ -11,26 +11,26 @@ use crate::memory::MemorySource;
 use crate::observe::report;
 use crate::predict::{Followed, Shown};
 
-/// The first piece is this part of what fits, where more than half would be taken and attempts take what no dry
-/// run sees.
+/// Divisor of the predicted size for the first piece, if more than half of the free bytes would be taken and attempts
+/// take bytes that no dry run sees.
 const EXPLORES: usize = 4;
 
-/// What was said to fit, and which of it failed.
+/// A size that was predicted to fit, and the sizes that failed nevertheless.
 #[derive(Debug)]
 pub(super) struct Forecast<'a> {
     predict: Followed<'a>,
     device: &'a dyn MemorySource,
     said: report::Predicted,
     items: Option<usize>,
-    /// What the program had allocated then, where that is counted.
+    /// Bytes that the program had allocated at the prediction, if they are counted.
     allocated_bytes: Option<u64>,
-    /// The piece that comes is smaller than what fits, to learn from it.
+    /// True if the next piece is smaller than predicted to fit, to learn from it.
     pub(super) explores: bool,
-    /// The smallest size said to fit that failed, and the bytes that the call could have.
+    /// The smallest size that was predicted to fit and failed, and the bytes that the call could have used.
     failed: Option<(usize, u64)>,
-    /// The largest size that has succeeded since.
+    /// The largest size that has succeeded since that failure.
     works: Option<usize>,
-    /// A failure was injected: nothing is told of any.
+    /// True once a failure was injected: then the prediction learns from no failure.
     injected: bool,
     begun: Instant,
 }
@@ -64,14 +64,14 @@ impl<'a> Forecast<'a> {
         if self.explores { self.said.size.div_ceil(EXPLORES) } else { self.said.size }
     }
 
-    /// A piece of this size succeeded.
+    /// Records that a piece of this size succeeded.
     pub(super) fn worked(&mut self, size: usize) {
         if self.failed.is_some_and(|(failed, _)| size < failed) {
             self.works = self.works.max(Some(size));
         }
     }
 
-    /// The same, and what it showed. Returns what fits now, while nothing has failed.
+    /// Lets the prediction learn from a success. Returns the size that fits the rest, if none has failed.
     pub(super) fn took(
         &mut self,
         shown: Shown,
@@ -85,7 +85,7 @@ impl<'a> Forecast<'a> {
         Some(fits.size)
     }
 
-    /// An attempt of this size failed, and is to blame for it if nothing else is.
+    /// Records a failed attempt of this size. `is_to_blame`: the size is the cause if nothing else is.
     pub(super) fn after_failure(
         &mut self,
         size: usize,
@@ -100,10 +100,10 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// An attempt of this size ran out of memory, after which so many bytes were free.
+    /// Records that an attempt of this size ran out of memory, and that `free_bytes` were free after it.
     ///
-    /// What earlier pieces have left behind was free when the size was foreseen; what others have taken since was
-    /// not promised.
+    /// Bytes that earlier pieces still hold were free at the prediction, so they count as available. Bytes that
+    /// others have taken since then do not.
     fn ran_out(&mut self, size: usize, free_bytes: Option<u64>) {
         self.explores = false;
         let smallest = self.failed.map_or(self.said.size, |(failed, _)| failed - 1);
@@ -120,7 +120,7 @@ impl<'a> Forecast<'a> {
         self.failed = Some((size, counted.unwrap_or(self.said.free_bytes)));
     }
 
-    /// What fits instead of a size that was said to fit and failed, where the prediction knows better by now.
+    /// Returns the size that is predicted to fit after a predicted size has failed, if there is one.
     pub(super) fn smaller(&self, left: usize, free_bytes: u64) -> Option<usize> {
         self.failed?;
         Some(self.predict.foresee_smaller(left, free_bytes)?.size)
@@ -128,11 +128,11 @@ impl<'a> Forecast<'a> {
 }
 
 impl Drop for Forecast<'_> {
-    /// Once, at the end of the call: sizes that fail one after the other are one mistake.
+    /// Reports the failed size once, at the end of the call: sizes that fail one after the other are one mistake.
     fn drop(&mut self) {
         let elapsed = clock::now().saturating_duration_since(self.begun);
         if let Some((size, free_bytes)) = self.failed.filter(|_| !self.injected) {
-            // A prediction is foreign code, and this may run while a panic unwinds.
+            // A prediction is user code, and this may run while a panic unwinds.
             let shown = Shown::Failed { size, works: self.works, items: self.items, free_bytes };
             contained(|| self.predict.learn(shown));
         }

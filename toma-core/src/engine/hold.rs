@@ -3,25 +3,25 @@
 use crate::device::{Device, Seen, Turn};
 use crate::nesting::Inside;
 
-/// A turn on the device, or that of an enclosing attempt.
+/// A turn on the device, its own or that of an enclosing attempt.
 #[derive(Debug)]
 pub(super) enum Hold {
     /// The call has no device, or works in fallback.
     None,
-    /// An enclosing attempt has a turn there.
+    /// An enclosing attempt has a turn on the device.
     Enclosed(Device, Seen),
     Turn(Turn),
 }
 
 impl Hold {
-    /// While the guard lives, loops on this thread do not wait for the turn, whose attempt has not begun.
+    /// Until the guard is dropped, loops on this thread do not wait for the turn, whose attempt has not begun.
     #[inline]
     pub(super) fn aside(&self) -> Inside {
         let Self::Turn(turn) = self else { return Inside::of(None) };
         Inside::of(Some(turn.around()))
     }
 
-    /// Whether others used the device while the attempt ran.
+    /// True if others used the device while the attempt ran.
     pub(super) fn is_contended(&self) -> bool {
         match self {
             Self::None => false,
@@ -34,7 +34,7 @@ impl Hold {
         matches!(self, Self::Turn(turn) if turn.is_exclusive())
     }
 
-    /// Whether a loop inside gave way, so that the attempt counts as failed whatever its body returned.
+    /// True if a loop inside gave way. Then the attempt counts as failed, even if its body succeeded.
     #[inline]
     pub(super) fn is_marked(&self) -> bool {
         matches!(self, Self::Turn(turn) if turn.is_marked())

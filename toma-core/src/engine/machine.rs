@@ -1,4 +1,4 @@
-//! The loop as a plain state machine: what to try next, and what came back.
+//! The loop as a plain state machine, which decides the next attempt from the results of the last ones.
 //!
 //! Nothing here runs user code except the pure policy, reads a clock, or touches shared state, so every rule of
 //! the loop is tested against a script of failures.
@@ -23,40 +23,39 @@ use crate::policy::{Bounds, Evidence, Measurements, Policy};
 use crate::predict::Cuts;
 use crate::shield::{Inside, Retryable};
 
-/// Where one call stands. Positions count items from 0; forms add their own offset.
+/// State of one call. Positions count items from 0; forms add their own offset.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     pub(super) sizes: Sizes,
     extent: Extent,
-    /// Items that are dealt with: those that succeeded, and those left out.
+    /// Items that are done: those that succeeded, and those left out.
     pub(super) position: usize,
     pub(super) step: usize,
     pub(super) bounds: Bounds,
     max_attempts: usize,
-    /// The policy is not asked after a success: the step stays as it is.
+    /// True if the policy is not asked after a success, so that the step stays as it is.
     pub(super) fixed: bool,
-    /// The rest of the call runs in fallback.
+    /// True if the rest of the call runs in fallback.
     pub(super) fallback: bool,
-    /// Rungs of the ladder that the coming attempt has left; without a ladder there are none.
+    /// Rungs of the ladder that are left for the next attempt; none without a ladder.
     expected: Rungs,
     cut: Cut,
-    /// Failed attempts at the piece, and the rungs that have had their attempt at this size.
+    /// Failed attempts at the piece, and the rungs that are spent at this size.
     failures: usize,
     spent: Rungs,
     learning: Learning,
-    /// What is measured, where the policy asks for anything.
+    /// Measurements, if the policy needs any.
     pub(super) measurements: Option<Measurements>,
-    /// What was available when the step in force was chosen, where the policy asks for it.
+    /// Available bytes when the current step was chosen, if the policy measures memory.
     pub(super) available_bytes: Option<u64>,
-    /// The step before the doubt that runs.
+    /// The step before the current doubt.
     pub(super) doubted: Option<usize>,
-    /// Of even pieces, the largest that has succeeded since it was asked for.
+    /// The largest even piece that has succeeded since the last `take_ran`.
     ran: usize,
     packing: Option<Box<Packing>>,
 }
 
-/// A failed attempt: the failure, the memory once it had failed, what was measured, and the rungs of the ladder
-/// there are.
+/// A failed attempt: the failure, the memory reading after it, the measurements, and the available rungs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failed {
     pub(crate) class: Class,
@@ -66,7 +65,7 @@ pub(crate) struct Failed {
     pub(crate) there: Rungs,
 }
 
-/// What an attempt took: its time, where anything looked at the clock, and all that a policy asked for.
+/// Cost of an attempt: its time, if the clock was read, and the measurements that the policy needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Took {
     pub(crate) elapsed: Option<Duration>,
@@ -100,21 +99,21 @@ impl Machine {
         }
     }
 
-    /// Starts from what an earlier call learned.
+    /// Starts from the settled size and the bounds of an earlier call.
     #[inline]
     pub(crate) fn start_from(&mut self, settled: usize, bounds: Bounds) {
         self.starts_at(settled);
         self.bounds = bounds;
     }
 
-    /// Starts with a size that is said to fit.
+    /// Starts at a size that is expected to fit.
     #[inline]
     pub(crate) fn starts_at(&mut self, size: usize) {
         self.step = self.sizes.fit(size);
         self.learning = Learning::beyond(self.step);
     }
 
-    /// Lets the policy choose the first step; `now` is what could be allocated, where it asks for it.
+    /// Lets the policy choose the first step. `now`: the available memory, if the policy measures it.
     #[inline]
     pub(crate) fn choose_first(&mut self, policy: &dyn Policy, now: Option<Measured>) {
         if !self.fixed && !self.is_done() {
@@ -123,14 +122,13 @@ impl Machine {
         }
     }
 
-    /// The size known to work, when the policy starts beyond it.
+    /// Returns the size known to work, if the policy starts beyond it.
     #[inline]
     pub(crate) fn probes_from(&self) -> Option<usize> {
         Some(self.learning.best).filter(|&best| best < self.step)
     }
 
-    /// Doubts the step in force: the next attempt is at twice the size, and a failure goes back. Returns the new
-    /// step.
+    /// Doubts the current step: the next attempt is at twice the size, and a failure goes back. Returns the new step.
     pub(crate) fn doubt(&mut self) -> Option<usize> {
         let next = self.sizes.fit(self.step.saturating_mul(2));
         if next <= self.step || self.left() <= self.step || self.is_searching() {
@@ -141,13 +139,13 @@ impl Machine {
         Some(next)
     }
 
-    /// Whether a larger step than that in force would be of use, and the policy does not look for it by itself.
+    /// True if a larger step would be of use, and the policy does not look for one by itself.
     #[inline]
     pub(crate) fn may_doubt(&self) -> bool {
         self.step < self.sizes.cap && !self.extent.single && self.measurements.is_none() && !self.fallback
     }
 
-    /// Cuts the piece of the coming attempt.
+    /// Cuts the piece of the next attempt.
     #[inline]
     pub(crate) fn cut(&mut self) -> Range<usize> {
         self.cut = self.coming();
@@ -172,39 +170,39 @@ impl Machine {
         self.cut.size
     }
 
-    /// The size that reports begin with: that of the first attempt, or where sizes are costs the step.
+    /// The start size in reports: the step, or for even pieces the size of the first one.
     #[inline]
     pub(crate) fn first_size(&self) -> usize {
         if self.extent.even { self.coming_size() } else { self.step }
     }
 
-    /// The size of the attempt that comes, before it is cut.
+    /// The size of the next attempt, before it is cut.
     pub(crate) fn coming_size(&self) -> usize {
         self.coming().size
     }
 
-    /// What is left, in units of the step.
+    /// Remaining work, in units of the step.
     #[inline]
     pub(crate) fn left(&self) -> usize {
         self.extent.size(self.position..self.extent.end)
     }
 
-    /// What is left once the piece is done.
+    /// Remaining work after the current piece, in units of the step.
     pub(crate) fn left_behind(&self) -> usize {
         if self.extent.single { 0 } else { self.extent.size(self.cut.end..self.extent.end) }
     }
 
-    /// What attempts are inside of.
+    /// Form of the call's attempts.
     pub(crate) fn inside(&self) -> Inside {
         if self.is_batch() { Inside::BATCH } else { Inside::PIECE }
     }
 
-    /// Whether the work is one piece of whatever size succeeds.
+    /// True for a batch: one piece, at the size that succeeds.
     pub(crate) fn is_batch(&self) -> bool {
         self.extent.single
     }
 
-    /// The smallest size of the coming attempt.
+    /// The smallest size of the next attempt.
     pub(crate) fn least(&self) -> usize {
         self.sizes.floor.min(self.left())
     }
@@ -220,7 +218,7 @@ impl Machine {
         self.packing.is_some()
     }
 
-    /// At most so many pieces are to come.
+    /// Upper bound of the number of pieces that are left.
     pub(crate) fn most_pieces(&self) -> usize {
         let left = self.extent.end - self.position;
         if self.is_packed() { left } else { left.div_ceil(self.sizes.floor) }
@@ -231,7 +229,7 @@ impl Machine {
         self.position == self.extent.end
     }
 
-    /// Settled before each attempt, so that a panic hook may rely on it.
+    /// Returns the failures that would be retried. Decided before each attempt, so that a panic hook may rely on it.
     #[inline]
     pub(crate) fn retryable(&self) -> Retryable {
         let attempts_left = self.failures + 1 < self.max_attempts;
@@ -244,13 +242,13 @@ impl Machine {
         )
     }
 
-    /// Whether nothing smaller than the piece can be tried.
+    /// True if nothing smaller than the piece can be tried.
     #[inline]
     pub(crate) fn is_at_the_floor(&self) -> bool {
         !self.sizes.can_shrink(self.size()) || self.is_single_item()
     }
 
-    /// The piece succeeded: moves on, and returns the new step when the policy changes it.
+    /// Moves on after the piece succeeded. Returns the new step if it changes.
     #[inline]
     pub(crate) fn succeeded(&mut self, policy: &dyn Policy, took: Took) -> Option<usize> {
         let Cut { end, size } = self.cut;
@@ -278,14 +276,14 @@ impl Machine {
         if self.fixed { None } else { self.advance(policy, size, took) }
     }
 
-    /// The rest in a larger size that is predicted to fit; returns the new step.
+    /// Continues at a larger size that is predicted to fit. Returns the new step if it changes.
     fn goes_on_at(&mut self, size: usize) -> Option<usize> {
         let from = self.step;
         self.starts_at(size);
         (self.step != from).then_some(self.step)
     }
 
-    /// The next piece starts here.
+    /// Starts the next piece at `position`.
     #[inline]
     fn move_to(&mut self, position: usize) {
         self.position = position;
@@ -300,8 +298,8 @@ impl Machine {
         }
     }
 
-    /// Asks the policy for the next step; returns it when it differs. `size` is the attempt just made, or the
-    /// one that would be made first.
+    /// Asks the policy for the next step, and returns it if it differs. `size`: the attempt just made, or the one
+    /// that would be made first.
     fn advance(&mut self, policy: &dyn Policy, size: usize, took: Took) -> Option<usize> {
         if let Some(measured) = took.measured {
             self.available_bytes = measured.available_bytes;

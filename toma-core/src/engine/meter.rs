@@ -1,14 +1,14 @@
-//! What is measured of an attempt, for policies that ask for it.
+//! Measurements of attempts, for policies that need them.
 //!
-//! The peak of a memory is one figure, and resetting it takes it from a measurement that runs there already. So
-//! only the first attempt resets it: an attempt inside another one leaves the outer one's peak as it is, and
-//! knows its own only when it goes higher. Of attempts beside each other no peak is known. A size that comes out
-//! wrong is corrected by what it causes.
+//! A memory has one peak figure, and resetting it would spoil a measurement that runs there already. So only the
+//! first attempt resets it. An attempt inside another one leaves the outer peak as it is, and knows its own only if
+//! that is higher. Attempts next to each other have no known peak. If a size is wrong because of that, its
+//! consequences correct it.
 //!
 //! # Why
 //!
-//! Without the option `device` no memory is measured. The host's memory does not move when a GPU's does,
-//! and a policy would take every failure for lasting.
+//! Without the option `device` no memory is measured. The host's memory does not change when a GPU's does, and a
+//! policy would take every failure for permanent.
 //!
 //! The queue's state decides which attempt may reset a peak, because it knows the attempts of all threads.
 
@@ -19,7 +19,7 @@ use crate::device::{self, Device, Measurement};
 use crate::memory::{self, MemorySource, Usage};
 use crate::policy::Sample;
 
-/// What was measured of one attempt; nothing that was not asked for.
+/// Measurements of one attempt, as far as they were needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) elapsed: Option<Duration>,
@@ -28,27 +28,27 @@ pub(crate) struct Measured {
     pub(crate) counts_bytes: bool,
     pub(crate) retried: bool,
     pub(crate) told: Told,
-    /// What a prediction says fits into them, in a call that one has begun.
+    /// Size that is predicted to fit into the available bytes, in a call that began with a prediction.
     pub(crate) foreseen: Option<NonZeroUsize>,
-    /// The same after a first piece that was smaller than predicted to fit, for a policy that measures no memory: the
-    /// step to continue with.
+    /// Size that is predicted to fit after a smaller first piece, to continue with. For a policy that measures no
+    /// memory.
     pub(crate) explored: Option<NonZeroUsize>,
 }
 
-/// What the body has told of its plans.
+/// Recomputation as the body has reported it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
-    /// How long it has spent on repeating.
+    /// Time that the body has spent on recomputation.
     pub(crate) repeated: Duration,
-    /// The size is worth that.
+    /// True if the size is worth that time.
     pub(crate) keeps_size: bool,
-    /// There are plans, on which the bytes may depend.
+    /// True if there are plans, on which the bytes may depend.
     pub(crate) has_plans: bool,
 }
 
 impl Measured {
-    /// The line of bytes is to say what needs no repeating. Where the size is worth repeating, the bytes of one plan say
-    /// nothing of what fits.
+    /// Converts the measurement to a sample. The line fitted through bytes is for sizes that need no recomputation.
+    /// Where the size is worth recomputation, the bytes of one plan are no evidence about other sizes.
     pub(crate) fn sample(&self, size: usize) -> Sample {
         let Told { repeated, keeps_size, has_plans } = self.told;
         let says_nothing = self.repeats() || keeps_size && has_plans;
@@ -57,7 +57,7 @@ impl Measured {
         Sample { size, time: self.elapsed, repeated, bytes }
     }
 
-    /// Whether a smaller size might have been the faster way per item.
+    /// True if a smaller size might have been faster per item.
     pub(crate) fn repeats(&self) -> bool {
         !self.told.repeated.is_zero() && !self.told.keeps_size
     }
@@ -67,14 +67,14 @@ impl Measured {
 #[derive(Debug)]
 pub(crate) struct Begun {
     before: Usage,
-    /// The attempt is the one whose peak is measured on the device.
+    /// Set if this attempt is the one whose peak is measured on the device.
     measurement: Option<Measurement>,
 }
 
 impl Begun {
-    /// An attempt begins; `None` where nothing is counted.
+    /// Begins to measure an attempt; `None` if the source counts no bytes.
     ///
-    /// A peak belongs to its device: of two attempts that are measured there only the first resets it.
+    /// A device has one peak: of two attempts that are measured there, only the first resets it.
     pub(crate) fn now(source: &dyn MemorySource, device: Option<&Device>) -> Option<Self> {
         let before = source.usage()?;
         let measurement = device.and_then(Device::measure);
@@ -91,7 +91,7 @@ impl Begun {
     }
 }
 
-/// The attempt has ended.
+/// Ends the measurement of an attempt.
 pub(crate) fn end(source: &dyn MemorySource, begun: Option<Begun>) -> Measured {
     let after = source.usage();
     let mut measured = available(source, after.is_some());
@@ -102,13 +102,13 @@ pub(crate) fn end(source: &dyn MemorySource, begun: Option<Begun>) -> Measured {
     measured
 }
 
-/// What could be allocated now.
+/// Reads the bytes that could be allocated now.
 pub(crate) fn now(source: &dyn MemorySource) -> Measured {
     available(source, source.usage().is_some())
 }
 
 fn available(source: &dyn MemorySource, counts_bytes: bool) -> Measured {
-    // What is counted moves with every attempt, and what is free with it.
+    // Counted bytes change with every attempt, so the free bytes are read again.
     let reading = if counts_bytes { source.read().ok() } else { memory::recent(source) };
     let available_bytes = reading.map(|now| device::unpromised(source, now).free_bytes);
     Measured { available_bytes, counts_bytes, ..Measured::default() }

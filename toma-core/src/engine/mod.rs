@@ -1,7 +1,7 @@
 //! The engine: one loop for every form.
 //!
 //! ```text
-//! options ──> Sizes ──> Machine <── Policy          what to try next, and what came back (pure)
+//! options ──> Sizes ──> Machine <── Policy          the next step, from past results (pure)
 //!                          │
 //! cache, report ───────> Call ──── Stages           one call; deadline, observers, meter, turns on a device
 //!                          │
@@ -14,9 +14,9 @@
 //!
 //! # Why
 //!
-//! The policy is erased once and lent. The driver passes it as `&dyn Policy` where a call opens, succeeds
-//! or fails. So the engine is compiled once, and an iterator owns its policy without an allocation. A
-//! policy with a fixed step is not asked after a success.
+//! The policy is erased to `&dyn Policy` once, and the driver passes this reference where a call opens, succeeds or
+//! fails. So the engine is compiled once, and an iterator owns its policy without an allocation. A policy with a
+//! fixed step is not asked after a success.
 
 mod again;
 pub(crate) mod asynchronous;

@@ -21,14 +21,14 @@ pub(crate) struct Options<'a> {
     pub(crate) observer: Option<&'a dyn Observer>,
     pub(crate) ladder: Option<Ladder<'a>>,
     pub(crate) predict: Option<&'a dyn Predict>,
-    /// Set once an attempt works on all items: a smaller size would not help.
+    /// Flag that is set once an attempt works on all items: a smaller size would not help.
     pub(crate) is_whole: Option<&'a AtomicBool>,
-    /// More than one.
+    /// Ranks, if there is more than one.
     pub(crate) ranks: Option<&'a dyn Group>,
 }
 
 impl Options<'_> {
-    /// Whether a call needs stages for any of them, but for being watched.
+    /// True if a call needs stages for any option except the observer.
     #[inline]
     pub(crate) fn need_stages(&self) -> bool {
         let Self { sizes, deadline, device, ladder, predict, is_whole, ranks, .. } = self;

@@ -1,19 +1,19 @@
-//! How work is cut: where a piece ends is a function of position and step.
+//! Cutting work into pieces: the end of a piece is a function of position and step.
 
 use std::ops::Range;
 
 use super::costs::Costs;
 
-/// How much work there is, and in which unit sizes count it.
+/// Amount of work, and the unit in which sizes count it.
 #[derive(Clone, Debug)]
 pub(crate) struct Extent {
     /// One past the last item.
     pub(super) end: usize,
-    /// One piece of whatever size succeeds.
+    /// True for a batch: one piece, at the size that succeeds.
     pub(super) single: bool,
-    /// Pieces are as even as can be, and no larger than the step.
+    /// True if pieces are as even as can be, and no larger than the step.
     pub(super) even: bool,
-    /// What items cost, where sizes are counted in that.
+    /// Costs of the items, if sizes count costs.
     pub(super) costs: Option<Costs>,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Extent {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cut {
     pub(super) end: usize,
-    /// In units of the step.
+    /// Size of the piece, in units of the step.
     pub(super) size: usize,
 }
 
@@ -34,7 +34,7 @@ impl Extent {
         Self { end: items, single: false, even: false, costs: None }
     }
 
-    /// The same in even pieces.
+    /// This many items, in even pieces.
     pub(crate) fn even(items: usize) -> Self {
         Self { even: true, ..Self::of(items) }
     }
@@ -45,13 +45,13 @@ impl Extent {
         Self { costs: Some(costs), ..Self::of(items) }
     }
 
-    /// Items in all; unknown in a batch.
+    /// Number of items; unknown in a batch.
     #[inline]
     pub(crate) fn items(&self) -> Option<usize> {
         (!self.single).then_some(self.end)
     }
 
-    /// The piece from `position` on: the one place that turns position and step into an end.
+    /// Cuts the piece that begins at `position`. No other code computes the end of a piece.
     #[inline]
     pub(super) fn cut(&self, position: usize, step: usize) -> Cut {
         if let Some(costs) = &self.costs {
@@ -63,7 +63,7 @@ impl Extent {
         Cut { end: position + size, size }
     }
 
-    /// The size of these items.
+    /// Size of these items, in units of the step.
     #[inline]
     pub(super) fn size(&self, items: Range<usize>) -> usize {
         if let Some(costs) = &self.costs { costs.of(items) } else { items.len() }

@@ -1,14 +1,13 @@
-//! The rungs of the ladder that a call has: which there are is asked outside, the order is the machine's.
+//! Rungs of the ladder that are available to a call. Their order is the machine's; its caller finds out which exist.
 //!
 //! # Why
 //!
-//! The order is pure, and the rungs are asked for outside: once before an attempt, and once after a
-//! failure. The first answer is the promise to the panic hook, the second the verdict. So the whole ladder
-//! runs against a twin in the tests.
+//! The order is pure, because the available rungs are determined outside: once before an attempt, as the promise to
+//! the panic hook, and once after a failure, for the decision. So tests run the whole ladder against a twin.
 
 use crate::device::Rung;
 
-/// A set of rungs, as few bytes as a call must carry along.
+/// A set of rungs, in one byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rungs(u8);
 
@@ -19,16 +18,17 @@ impl Rungs {
     pub(crate) const EXCLUSIVE: Self = Self(1 << 2);
     pub(crate) const HOOKS: Self = Self(1 << 3);
     pub(crate) const FALLBACK: Self = Self(1 << 4);
-    /// The failure goes through, because an enclosing attempt will be retried with the device to itself.
+    /// The failure is passed on, because an enclosing attempt will be retried with the device to itself.
     pub(crate) const GIVE_WAY: Self = Self(1 << 5);
     pub(crate) const LEANER: Self = Self(1 << 6);
-    /// They are spent for the piece, and not for the size: what has given all it had has nothing more at another size.
+    /// Rungs that are spent for the piece, not for the size: hooks and plans that have given all they had give
+    /// nothing more at another size.
     pub(crate) const ONCE_A_PIECE: Self = Self(Self::HOOKS.0 | Self::LEANER.0);
 
     /// Rungs that try the same size again, the cheapest first.
     ///
-    /// Released memory costs nothing, and a wait ends; a leaner plan costs time from then on, which other users of the
-    /// device are no reason for. But it costs this call alone, while hooks take from the whole process.
+    /// Releasing memory costs nothing, and a wait ends. A leaner plan costs time from then on, so contention alone is
+    /// no reason for it. But it costs this call alone, while hooks take from the whole process.
     pub(crate) const SAME_SIZE: [(Self, Rung); 4] = [
         (Self::RELEASE, Rung::Release),
         (Self::EXCLUSIVE, Rung::Exclusive),

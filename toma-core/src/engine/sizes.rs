@@ -6,7 +6,7 @@ use std::fmt::Display;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SizeOptions {
     pub(crate) initial: Option<usize>,
-    /// The size to begin with, where nothing better is known.
+    /// The size to begin with, if the cache has no entry.
     pub(crate) first: Option<usize>,
     pub(crate) min: usize,
     pub(crate) max: Option<usize>,
@@ -59,14 +59,14 @@ impl Sizes {
         rounded.min(self.cap).max(self.floor)
     }
 
-    /// Whether a failure at `size` leaves anything smaller to try.
+    /// True if something smaller than `size` may be tried.
     #[inline]
     pub(crate) fn can_shrink(&self, size: usize) -> bool {
         self.floor < size
     }
 }
 
-/// Says what is wrong with the options, with names and values.
+/// Panics with the wrong options, with names and values.
 #[cold]
 fn refuse(options: &SizeOptions, of: &impl Display) -> ! {
     let &SizeOptions { initial, min, max, multiple_of, .. } = options;

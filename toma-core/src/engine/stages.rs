@@ -1,23 +1,22 @@
-//! Stages of a call beside its plain loop, and everything else that most calls lack: observers, a deadline, a policy
-//! that measures. The functions here show the order in which the stages are called.
+//! Stages of a call in addition to its plain loop, and everything else that most calls do not need: observers, a
+//! deadline, a policy that measures. The functions here show the order in which the stages are called.
 //!
-//! | stage | before an attempt | after a failure | when its values are gone |
+//! | stage | before an attempt | after a failure | once its values are dropped |
 //! |---|---|---|---|
-//! | prediction (`forecast.rs`) | has set the first size | notes the size that failed | may know a smaller size |
-//! | turns (`turns.rs`) | wait for the device | give way to an enclosing call | go back, or queue for an exclusive turn |
-//! | leaner plans and hooks (`again.rs`) | promise a retry | keep what the body has offered | are asked |
-//! | ranks (`ballot.rs`) | vote | note what to tell the others | – |
+//! | prediction (`forecast.rs`) | has set the first size | notes the size that failed | may choose a smaller size |
+//! | turns (`turns.rs`) | wait for the device | give way to an enclosing call | end, or queue for an exclusive turn |
+//! | leaner plans and hooks (`again.rs`) | promise a retry | keep the body's offers | are asked |
+//! | ranks (`ballot.rs`) | vote | note their next vote | – |
 //!
 //! # Why
 //!
-//! Answers are told when the values are gone and all stages were asked, so none is taken back.
+//! Answers are reported once the failed values are dropped and all stages were asked, so none is taken back.
 //!
 //! A watched call asks no hooks that the same call would not ask unwatched. So observers and the witness
 //! change nothing.
 //!
-//! A call that opens while a task on a device is polled has stages, even without a device. Loops inside
-//! must know that a wait would hold up the executor. Other calls read one byte of the nesting, as they do
-//! for the fallback.
+//! A call that opens while a task on a device is polled has stages, even without a device, because loops inside must
+//! know that a wait would hold up the executor. Other calls read one byte of the nesting, as for the fallback.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -41,28 +40,28 @@ use crate::observe::witness::Witnessed;
 use crate::observe::{Answer, EventKind, Watch};
 use crate::policy::Needs;
 
-/// The rest of a call; one look says that there is none.
+/// State of a call beyond its plain loop. Calls without it check one `Option`.
 pub(super) struct Stages<'a> {
     pub(super) watch: Option<Box<Watch<'a>>>,
     pub(super) turns: Turns<'a>,
-    /// Bodies run once: `TOMA_DISABLE` is set.
+    /// True if bodies run once: `TOMA_DISABLE` is set, or this is a dry run.
     pub(super) disabled: bool,
-    /// The clock is read at each attempt.
+    /// True if the clock is read at each attempt.
     pub(super) times: bool,
-    /// What the policy asks for.
+    /// Measurements that the policy needs.
     needs: Needs,
-    /// Something is measured of each attempt.
+    /// True if anything is measured of each attempt.
     pub(super) measures: bool,
-    /// What each attempt takes of this memory is measured.
+    /// Memory source whose bytes are measured in each attempt.
     pub(super) meters: Option<&'a dyn MemorySource>,
     pub(super) again: Option<Box<Again>>,
-    /// What set the first size, where a prediction did.
+    /// Prediction that set the first size, if one did.
     pub(super) forecast: Option<Box<Forecast<'a>>>,
-    /// Set once an attempt works on all items.
+    /// Flag that is set once an attempt works on all items.
     pub(super) is_whole: Option<&'a AtomicBool>,
     /// The size of the attempt that failed last.
     pub(super) failed_size: usize,
-    /// What ranks agree on, where there are several.
+    /// Votes of the ranks, if there are several.
     pub(super) ballot: Option<Box<Ballot<'a>>>,
 }
 
@@ -98,7 +97,7 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// Those of a call without any.
+    /// Stages of a call that needs none.
     #[cold]
     pub(super) fn none() -> Self {
         Self {
@@ -117,7 +116,7 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// Fills in what an attempt has before it begins; `retries`: it may be retried exclusively.
+    /// Fills in the fields of an attempt before it begins. `retries`: the attempt may be retried exclusively.
     #[inline]
     pub(super) fn before(&mut self, attempt: &mut Attempt, retries: bool, falls_back: bool) {
         let nesting = attempt.nesting.insert(Nesting::now());
@@ -129,7 +128,7 @@ impl<'a> Stages<'a> {
         attempt.metered = self.meters.and_then(|source| meter::Begun::now(source, device));
     }
 
-    /// An attempt of this size failed, and its values are still there: each stage notes what it is about to do.
+    /// Lets each stage note a failed attempt of this size and the answer, while the failed values are still alive.
     pub(super) fn after_failure(
         &mut self,
         attempt: &Attempt,
@@ -157,14 +156,14 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// The first piece was small, so that what it takes is learned: nothing more is measured for that.
+    /// Ends the measurement of the small first piece that a prediction learns from, unless the policy needs memory.
     pub(super) fn has_explored(&mut self) {
         if !self.needs.memory {
             (self.measures, self.meters) = (self.needs.anything(), None);
         }
     }
 
-    /// The values are gone and undone: the turn goes back, or queues for the next attempt.
+    /// Ends the turn or queues for the next attempt, once the failed values are dropped and undone.
     pub(super) fn release(&mut self, hold: Hold, answer: Answer) {
         if self.is_agreed() {
             self.turns.release(hold, answer);
@@ -173,32 +172,32 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// The rungs there are before the attempt begins.
+    /// Rungs that are available before the attempt begins.
     pub(super) fn expected_rungs(&self, attempt: &Attempt) -> Rungs {
         self.turns
             .expected_rungs(&attempt.hold)
             .with(Rungs::LEANER, self.again.as_ref().is_some_and(|again| again.expects_offers))
     }
 
-    /// The rungs there are once it has failed.
+    /// Rungs that are available after the attempt has failed.
     pub(super) fn rungs_after(&self, attempt: &Attempt) -> Rungs {
         self.turns
             .rungs_after(attempt)
             .with(Rungs::LEANER, self.again.as_ref().is_some_and(|again| again.is_offered()))
     }
 
-    /// Whether no other rank waits for this one.
+    /// True if no other rank waits for this one.
     #[inline]
     pub(super) fn is_agreed(&self) -> bool {
         self.ballot.as_ref().is_none_or(|ballot| ballot.is_over())
     }
 
-    /// Whether a smaller size cannot help, because the attempt works on all items.
+    /// True if a smaller size cannot help, because the attempt works on all items.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole.is_some_and(|is_whole| is_whole.load(Relaxed))
     }
 
-    /// From here on the call works in fallback.
+    /// Switches the call to fallback.
     pub(super) fn fall_back(&mut self) {
         self.turns.fall_back();
         self.meters = None;
@@ -212,7 +211,7 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// The attempt has succeeded.
+    /// Reports a successful attempt.
     #[inline]
     pub(super) fn tell_succeeded<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
         if let Some(watch) = &mut self.watch {
@@ -221,13 +220,13 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// The call's attempts as the witness is told of them, if it is.
+    /// Returns the call's attempts as the witness observes them, if one listens.
     #[inline]
     pub(super) fn witnessed(&mut self) -> Option<&mut Witnessed> {
         self.watch.as_mut()?.witnessed.as_mut()
     }
 
-    /// What the attempt took, for a policy that asks. Of attempts beside each other no peak is known.
+    /// Measures the bytes and time of the attempt. Attempts that run next to each other have no known peak.
     #[inline(never)]
     pub(super) fn measure(
         &self,

@@ -1,16 +1,16 @@
-//! How a call comes to its turns on the device, and what contention means to it.
+//! Turns of a call on its device, and its handling of contention.
 //!
 //! # Why
 //!
-//! At the floor the exclusive rung is promised only once two turns have overlapped on the device. A
-//! promised failure loses its place and its backtrace, also in a program of one thread. The price: a panic
-//! in the first contention goes through.
+//! At the floor the exclusive rung is promised only once two turns have overlapped on the device. The panic of a
+//! promised failure loses its location and its backtrace, also in a program of one thread. The price: a panic in the
+//! first contention is passed on.
 //!
-//! Between its attempts a call is inside the turn it keeps. Hooks and observers that run a loop on the
-//! device would otherwise wait for their own call.
+//! Between its attempts a call counts as inside the turn it keeps. Otherwise hooks and observers that run a loop on
+//! the device would wait for their own call.
 //!
-//! One attempt follows a wait that was cut off, with no retry promised. The failure before is gone: it was
-//! dropped so that others get its memory. An async task may not hold it across an await either.
+//! One attempt follows a wait that was cut off, with no retry promised. The failure before it cannot be passed on,
+//! because it was dropped so that others get its memory. An async task may not hold it across an await either.
 
 use std::mem;
 use std::time::Instant;
@@ -32,12 +32,12 @@ pub(super) struct Turns<'a> {
     ladder: Ladder<'a>,
     deadline: Option<Instant>,
     backoff: Backoff,
-    /// What the coming attempt starts with.
+    /// Turn or wait with which the next attempt begins.
     next: Next<'a>,
-    /// The attempt that runs has an exclusive turn because it failed under contention.
+    /// True if the current attempt has an exclusive turn because it failed under contention.
     after_contention: bool,
-    /// The coming attempt waits for the device, and may queue again: nothing that holds a turn waits, and no loop
-    /// that would block a poll. Asked once per attempt, because it is promised to loops inside.
+    /// True if the next attempt may wait for the device. Attempts that hold a turn never wait, nor do loops that
+    /// would block a poll. Decided once per attempt, because it is promised to loops inside.
     willing: bool,
     /// The turn of an enclosing attempt that will be redone after contention on this device.
     promised: Option<TurnId>,
@@ -70,13 +70,13 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Those of a call without a device, and without any rung.
+    /// Turns of a call without a device and without any rung.
     #[inline]
     pub(super) fn none() -> Self {
         Self::new(None, Ladder::none(), None)
     }
 
-    /// From here on the call works in fallback.
+    /// Switches the call to fallback.
     pub(super) fn fall_back(&mut self) {
         (self.device, self.next) = (None, Next::Nothing);
         (self.willing, self.promised) = (false, None);
@@ -92,7 +92,7 @@ impl<'a> Turns<'a> {
         self.ladder.cancel.is_some_and(Cancel::is_cancelled)
     }
 
-    /// Takes a turn, or begins to wait for one. `polled`: a wait of this kind would hold up the task that polls.
+    /// Takes a turn, or begins to wait for one. `polled`: a wait of this kind would hold up the task that is polled.
     #[inline]
     pub(super) fn take(&mut self, polled: bool, hold: &mut Hold) -> Option<Box<Waiting<'a>>> {
         let device = self.device.as_ref()?;
@@ -134,7 +134,7 @@ impl<'a> Turns<'a> {
         None
     }
 
-    /// Whether the call waits for its device now.
+    /// True if the call may wait for its device now.
     fn has_patience(&self) -> bool {
         let of_device = |device: &Device| device.has_patience(clock::now);
         self.ladder.wait.is_some() && self.device.as_ref().is_some_and(of_device)
@@ -145,8 +145,8 @@ impl<'a> Turns<'a> {
         WaitBounds { at_most: wait.unwrap_or_default(), deadline: self.deadline, cancel }
     }
 
-    /// Where the attempt's work is done. `retries`: the attempt may be retried, so that it promises loops inside
-    /// to be redone exclusively after contention.
+    /// Nests the attempt's work in its turn. `retries`: the attempt may be retried, so it promises loops inside that
+    /// it will be redone exclusively after contention.
     #[inline]
     pub(super) fn nest(&self, hold: &Hold, retries: bool, nesting: &mut Nesting) {
         if let Hold::Turn(turn) = hold {
@@ -154,7 +154,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// The rungs there are; `contended`: whether others used the device meanwhile, or may do so.
+    /// Returns the available rungs. `contended`: others used the device during the attempt, or may do so.
     pub(super) fn rungs(&self, contended: bool) -> Rungs {
         let Ladder { release, hooks, fallback, .. } = self.ladder;
         Rungs::NONE
@@ -164,20 +164,20 @@ impl<'a> Turns<'a> {
             .with(Rungs::FALLBACK, fallback)
     }
 
-    /// The rungs there are before the attempt with this hold begins.
+    /// Rungs that are available before the attempt with this hold begins.
     pub(super) fn expected_rungs(&self, hold: &Hold) -> Rungs {
         self.rungs(matches!(hold, Hold::Turn(turn) if turn.may_be_contended()))
     }
 
-    /// The rungs there are once it has failed.
+    /// Rungs that are available after the attempt has failed.
     ///
-    /// Under the promise of an enclosing attempt on the device a contended failure gives way.
+    /// A contended failure gives way if an enclosing attempt on the device has promised to be redone.
     pub(super) fn rungs_after(&self, attempt: &Attempt) -> Rungs {
         let contended = attempt.hold.is_contended();
         self.rungs(contended).with(Rungs::GIVE_WAY, contended && self.promised.is_some())
     }
 
-    /// The attempt failed, and its values are still there.
+    /// Records a failed attempt and the answer, while the failed values are still alive.
     pub(super) fn after_failure(&mut self, hold: &Hold, answer: Answer) {
         match answer {
             Answer::GiveUp(Reason::GaveWay) => self.give_way(),
@@ -186,14 +186,14 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// The enclosing attempt that has promised it counts as failed from now on.
+    /// Marks the enclosing attempt that has promised to be redone: from now on it counts as failed.
     fn give_way(&self) {
         if let (Some(device), Some(turn)) = (&self.device, self.promised) {
             device.mark(turn);
         }
     }
 
-    /// The attempt has succeeded, or its piece is given up.
+    /// Records that the attempt has succeeded, or that its item is left out.
     pub(super) fn piece_done(&mut self, hold: &Hold) {
         if mem::take(&mut self.after_contention) {
             self.backoff.begin();
@@ -202,8 +202,8 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// The failed attempt's memory is back: queues for an exclusive turn, keeps one for the next attempt at the
-    /// piece, or gives the turn back.
+    /// Queues for an exclusive turn, keeps one for the next attempt at the piece, or ends the turn. The failed
+    /// attempt's memory is free by now.
     pub(super) fn release(&mut self, hold: Hold, answer: Answer) {
         self.next = match (hold, answer) {
             (Hold::Turn(turn), Answer::Again(Rung::Exclusive)) if self.has_patience() => {
@@ -218,7 +218,8 @@ impl<'a> Turns<'a> {
         };
     }
 
-    /// The same where ranks vote before the next attempt: while they do, nothing is held that one of them may wait for.
+    /// Chooses the next turn where ranks vote first. No turn is held during a vote, because another rank may wait for
+    /// it.
     pub(super) fn release_before_vote(&mut self, hold: &Hold, answer: Answer) {
         let contended = answer == Answer::Again(Rung::Exclusive) && self.has_patience();
         let keeps = matches!(answer, Answer::Again(_) | Answer::Shrink(_)) && hold.is_exclusive();
@@ -226,7 +227,8 @@ impl<'a> Turns<'a> {
         self.next = if contended || keeps { Next::Alone } else { Next::Nothing };
     }
 
-    /// While the guard lives, loops on this thread do not wait for what the call keeps for its next attempt.
+    /// Until the guard is dropped, loops on this thread do not wait for the turn that the call keeps for its next
+    /// attempt.
     #[inline]
     pub(super) fn aside(&self) -> Inside {
         Inside::of(match &self.next {
@@ -236,7 +238,7 @@ impl<'a> Turns<'a> {
         })
     }
 
-    /// A wait has ended, without the exclusive turn it may have been for.
+    /// Records the end of a wait, which may not have brought the exclusive turn that it was for.
     pub(super) fn waited(&mut self, how: How) {
         self.after_contention &= how == How::InTurn;
     }

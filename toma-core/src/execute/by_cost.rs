@@ -6,7 +6,7 @@ use crate::classify::Failure;
 use crate::engine::costs::Padding;
 
 impl<'a, P, K, B, U> With<'a, P, K, B, U> {
-    /// The same form with another unit.
+    /// Returns the form with another unit.
     #[inline]
     pub(super) fn counting<V>(self, unit: impl FnOnce(U) -> V) -> With<'a, P, K, B, V> {
         With { core: self.core, judge: self.judge, undo: self.undo, unit: unit(self.unit) }
@@ -14,7 +14,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
 }
 
 impl<'a, P, K, B> With<'a, P, K, B> {
-    /// Counts sizes by what items cost (tokens, bytes, atoms) instead of by items.
+    /// Counts sizes by the cost of items (tokens, bytes, atoms) instead of by items.
     ///
     /// Where items differ, memory follows their weight and not their number. A piece is then as many
     /// consecutive items as cost at most the step together. `initial`, [`min`](Self::min),
@@ -33,35 +33,35 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// ```
     ///
     /// An item that costs more than the step is a piece by itself. A *single item* that runs out of memory by itself
-    /// is left out, and all others are done. Then the first such failure goes through, an error or a panic as it was.
+    /// is left out, and all others are done. Then the first such failure is passed on unchanged, an error or a panic.
     /// [`left_out`](Self::left_out) takes such items instead, and
-    /// [`Report::left_out`](crate::report::Report::left_out) lists them. What fails at the floor goes through at once,
-    /// because where the smallest size does not fit no other will. One exception: something as heavy has worked since
-    /// an item was left out there. What fails after a [`deadline`](Self::deadline) goes through at once, too.
+    /// [`Report::left_out`](crate::report::Report::left_out) lists them. A failure at the floor is passed on at once,
+    /// because if the smallest size does not fit, no other will. One exception: a piece as heavy has succeeded since
+    /// an item was left out there. A failure after a [`deadline`](Self::deadline) is passed on at once, too.
     ///
     /// With a [fallback](crate::device::Ladder::fallback) the rest of the call falls back at such an item, and only
-    /// what fails there is left out. Inside an attempt that will be retried with the device to itself, the call
-    /// [gives way](crate::device#loops-inside-attempts) first.
+    /// items that fail in fallback are left out. Inside an attempt that will be retried with the device to itself,
+    /// the call [gives way](crate::device#loops-inside-attempts) first.
     ///
     /// Order is kept, so a heavy item among light ones leaves the piece before it half empty. Padding to the longest
-    /// item of a piece costs little only among items alike: for batches that are padded there is
+    /// item of a piece costs little only among similar items: for padded batches there is
     /// [`by_padded_cost`](Self::by_padded_cost). An item costs at least 1.
     ///
-    /// Until such an item is a piece by itself, the pieces that hold it fail, too. So the first failure of a piece
-    /// begins a search: the step only shrinks, and pieces end where that piece ended. If a single item of it fails by
-    /// itself, the step, what settles and what a policy knows are again what they were before. If all its items
-    /// succeed, the piece was too large. So one item that fits nowhere costs about as many failures as the step can
-    /// be halved, and the others keep their size. Where [`max_attempts`](Self::max_attempts) allows fewer attempts at
-    /// a piece, the failure goes through before the item is found.
+    /// Until a single item that does not fit is a piece by itself, the pieces that contain it fail, too. So the first
+    /// failure of a piece begins a search: the step only shrinks, and pieces end where that piece ended. If a single
+    /// item of it fails by itself, the step, the settled size and the policy's measurements are restored. If all its
+    /// items succeed, the piece was too large. So one item that fits nowhere costs about as many failures as the step
+    /// can be halved, and the others keep their size. Where [`max_attempts`](Self::max_attempts) allows fewer
+    /// attempts at a piece, the failure is passed on before the item is found.
     ///
-    /// What settles is the largest cost that ran. Pieces that fill less than half of the step, such as a short tail,
-    /// are no evidence for it.
+    /// The largest cost that ran settles. Pieces that fill less than half of the step, such as a short tail, are no
+    /// evidence for it.
     ///
-    /// `cost` is asked once for each item, before the first attempt, and the sums are kept: 16 bytes for each item.
+    /// `cost` is called once for each item, before the first attempt, and the sums are kept: 16 bytes for each item.
     ///
     /// # Panics
-    /// When a cost is negative, with the item, or there is no memory for the sums. A panic of `cost`
-    /// goes through before anything has run.
+    /// If a cost is negative (the message names the item), or there is no memory for the sums. A panic of `cost` is
+    /// passed on before anything has run.
     #[inline]
     pub fn by_cost<C: Cost, F: FnMut(usize) -> C>(self, cost: F) -> With<'a, P, K, B, ByCost<F>> {
         self.counting(|_| ByCost { cost, report: (), sums: AddedUp })
@@ -69,12 +69,12 @@ impl<'a, P, K, B> With<'a, P, K, B> {
 }
 
 impl<'a, P, K, B, F, S> With<'a, P, K, B, ByCost<F, (), S>> {
-    /// Gives each single item that does not fit by itself to `report`, and takes the call as done without it.
+    /// Passes each single item that does not fit by itself to `report`; the call succeeds without it.
     ///
     /// `report` runs after the failed attempt's values are dropped and undone, and its cached memory is released.
     ///
-    /// In a loop inside an attempt on the same `device` an item may fail because the device is contended. Where the
-    /// enclosing attempt will be retried with the device to itself, the failure goes through to it first. The item is
+    /// In a loop inside an attempt on the same `device` an item may fail because the device is contended. If the
+    /// enclosing attempt will be retried with the device to itself, the failure is passed on to it first. The item is
     /// left out only if it fails in the next attempt, too: see
     /// [loops inside attempts](crate::device#loops-inside-attempts).
     ///
@@ -106,11 +106,11 @@ impl<'a, P, K, B, F, S> With<'a, P, K, B, ByCost<F, (), S>> {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The item, as the body would have got it.
+    /// The index of the item, as the body would have received it.
     pub index: usize,
-    /// What it costs.
+    /// The item's cost.
     pub cost: u64,
-    /// How it failed.
+    /// The item's failure.
     pub failure: Failure,
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// What an item costs: a number that is not negative, in a unit of your own.
+/// The cost of an item: a number that is not negative, in a unit of your own.
 pub trait Cost {
     /// The number; `None` when it is negative.
     fn units(self) -> Option<u64>;
@@ -139,7 +139,7 @@ macro_rules! costs {
 
 costs!(u8, u16, u32, u64, usize, i32, i64);
 
-/// Sizes count what items cost.
+/// Unit of sizes that count costs.
 #[derive(Clone, Copy)]
 pub struct ByCost<F, T = (), S = AddedUp> {
     pub(super) cost: F,
@@ -147,24 +147,24 @@ pub struct ByCost<F, T = (), S = AddedUp> {
     pub(super) sums: S,
 }
 
-/// The cost of a piece's items together.
+/// Rule that combines the costs of a piece's items.
 pub trait Sums {
-    /// How so many items are padded, if they are.
+    /// Returns the padding of this many items, if they are padded.
     ///
     /// # Panics
-    /// When they are not as many as there are lengths.
+    /// If there are not as many items as lengths.
     fn padding(&self, items: usize) -> Option<Padding>;
 
-    /// The cost, or the length, as it counts.
+    /// Returns the cost or length of an item as it counts.
     ///
     /// # Panics
-    /// When a length costs nothing.
+    /// If a length costs nothing.
     fn counted(&self, cost: u64) -> u64 {
         cost
     }
 }
 
-/// The sum of what each costs.
+/// Costs are added up.
 #[derive(Clone, Copy, Debug)]
 pub struct AddedUp;
 
@@ -203,10 +203,10 @@ impl<F, T, S> fmt::Debug for ByCost<F, T, S> {
 
 /// Takes items that are left out; `()` takes none.
 pub trait TakesLeftOut {
-    /// Whether it takes any.
+    /// True if it takes any.
     const TAKES: bool;
 
-    /// Values of all items, of which those that are left out have none.
+    /// Values of all items; items that are left out have none.
     type Values<V>;
 
     /// Takes an item.

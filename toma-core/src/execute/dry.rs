@@ -8,15 +8,15 @@ use crate::classify::Failure;
 use crate::outcome::{Judge, Outcome};
 use crate::predict::DryBody;
 
-/// The body of a form, lent for dry runs. `T` is what the body returns, and how that is judged and held.
+/// The body of a form, lent for dry runs. `T`: the type that the body returns, and the markers of its judge and hold.
 pub(super) struct Dry<'f, F, B, K, H, T> {
     run: F,
     undo: &'f mut B,
     judge: &'f K,
     hold: H,
-    /// Where the user's range starts.
+    /// Start of the user's range.
     start: usize,
-    /// Tells the data from data of other shapes.
+    /// Hash of the data's shape.
     shape: u64,
     outcomes: PhantomData<fn(T)>,
 }
@@ -32,23 +32,23 @@ where
         Self { run, undo, judge, hold, start: 0, shape: 0, outcomes: PhantomData }
     }
 
-    /// The same in a call with this start and data.
+    /// Sets the start and the data's shape of a call.
     pub(super) fn within<P>(self, core: &Core<'_, P>) -> Self {
         Self { start: core.start, shape: core.shape, ..self }
     }
 }
 
-/// What a form does in a dry run with what its body returns: it is held as long as in a real one.
+/// Holds the body's values in a dry run, as long as the form does in a real one.
 ///
-/// `S` keeps kinds of outcomes apart.
+/// `S` keeps implementations for different kinds of outcomes apart.
 pub(super) trait Hold<R, S> {
     fn hold(&mut self, outcome: R);
 
-    /// Lets go of all that is held.
+    /// Drops all held values.
     fn let_go(&mut self);
 }
 
-/// What a body returned is no longer there when the next piece begins.
+/// Drops each value before the next piece begins.
 pub(super) struct DropAll;
 
 impl<R> Hold<R, ()> for DropAll {
@@ -57,7 +57,7 @@ impl<R> Hold<R, ()> for DropAll {
     fn let_go(&mut self) {}
 }
 
-/// Values are collected.
+/// Collects the values.
 pub(super) struct Collect<V>(pub(super) Vec<V>);
 
 impl<R: Outcome<S>, S> Hold<R, S> for Collect<R::Value> {
@@ -72,7 +72,7 @@ impl<R: Outcome<S>, S> Hold<R, S> for Collect<R::Value> {
     }
 }
 
-/// Each value takes the place of the one before; the first comes back in the end.
+/// Replaces the value so far by each new one, and restores the first in the end.
 pub(super) struct MoveOn<'f, A> {
     pub(super) so_far: &'f RefCell<A>,
     pub(super) first: Option<A>,

@@ -1,8 +1,8 @@
-//! The forms: what a piece means to the body. Everything else is the engine's.
+//! The forms: how a piece becomes the arguments of the body. Everything else is the engine's.
 //!
-//! The stack walk counts frames from the caller of the function that [`Core::begin`] is inlined
-//! into. So these functions are never inlined, and the covers over them always: how many frames of
-//! ours there are must not depend on the optimizer.
+//! The stack walk counts frames from the caller of the function that [`Core::begin`] is inlined into. So these
+//! functions are never inlined, and their public wrappers always: the number of our frames must not depend on the
+//! optimizer.
 //!
 //! # Why
 //!
@@ -109,7 +109,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     }
 }
 
-/// The same with the calling line as a value, and sizes of any integer type.
+/// The forms with the caller's location as a value, and sizes of any integer type.
 impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
     #[inline(never)]
     pub(crate) fn batch_at<S, R, M>(self, caller: Caller, mut body: impl FnMut(S) -> R) -> R
@@ -197,7 +197,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         }
     }
 
-    /// Passes the value of each piece with the piece, from 0 on, to `keep`. Inlined into a form that never is.
+    /// Passes each piece, counted from 0, and its value to `keep`. Inlined into a form that is never inlined.
     #[inline(always)]
     pub(super) fn pieces_at<R, S, W, M>(
         self,
@@ -267,10 +267,10 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         R::of(so_far.into_inner())
     }
 
-    /// Tells data of this shape from others, where that tells predictions apart.
+    /// Adds the shape of the data to the call, if it has a prediction.
     ///
     /// # Panics
-    /// When the data is on another device than the option says.
+    /// If the data is on another device than the option says.
     #[inline(always)]
     pub(crate) fn shaped<D: Chunked<C>, C>(mut self, data: &D) -> Self {
         if let Some(device) = self.core.options.device {
@@ -282,7 +282,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         self
     }
 
-    /// Counts from the start of the user's range.
+    /// Sets the start of the user's range; pieces count from 0.
     #[inline]
     pub(super) fn shifted(mut self, start: usize) -> Self {
         self.core.start = start;
@@ -291,8 +291,8 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
 }
 
 impl<'a, P: Policy> Core<'a, P> {
-    /// A call that is not open yet. Inlined into the form, so that the local whose address it takes lives
-    /// in the form's frame.
+    /// Makes a call that is not open yet. Inlined into the form, so that the local whose address it takes lives in
+    /// the form's frame.
     #[inline(always)]
     fn begin(&self, caller: Caller, extent: Extent) -> Call<'a> {
         let here = 0_u8;
@@ -302,7 +302,7 @@ impl<'a, P: Policy> Core<'a, P> {
         Call::new(self.cache, &self.policy, &self.options, parts)
     }
 
-    /// Opens it; the body is made ready for dry runs only where the call may ask for one.
+    /// Opens the call. The body is prepared for dry runs only if the call may ask for one.
     #[inline(always)]
     pub(super) fn open<D: DryBody>(&self, call: &mut Call<'a>, body: impl FnOnce() -> D) {
         if !call.opens_plain(&self.policy, &self.options) {
@@ -312,8 +312,7 @@ impl<'a, P: Policy> Core<'a, P> {
 }
 
 /// # Panics
-/// When the memory that data is in is known to be another than the device's. Names of others than libraries give tell
-/// nothing.
+/// If the data is known to be in another memory than the device's. Only names that libraries give are compared.
 #[track_caller]
 fn same_place(data: &str, device: &str) {
     fn known(name: &str) -> Option<&str> {
@@ -324,19 +323,19 @@ fn same_place(data: &str, device: &str) {
     assert!(!differ, "device {device}: the data is on {data}, so give the memory of that");
 }
 
-/// What a piece means to the body of a batch.
+/// Adapts the body of a batch to pieces.
 #[inline]
 fn of_size<S: Size, R>(body: &mut impl FnMut(S) -> R) -> impl FnMut(Range<usize>) -> R {
     |piece| body(S::from_count(piece.len()))
 }
 
-/// What a piece means to the body of a range that starts there.
+/// Adapts the body of a range that begins at `start` to pieces.
 #[inline]
 pub(super) fn from<S: Size, R>(start: S, body: &mut impl FnMut(S, S) -> R) -> impl FnMut(Range<usize>) -> R {
     move |piece| body(start.plus(piece.start), start.plus(piece.end))
 }
 
-/// What the body returned, whether it is a success or a failure.
+/// Returns the body's value, a success or a failure.
 #[inline]
 pub(super) fn outcome<R>(done: Result<R, R>) -> R {
     done.unwrap_or_else(|error| error)

@@ -20,12 +20,10 @@ use crate::policy::Policy;
 use crate::stack;
 
 impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
-    /// Gives out what `body` returns for consecutive pieces of `range`, in order, each when it is
-    /// asked for.
+    /// Returns an iterator over the values of `body` for consecutive pieces of `range`, in order.
     ///
-    /// Like [`map`](Self::map), but nothing is collected: a piece runs when [`next`](Iterator::next)
-    /// is called, and the step goes on adapting. A `Result` is given out as it is. A failure that is
-    /// passed on, error or panic, is the last thing that comes.
+    /// Like [`map`](Self::map), but nothing is collected: a piece runs when [`next`](Iterator::next) is called, and
+    /// the step keeps adapting. A `Result` is returned as it is. A failure that is passed on ends the iterator.
     ///
     /// ```
     /// # extern crate toma_core as toma;
@@ -39,8 +37,8 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     /// # Ok::<(), OutOfMemory>(())
     /// ```
     ///
-    /// The call ends with the last piece, or when the iterator is dropped; what it has learned is
-    /// remembered then. Its stack is read when the iterator is made, because it may end on another.
+    /// The call ends with the last piece, or when the iterator is dropped, and stores its settled size then. Its
+    /// stack is read when the iterator is made, because it may end on another.
     #[track_caller]
     #[inline(always)]
     #[must_use = "nothing runs until the iterator is asked for its next value"]
@@ -85,7 +83,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         });
         let run = move |piece: Range<usize>| body(start + piece.start, start + piece.end);
         let work = Job { run, after };
-        // Without anything to do the call is over before it is asked.
+        // A call without any work is over before the first `next`.
         let call = (!call.is_over()).then_some(call);
         let policy = core.policy;
         Iter { call, policy, judge, work, left_out: None, takes_left_out, judges: PhantomData }
@@ -94,7 +92,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
 
 /// One call, worked off piece by piece.
 struct Iter<'a, P: Policy, K, R, W, M> {
-    /// There until the call is over.
+    /// `None` once the call is over.
     call: Option<Call<'a>>,
     policy: P,
     judge: K,
@@ -108,7 +106,7 @@ impl<P: Policy, K: Judge<R, M>, R, W: Work<R>, M> Iterator for Iter<'_, P, K, R,
     type Item = R;
 
     fn next(&mut self) -> Option<R> {
-        // The call ends unless it is told to stay open: so also when a panic goes through.
+        // The call ends unless `not_yet` keeps it open, so it also ends when a panic is passed on.
         let ends = Ends(&mut self.call);
         let call = ends.0.as_mut()?;
         call.go_on();

@@ -11,18 +11,17 @@
 //! | [`With::iter`] | `start, end` | a value, given out when it is asked for |
 //! | [`With::stream`] | `start, end`, asynchronously | the same |
 //!
-//! These use the default cache and options; [`with()`] makes everything selectable, also that sizes
-//! count what items [cost](With::by_cost) instead of items.
+//! These use the default cache and options; [`with()`] makes everything selectable, including sizes that count
+//! [costs](With::by_cost) instead of items.
 //!
-//! The body may run more than once for the same items: an attempt that runs out of memory is
-//! dropped and made again with a smaller step. Write results to their place (`out[start..end]`)
-//! rather than appending them, or undo what a failed attempt did with
-//! [`before_retry`](With::before_retry).
+//! The body may run more than once for the same items: an attempt that runs out of memory is dropped and made again
+//! with a smaller step. Write results to their place (`out[start..end]`) rather than appending them, or undo a failed
+//! attempt with [`before_retry`](With::before_retry).
 //!
 //! # Panics
-//! All forms panic when a size is 0, or when a range ends before it starts, with the name of the call,
-//! and the names and values. What the body itself panics with goes through unchanged, unless it says
-//! that memory ran out and a smaller size is left to try.
+//! All forms panic if a size is 0, or if a range ends before it starts, with the name of the call, and the names and
+//! values. A panic of the body itself is passed on unchanged, unless it says that memory ran out and a smaller size
+//! is left to try.
 
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
@@ -56,7 +55,7 @@ use crate::chunk::{Chunk, Chunked};
 use crate::outcome::{Auto, Completes, Judge, Outcome};
 use crate::policy::Halve;
 
-/// Starts an inline form whose cache and options are chosen.
+/// Starts an inline form with a cache and options of your choice.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -73,8 +72,7 @@ pub fn with<C: SizeCache + 'static>() -> With<'static, Halve, Auto, ()> {
     With::new(C::shared(), None)
 }
 
-/// Runs `body` with a batch size of `initial` items, or less when memory runs out, and returns what
-/// it returns.
+/// Runs `body` with a batch size of `initial` items, or less when memory runs out, and returns its result.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -112,8 +110,8 @@ where
     with::<DefaultCache>().initial(initial).range_at(Location::caller(), (range.start, range.end), body)
 }
 
-/// Runs `body` on consecutive chunks of `data`, of at most `initial` items each; `start` and `end`
-/// are the chunk's place in the whole.
+/// Runs `body` on consecutive chunks of `data`, of at most `initial` items each; `start` and `end` are the chunk's
+/// position in the whole.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -132,7 +130,7 @@ where
     with::<DefaultCache>().initial(initial).chunked_at(Location::caller(), data, body)
 }
 
-/// Collects what `body` returns for consecutive pieces of `range`, in order, each piece once.
+/// Collects the values of `body` for consecutive pieces of `range`, in order, each piece once.
 ///
 /// ```
 /// # extern crate toma_core as toma;

@@ -19,7 +19,7 @@ use crate::outcome::{Judge, Outcome};
 use crate::policy::Policy;
 
 impl<'a, P, K, B> With<'a, P, K, B> {
-    /// Counts sizes by what padded batches cost: rows times the longest row.
+    /// Counts sizes by the cost of padded batches: rows times the longest row.
     ///
     /// A batch of texts is padded to its longest text, so memory follows rows times length. A piece is as many
     /// consecutive items as cost at most the step. Items keep their order, so that one long item makes its whole piece
@@ -35,12 +35,12 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// assert_eq!(form.map(0..5, 20, |start, end| end - start), [3, 1, 1]);
     /// ```
     ///
-    /// `length` gives the length of the item with an index, not what it costs. It is asked once for each item, before the
-    /// first attempt. A length of 0 counts as 1. Items that do not fit by themselves are left out as with
+    /// `length` returns the length of the item with an index, not its cost. It is called once for each item, before
+    /// the first attempt. A length of 0 counts as 1. Items that do not fit by themselves are left out as with
     /// [`by_cost`](Self::by_cost).
     ///
     /// # Panics
-    /// When a length is negative, with the item, or there is no memory for the lengths.
+    /// If a length is negative (the message names the item), or there is no memory for the lengths.
     #[inline]
     pub fn by_padded_cost<C: Cost, F: FnMut(usize) -> C>(
         self,
@@ -50,7 +50,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
         self.counting(|_| ByCost { cost: length, report: (), sums })
     }
 
-    /// By the lengths that an attribute names.
+    /// Counts padded costs by the lengths that an attribute names.
     #[doc(hidden)]
     pub fn padded<C: Cost + Copy + 'a>(
         self,
@@ -72,7 +72,7 @@ impl<P, K, B, F, T> With<'_, P, K, B, ByCost<F, T, Padded>> {
 
     /// Counts `cost(rows, longest)`, which must grow with both.
     ///
-    /// The form panics when one row costs 0.
+    /// The form panics if one row costs 0.
     #[inline]
     pub fn costing(mut self, cost: fn(rows: u64, longest: u64) -> u64) -> Self {
         self.unit.sums.cost = cost;
@@ -108,19 +108,19 @@ impl<'a, P, K, F, T> With<'a, P, K, (), ByCost<F, T, Padded>> {
     /// assert_eq!(lengths, [1, 10, 1, 12, 1]);
     /// ```
     ///
-    /// A form for values that come back in the order of the items. There is no
-    /// [`before_retry`](With::before_retry) with it: a body returns its values.
+    /// Values are returned in the order of the items. The form has no [`before_retry`](With::before_retry), because
+    /// its body returns values and changes nothing.
     #[inline]
     pub fn bucket_by(self, bucket: fn(length: u64) -> u64) -> Buckets<'a, P, K, F, T> {
         Buckets { form: self, bucket, reports: None }
     }
 }
 
-/// Items of a piece are padded to the longest.
+/// Cost of pieces whose items are padded to the longest.
 #[derive(Clone, Copy, Debug)]
 pub struct Padded {
     cost: Padding,
-    /// How many lengths there are, where that is known.
+    /// Number of lengths, if it is known.
     lengths: Option<usize>,
 }
 
@@ -156,21 +156,21 @@ impl<'a, P, K, F, T> Buckets<'a, P, K, F, T> {
 }
 
 impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P, K, F, T> {
-    /// Collects what `body` returns for pieces of items of similar length, in the order of `range`.
+    /// Collects the values of `body` for pieces of items of similar length, in the order of `range`.
     ///
     /// The body gets the indices of a piece's items, the longest first, and returns one value for each, in that order.
     /// Sizes are [padded costs](With::by_padded_cost).
     ///
-    /// Each bucket is a call of its own, which remembers its own size: memory seldom grows as any one formula says.
-    /// The bucket with the longest item comes first. Where one has met a limit, the next that remembers nothing begins
-    /// with the size that worked there, times the ratio of their longest lengths.
+    /// Each bucket is a call of its own with its own cache entry, because memory seldom grows as any one formula
+    /// says. The bucket with the longest item comes first. Where one has met a limit, the next that has no cache
+    /// entry begins with the size that worked there, times the ratio of their longest lengths.
     ///
     /// With [`left_out`](With::left_out) the values are a `Vec<Option<V>>`, with `None` for items that are left out.
-    /// Otherwise the first such failure goes through when the rest of its bucket is done.
+    /// Otherwise the first such failure is passed on when the rest of its bucket is done.
     ///
     /// # Panics
-    /// When the body returns more or fewer values than it got items, there is no memory for their order, and with
-    /// [`ranks`](With::ranks), which would have other buckets each.
+    /// If the body returns more or fewer values than it got items, if there is no memory for their order, and with
+    /// [`ranks`](With::ranks), because each rank would have other buckets.
     #[track_caller]
     #[inline(always)]
     pub fn map<R, S, V, M>(
@@ -221,13 +221,13 @@ impl<P, K, F, T> fmt::Debug for Buckets<'_, P, K, F, T> {
     }
 }
 
-/// The name of lists of all items, where there is no memory for them.
+/// Name of the lists of all items, in panics about missing memory.
 const ORDER: &str = "by_padded_cost: the order";
 
 /// Items with their lengths, the longest first.
 type Lengths = Vec<(u64, usize)>;
 
-/// Items grouped by `bucket(length)`; the group with the longest comes first.
+/// Groups items by `bucket(length)`; the group with the longest item comes first.
 fn groups(
     range: Range<usize>,
     bucket: fn(u64) -> u64,
@@ -248,7 +248,7 @@ fn groups(
     groups
 }
 
-/// The largest size that worked in a bucket with this longest length, where one has failed.
+/// Returns the largest size that worked in a bucket, with the longest length there, if a size has failed.
 fn limit(report: &Report, longest: u64) -> Option<(usize, u64)> {
     report.bounds.smallest_failure?;
     Some((report.bounds.largest_success?, longest))
@@ -256,7 +256,7 @@ fn limit(report: &Report, longest: u64) -> Option<(usize, u64)> {
 
 impl<'a, P> Core<'a, P> {
     /// # Panics
-    /// When the range is backwards, or the call has ranks.
+    /// If the range is backwards, or the call has ranks.
     #[track_caller]
     fn takes_buckets(&self, caller: &'static Location<'static>, range: &Range<usize>) {
         let name = || self.name_at(Some(caller));
@@ -268,7 +268,7 @@ impl<'a, P> Core<'a, P> {
         }
     }
 
-    /// The core of one bucket's call. `met`: the limit of an earlier bucket; `begun`: when the form began.
+    /// Makes the core of one bucket's call. `met`: the limit of an earlier bucket; `begun`: the form's begin.
     fn of_bucket(
         &self,
         (bucket, longest): (u64, u64),
@@ -327,7 +327,7 @@ impl<T: TakesLeftOut> Unit for Bucket<'_, T> {
 }
 
 impl<P: Policy, K, U: Unit> With<'_, P, K, (), U> {
-    /// Passes the values of each piece with the piece to `keep`.
+    /// Passes the values of each piece, with the piece, to `keep`.
     #[inline(never)]
     fn bucket_at<R, S, V, W, M>(
         self,

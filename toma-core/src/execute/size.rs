@@ -8,7 +8,7 @@ pub trait Size: Copy + fmt::Display + PartialOrd {
     #[must_use]
     fn plus(self, offset: usize) -> Self;
 
-    /// The items from `start` to this position; only asked when `start` is not after it.
+    /// The number of items from `start` to this position, which is not before `start`.
     fn since(self, start: Self) -> usize;
 
     /// A count of items as this type.
@@ -17,7 +17,7 @@ pub trait Size: Copy + fmt::Display + PartialOrd {
     /// The position as a number that holds every position of every type.
     fn widen(self) -> i128;
 
-    /// The position that was widened.
+    /// Converts a widened position back.
     fn narrow(wide: i128) -> Self;
 }
 
@@ -77,7 +77,7 @@ impl Size for i64 {
 /// The number of items from `start` to `end`.
 ///
 /// # Panics
-/// When `start` is after `end`, in the name of the call.
+/// If `start` is after `end`, with the name of the call.
 #[inline]
 pub(crate) fn length<S: Size>(start: S, end: S, of: impl FnOnce() -> Name) -> usize {
     if start > end {

@@ -5,7 +5,7 @@
 //! Stable Rust has no generators, so a stream is one future and a slot. The future runs the whole loop, and
 //! hands each value over through the slot.
 //!
-//! A stream is known by its line alone. The stack above it is its executor's.
+//! A stream is identified by its line alone, because the stack above it belongs to its executor.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -27,12 +27,11 @@ use crate::outcome::Judge;
 use crate::policy::Policy;
 
 impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
-    /// The same as [`iter`](Self::iter) for an asynchronous body: an async closure, or any function
-    /// that returns a future.
+    /// Returns a stream of the values of an asynchronous body, like [`iter`](Self::iter). The body is an async
+    /// closure, or any function that returns a future.
     ///
-    /// The future may borrow what the closure captured by reference, but not change it: share such
-    /// state in a `RefCell` or a lock. The stream is `Send` when the body, its future and what it
-    /// returns are.
+    /// The future may borrow values that the closure captured by reference, but not change them: share such state in
+    /// a `RefCell` or a lock. The stream is `Send` if the body, its future and its return value are.
     ///
     /// ```
     /// # extern crate toma_core as toma;
@@ -55,8 +54,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     /// # assert_eq!(pin!(run()).poll(&mut Context::from_waker(Waker::noop())), Poll::Pending);
     /// ```
     ///
-    /// Sizes are remembered per calling line (and `key`): the stack above is that of whatever executor
-    /// polls.
+    /// Sizes are remembered per calling line (and `key`), because the stack above belongs to the executor that polls.
     #[track_caller]
     pub fn stream<R, M, F: Future<Output = R>>(
         self,
@@ -89,7 +87,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
 /// device may wait for it. With the feature `stream` it is a `futures_core::Stream`.
 #[must_use = "nothing runs until the stream is asked for its next value"]
 pub struct Stream<R, D> {
-    /// There until the call is over.
+    /// `None` once the call is over.
     driver: Option<Pin<Box<D>>>,
     value: Handover<R>,
 }
@@ -136,7 +134,7 @@ impl<R, D> fmt::Debug for Stream<R, D> {
     }
 }
 
-/// Where a value waits between the driver and the stream.
+/// Slot for a value between the driver and the stream.
 struct Handover<R>(Arc<Mutex<Option<R>>>);
 
 impl<R> Handover<R> {
@@ -163,12 +161,12 @@ struct Producer<'a, P: Policy, K, R, B, U> {
     value: Handover<R>,
 }
 
-/// What to do after an attempt.
+/// Next action after an attempt.
 enum NextStep {
     Attempt,
     /// A value is ready: wait for it to be taken.
     HandOver,
-    /// Others may be the ones to free memory: let them run.
+    /// Other tasks may free memory: let them run.
     Yield,
     End,
 }
@@ -203,7 +201,7 @@ impl<P: Policy, K, R, B: Undo, U: Unit> Producer<'_, P, K, R, B, U> {
         }
     }
 
-    /// No outcome is held across an await: it is handed over, or dropped.
+    /// Handles the result of an attempt. No outcome is held across an await: it is handed over, or dropped.
     fn after(&mut self, settled: Settled<R>) -> NextStep {
         match settled {
             Settled::Succeeded(value) => {

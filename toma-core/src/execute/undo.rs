@@ -1,8 +1,8 @@
 use std::ops::Range;
 
-/// A body's part that takes back a failed attempt; `()` has nothing to take back.
+/// Undoes failed attempts; `()` undoes nothing.
 pub trait Undo {
-    /// Takes back what the attempt at these items did.
+    /// Undoes the effects of the attempt at these items.
     fn undo(&mut self, failed: Range<usize>);
 }
 

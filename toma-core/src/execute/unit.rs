@@ -7,27 +7,27 @@ use crate::engine::drive::{Cleanup, Work};
 use crate::engine::pieces::Extent;
 use crate::shield::Inside;
 
-/// What sizes count: [items](Items), or [what they cost](super::ByCost).
+/// Unit of sizes: [items](Items), or [costs](super::ByCost).
 pub trait Unit {
-    /// Whether items differ in what they cost.
+    /// True if items have different costs.
     const PACKS: bool;
 
-    /// Whether pieces are even.
+    /// True if pieces are even.
     const EVEN: bool = false;
 
-    /// What the item with this index costs.
+    /// Cost of the item with this index.
     fn cost(&mut self, index: usize) -> u64 {
         let _ = index;
         1
     }
 
-    /// How so many items are padded, where the items of a piece are.
+    /// Returns the padding of this many items, if the items of a piece are padded.
     fn padding(&self, items: usize) -> Option<Padding> {
         let _ = items;
         None
     }
 
-    /// Whether items that do not fit by themselves are reported; otherwise the first such failure goes through in the
+    /// True if items that do not fit by themselves are reported. Otherwise the first such failure is passed on in the
     /// end.
     fn takes_left_out(&self) -> bool {
         false
@@ -56,22 +56,22 @@ impl Unit for EvenItems {
     const EVEN: bool = true;
 }
 
-/// A body, and what happens after its failures.
+/// A body, and its cleanup after failures.
 pub(super) struct Job<F, B, U> {
     pub(super) run: F,
     pub(super) after: AfterFailure<B, U>,
 }
 
-/// What happens after failures: attempts are undone, and items left out.
+/// Cleanup after failures: undoes attempts, and leaves items out.
 pub(super) struct AfterFailure<B, U> {
     pub(super) undo: B,
     pub(super) unit: U,
-    /// Where the user's range starts: pieces count from 0.
+    /// Start of the user's range; pieces count from 0.
     pub(super) start: usize,
 }
 
 impl<B, U: Unit> AfterFailure<B, U> {
-    /// How much work so many items are.
+    /// Amount of work in this many items.
     #[inline]
     pub(super) fn extent(&mut self, items: usize) -> Extent {
         if !U::PACKS {
@@ -101,7 +101,7 @@ impl<B: Undo, U: Unit> Cleanup for AfterFailure<B, U> {
     }
 }
 
-/// One piece of whatever size succeeds.
+/// A batch: one piece, at the size that succeeds.
 pub(super) struct Whole<F, B>(pub(super) Job<F, B, Items>);
 
 impl<R, F: FnMut(Range<usize>) -> R, B: Undo> Work<R> for Whole<F, B> {

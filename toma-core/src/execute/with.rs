@@ -36,23 +36,23 @@ pub struct With<'a, P, K, B, U = Items> {
     pub(crate) unit: U,
 }
 
-/// Options of the call; judge and undo are the driver's.
+/// Options of the call; judge and undo belong to the driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Core<'a, P> {
     pub(crate) cache: &'a dyn SizeCache,
     pub(crate) site: Option<&'static Site>,
     pub(crate) name: Option<Cow<'static, str>>,
     pub(crate) dim: isize,
-    /// Where the user's range starts: pieces count from 0.
+    /// Start of the user's range; pieces count from 0.
     pub(crate) start: usize,
-    /// Tells data from data of other shapes, where that is asked for.
+    /// Hash of the data's shape, if a prediction needs it.
     pub(crate) shape: u64,
     pub(crate) options: Options<'a>,
     pub(crate) policy: P,
 }
 
 impl<P> Core<'_, P> {
-    /// The name of a call from there.
+    /// The name of a call from this location.
     #[cold]
     pub(crate) fn name_at(&self, caller: Option<&'static Location<'static>>) -> Name {
         Name::of(self.name.clone(), &Origin { site: self.site, caller, above: Above::Unknown })
@@ -108,17 +108,17 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// Makes at most `max_attempts` attempts at one piece.
     ///
     /// All count: those at every size, those that try a size again, and those in
-    /// [fallback](crate::device::falls_back). So a size that is halved twice before nothing smaller is
-    /// left takes four until it falls back.
+    /// [fallback](crate::device::falls_back). So a size that is halved twice before nothing smaller is left takes
+    /// four attempts until it falls back.
     ///
-    /// The form panics when it is 0.
+    /// The form panics if it is 0.
     #[inline]
     pub fn max_attempts(mut self, max_attempts: usize) -> Self {
         self.core.options.max_attempts = Some(max_attempts);
         self
     }
 
-    /// Decides on no retry once this time has passed since the call began: a later failure goes through. A retry that
+    /// Decides on no retry once this time has passed since the call began: a later failure is passed on. A retry that
     /// was decided before, and waits for the device, may start later.
     #[inline]
     pub fn deadline(mut self, deadline: Duration) -> Self {
@@ -246,20 +246,20 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         (With { core: self.core, judge: self.judge, undo: (), unit: self.unit }, self.undo)
     }
 
-    /// Predicts nothing where only a dry run could, for a body that cannot be run dry.
+    /// Drops a prediction that needs a dry run, for a body that cannot be run dry.
     #[doc(hidden)]
     pub fn without_dry_runs(mut self) -> Self {
         self.core.options.predict = self.core.options.predict.filter(|predict| !predict.runs_dry());
         self
     }
 
-    /// Returns whether the body should be run dry to find the first size.
+    /// True if the body should be run dry to find the first size.
     #[doc(hidden)]
     pub fn asks_dry(&self) -> bool {
         self.core.options.predict.is_some_and(Predict::runs_dry)
     }
 
-    /// Returns whether a body may be run dry here: not within another dry run, and not with `TOMA_PREDICT=0`.
+    /// True if a body may be run dry here: not within another dry run, and not with `TOMA_PREDICT=0`.
     #[doc(hidden)]
     pub fn can_run_dry(&self) -> bool {
         !shield::is_dry() && !Switches::load().unpredicted()
@@ -279,19 +279,19 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
-    /// Grows from one small piece, as far as the next one fits into `memory` by what earlier pieces took.
+    /// Grows from one small piece, as far as the next one fits into `memory` by an estimate from earlier pieces.
     ///
-    /// For work that ends the process where it takes too much, as on a CPU in a container: there is no failure to
+    /// For work that ends the process if it takes too much, as on a CPU in a container, where there is no failure to
     /// learn from. Pieces are real work from the first on. Each is at most four times as large as any before, and the
     /// bytes that it is estimated to take have to fit, with a tenth to spare.
     ///
-    /// That is right for memory that grows as a line or as a square of the number of items, or as a line of what they
-    /// [cost](With::by_cost), beside a constant or not. Memory that grows in steps of more than a tenth, such as a `Vec`
-    /// that doubles, may exceed what there is. So may a second item, where two take more than twice what one takes.
+    /// The estimate is right for memory that grows linearly or quadratically with the number of items, or linearly
+    /// with [costs](With::by_cost), plus a constant. Memory that grows in steps of more than a tenth, such as a `Vec`
+    /// that doubles, may exceed the limit. So may a second item, if two take more than twice the bytes of one.
     ///
     /// Sizes are remembered like any others, so a later call begins with the remembered one: give other data another
-    /// [`key`](Self::key), or count by [cost](With::by_cost). A batch, which is one piece, grows from call to call where
-    /// its cache remembers. A loop inside an attempt that is measured does not grow, because its own peak is not known.
+    /// [`key`](Self::key), or count by [cost](With::by_cost). A batch, which is one piece, grows from call to call if
+    /// its cache stores sizes. A loop inside a measured attempt does not grow, because its own peak is unknown.
     ///
     /// ```
     /// # extern crate toma_core as toma;
@@ -307,7 +307,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// ```
     ///
     /// # Panics
-    /// When `memory` counts no bytes, as the host by itself; [`Resident`](crate::memory::Resident) does.
+    /// If `memory` counts no bytes, as the host by itself; [`Resident`](crate::memory::Resident) does.
     #[track_caller]
     #[inline]
     pub fn calibrated(self, memory: &'a dyn MemorySource) -> With<'a, Calibrate, K, B, U> {
@@ -349,8 +349,8 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         With { core: self.core, judge: self.judge, undo, unit: self.unit }
     }
 
-    /// Classifies the body's errors by `classify`, which takes `&E` and returns a
-    /// [`Class`](crate::classify::Class) or a [`Failure`](crate::classify::Failure).
+    /// Classifies the body's errors by `classify`, which takes `&E` and returns a [`Class`](crate::classify::Class)
+    /// or a [`Failure`](crate::classify::Failure).
     ///
     /// For error types that are no `std::error::Error`, or whose codes say more than their texts.
     #[inline]

@@ -1,7 +1,7 @@
-//! What bodies leave on their thread for the attempts that run there.
+//! Handles, times and actions that bodies leave on their thread for the running attempts.
 //!
-//! The shield says whether the innermost attempt has anything here. So an attempt whose body leaves nothing pays one
-//! look at a word that is in the cache, and the last entry belongs to the innermost attempt that has left something.
+//! The shield has a flag for the innermost attempt that has an entry here. So an attempt whose body leaves nothing pays
+//! for one look at a word that is in the cache, and the last entry belongs to the innermost attempt that has one.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,35 +10,34 @@ use std::time::Duration;
 use crate::shield;
 
 thread_local! {
-    /// One entry for each attempt around here that has left something, the innermost last.
+    /// One entry for each running attempt of this thread that has left something, the innermost last.
     static LEFT: RefCell<Vec<Left>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Work that may use a leaner plan.
 pub trait Lean: Send + Sync {
-    /// Makes the work use a leaner plan from now on, for an attempt that has run out of memory; false when there is
-    /// none.
+    /// Makes the work use a leaner plan from now on, because an attempt has run out of memory; false if there is none.
     ///
-    /// It runs on the thread that works, after the failed attempt's values and its error are dropped and undone, and
-    /// with no lock held. One that panics has no leaner plan.
+    /// Called on the thread of the call, after the failed attempt's values and its error are dropped and undone, and
+    /// with no lock held. A panic counts as false.
     fn lean(&self) -> bool;
 }
 
-/// What the body of one attempt has left.
+/// The handles, times and actions that the body of one attempt has left.
 #[derive(Default)]
 pub(crate) struct Left {
     pub(crate) offers: Vec<Arc<dyn Lean>>,
     pub(crate) repeated: Duration,
     pub(crate) keeps_size: bool,
-    /// What runs once all ranks have agreed that the attempt succeeded.
+    /// Actions that run once all ranks have agreed that the attempt succeeded.
     pub(crate) when_agreed: Vec<Action>,
 }
 
-/// Runs once.
+/// An action that runs once.
 pub(crate) type Action = Box<dyn FnOnce() + Send>;
 
 impl Left {
-    /// Adds what the same attempt has left later.
+    /// Adds the entry of a later part of the same attempt.
     pub(crate) fn add(&mut self, later: Self) {
         self.offers.extend(later.offers);
         self.repeated = self.repeated.saturating_add(later.repeated);
@@ -47,12 +46,12 @@ impl Left {
     }
 }
 
-/// Whether bodies that run now leave anything: not outside of attempts, and not in dry runs.
+/// True if entries are kept for the current code: not outside of attempts, and not in dry runs.
 pub(crate) fn is_kept() -> bool {
     shield::inside().is_attempt() && !shield::is_dry()
 }
 
-/// Changes what the attempt that runs has left; nothing where it is not kept, and while the thread ends.
+/// Changes the entry of the running attempt. Does nothing if entries are not kept here, and while the thread ends.
 pub(super) fn with(change: impl FnOnce(&mut Left)) {
     let inside = shield::inside();
     if !is_kept() {
@@ -70,7 +69,7 @@ pub(super) fn with(change: impl FnOnce(&mut Left)) {
     }
 }
 
-/// What the attempt has left that has just ended, or been polled, and has left something.
+/// Takes the entry of the attempt that has just ended or been polled, which must have one.
 #[cold]
 pub(crate) fn take() -> Left {
     LEFT.try_with(|left| left.borrow_mut().pop()).ok().flatten().unwrap_or_default()

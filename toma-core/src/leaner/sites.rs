@@ -2,32 +2,32 @@
 //!
 //! # Why
 //!
-//! A plan can be asked for only after an attempt that was promised a retry. At the floor that promise may
-//! be vain. The panic that was kept back is then printed where it is passed on.
+//! The engine can use a plan only after an attempt that was promised a retry. At the floor that promise may be in vain.
+//! The panic that was kept back is then printed when it is passed on.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::call_site::{Origin, hash_of};
 use crate::switches;
 
-/// Most call sites that are known. A further one is promised no retry at the floor.
+/// Largest number of call sites that are recorded. Further ones are promised no retry at the floor.
 const SLOTS: usize = 1024;
 
-/// Numbers of call sites, each at the first free slot from the one that its number says; 0 is free.
+/// Numbers of call sites, each in the first free slot from index `number % SLOTS` on; 0 marks a free slot.
 static SITES: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 
 fn number_of(origin: &Origin) -> u64 {
-    // Of a function, whatever line calls it.
+    // An annotated function has one number, whichever line calls it.
     origin.site.map_or_else(|| hash_of(origin.caller), hash_of).max(1)
 }
 
-/// The slots in which a number may be.
+/// Returns the slots that may hold a number, in the order of the search.
 fn slots(number: u64) -> impl Iterator<Item = &'static AtomicU64> {
     let first = usize::try_from(number % SLOTS as u64).unwrap_or_default();
     (0..SLOTS).map(move |at| &SITES[(first + at) % SLOTS])
 }
 
-/// An attempt of this call site has offered something.
+/// Records that an attempt of this call site has offered a handle.
 #[cold]
 pub(crate) fn has_offered(origin: &Origin) {
     add(number_of(origin));
@@ -38,13 +38,13 @@ fn add(number: u64) {
         Ok(_) => true,
         Err(other) => other == number,
     };
-    // A number that is there already is not written again: other threads read it.
+    // A number that is recorded already is not written again, because other threads read it.
     if !is_in(number) && slots(number).any(is_there) {
         switches::set_offered();
     }
 }
 
-/// Returns whether an attempt of this call site has offered something.
+/// Returns true if an attempt of this call site has offered a handle.
 #[cold]
 pub(crate) fn offers(origin: &Origin) -> bool {
     is_in(number_of(origin))

@@ -4,9 +4,10 @@ use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a table of lines shows of each line.
+/// A figure of each line in a table of lines. A *stay* is one run of a line, from its mark until its frame is left or
+/// passes another mark.
 ///
-/// A column is written by its own name, such as `peak`, or by the one it has in `pytorch_memlab`.
+/// A column is written by its own name, such as `peak`, or by its name in `pytorch_memlab`.
 ///
 /// ```
 /// # use toma_core as toma;
@@ -32,19 +33,19 @@ pub enum Column {
     Freed,
     /// Bytes that were allocated, less those that were freed.
     Net,
-    /// Bytes that were born in the line and are alive.
+    /// Bytes that were allocated in the line and are live.
     Kept,
-    /// Bytes of storages that came back to the device, which are not among those allocated.
+    /// Bytes of storages that were fetched to the device; not counted as allocated.
     Fetched,
-    /// Bytes of storages that left the device, which are not among those freed.
+    /// Bytes of storages that were evicted from the device; not counted as freed.
     Offloaded,
     /// Bytes that were allocated to compute the gradients of the line's operators.
     Backward,
-    /// How often the line's mark was passed.
+    /// Number of times the line's mark was passed.
     Hits,
     /// Allocations that failed.
     Ooms,
-    /// How long the line took, with all it called.
+    /// Time of the line, including its callees.
     Time,
 }
 
@@ -67,7 +68,7 @@ impl Column {
         Self::Time,
     ];
 
-    /// Its name, as it stands above the column.
+    /// The name of the column, as in the table's header.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,7 +96,7 @@ impl fmt::Display for Column {
     }
 }
 
-/// The text names no column.
+/// Error of a text that names no column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownColumn {
     text: String,
@@ -119,7 +120,7 @@ impl FromStr for Column {
     }
 }
 
-/// The column of a name that `pytorch_memlab` has for it: those of `torch.cuda.memory_stats`, of all pools.
+/// Returns the column for a name of `pytorch_memlab`, which are those of `torch.cuda.memory_stats`, for all pools.
 fn of_memlab(text: &str) -> Option<Column> {
     let parts: Vec<_> = text.split('.').collect();
     match parts[..] {

@@ -1,9 +1,9 @@
-//! What stands in a marked function: marks, and guards for frames and blocks.
+//! The contents of a marked function: marks, and guards for frames and blocks.
 
 use super::function::Function;
 use super::session::{self, OFF};
 
-/// A statement begins.
+/// Marks the beginning of a statement.
 #[inline]
 pub fn line(function: &'static Function, line: u32) {
     if session::are_heard() {
@@ -18,17 +18,17 @@ fn hit(function: &'static Function, line: u32) {
     }
 }
 
-/// A call of a function or of one of its closures, from where it stands to the end of the body.
+/// A call of a function or of one of its closures, from its first statement to the end of the body.
 ///
 /// It is the first value of its body, so it is dropped last.
 #[derive(Debug)]
 pub struct Frame {
-    /// The session that has been told of it, or [`OFF`].
+    /// The session that was notified of the frame, or [`OFF`].
     session: u32,
 }
 
 impl Frame {
-    /// A function or a closure begins at a line.
+    /// Begins the frame of a function or a closure at a line.
     #[inline]
     #[must_use = "the frame ends when it is dropped"]
     pub fn enter(function: &'static Function, line: u32) -> Self {
@@ -52,14 +52,14 @@ impl Drop for Frame {
     }
 }
 
-/// The line in force in the frame that ends, if its session lasts.
+/// Ends a frame; returns the line that was current in it, if its session still lasts.
 #[cold]
 pub(super) fn leave(session: u32) -> Option<u32> {
     let (now, marks) = session::heard()?;
     (now == session).then(|| marks.leave())
 }
 
-/// A block within the statement at the line `ENCLOSING`, until it is left.
+/// A block within the statement at the line `ENCLOSING`, until the block is left.
 ///
 /// The line is part of the type, so that the guard takes no room in a task.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ fn left_block(enclosing: u32) {
     }
 }
 
-/// A value for a `return` that is compiled and never runs, which tells an async block what it returns.
+/// A value for a `return` that is compiled and never runs, from which an async block infers its return type.
 ///
 /// # Panics
 ///

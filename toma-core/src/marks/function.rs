@@ -1,26 +1,26 @@
-//! What a marked function knows of itself.
+//! Static data of a marked function.
 
 use std::num::NonZeroU32;
 
 use super::column::Column;
 
-/// A function under `#[toma::profile]`: where it stands, and the text of its lines.
+/// A function under `#[toma::profile]`: its location, and the text of its lines.
 ///
 /// The text is in the program, so that tables need no source files.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Function {
-    /// Its name, or the one that the attribute gives it.
+    /// The function's name, or the one given in the attribute.
     pub name: &'static str,
     /// The path of its module.
     pub module: &'static str,
     /// Its file, as the compiler names it.
     pub file: &'static str,
-    /// After how many calls each its table is printed.
+    /// Number of calls after each of which the function's table is printed; never if `None`.
     pub every: Option<NonZeroU32>,
-    /// The columns of that table; the usual ones if there are none here.
+    /// The columns of that table; the usual ones if empty.
     pub columns: &'static [Column],
-    /// In the order of the file. The first is the signature; marks name the others by their place here.
+    /// The lines in the order of the file. The first is the signature; marks refer to the others by their index here.
     pub lines: &'static [Line],
 }
 
@@ -28,14 +28,14 @@ pub struct Function {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Line {
-    /// Its number in the file, from 1.
+    /// The line's number in the file, from 1.
     pub number: u32,
-    /// Its text, without the indentation that all lines of the function share.
+    /// The line's text, without the indentation that all lines of the function share.
     pub text: &'static str,
 }
 
 impl Function {
-    /// A function without options.
+    /// Returns a function without options.
     #[must_use]
     pub const fn new(
         name: &'static str,
@@ -46,13 +46,13 @@ impl Function {
         Self { name, module, file, every: None, columns: &[], lines }
     }
 
-    /// Its name with its modules.
+    /// Returns the name with the modules.
     #[must_use]
     pub fn path(&self) -> String {
         format!("{}::{}", self.module, self.name)
     }
 
-    /// Its file without detours: `examples/net.rs` for `core/../examples/net.rs`.
+    /// Returns the file without detours: `examples/net.rs` for `core/../examples/net.rs`.
     #[must_use]
     pub fn shown_file(&self) -> String {
         let mut parts = Vec::<&str>::new();
@@ -68,13 +68,13 @@ impl Function {
         parts.join("/")
     }
 
-    /// The same, with a table after every so many calls; 0 is never.
+    /// Sets the number of calls after which a table is printed; 0 is never.
     #[must_use]
     pub const fn every(self, calls: u32) -> Self {
         Self { every: NonZeroU32::new(calls), ..self }
     }
 
-    /// The same, with these columns.
+    /// Sets the columns of the table.
     #[must_use]
     pub const fn columns(self, columns: &'static [Column]) -> Self {
         Self { columns, ..self }
@@ -82,7 +82,7 @@ impl Function {
 }
 
 impl Line {
-    /// A line with its number, from 1.
+    /// Returns a line with its number, from 1.
     #[must_use]
     pub const fn new(number: u32, text: &'static str) -> Self {
         Self { number, text }

@@ -1,8 +1,8 @@
-//! Which line of a program runs: what functions under `#[toma::profile]` tell.
+//! Marks of the line that runs, made by functions under `#[toma::profile]`.
 //!
-//! The attribute puts a [mark](Marks::line) before each statement, a guard into each block and a frame around the
-//! body. They name a static [`Function`], which holds the text of its lines. Nothing listens at first: a mark is
-//! then one relaxed load. [`start`] lets a value hear the marks of all threads until the [`Session`] ends.
+//! The attribute puts a [mark](Marks::line) before each statement, a guard into each block and a frame around the body.
+//! They refer to a static [`Function`], which holds the text of its lines. Without a session, a mark is one relaxed
+//! load. [`start`] makes a value receive the marks of all threads until the [`Session`] ends.
 //!
 //! ```
 //! # use toma_core as toma;
@@ -20,11 +20,11 @@
 //! #   fn resume(&self, _: &'static Function, _: u32) {}
 //! #   fn left_block(&self, _: u32) {}
 //! #   fn leave(&self) -> u32 { 0 }
-//!     // .. and what becomes of frames
+//!     // .. and the methods for frames
 //! }
 //!
 //! # use toma::marks::expansion::line;
-//! // What the attribute makes of `fn twice(x: u32) -> u32 { x * 2 }`:
+//! // The expansion of `fn twice(x: u32) -> u32 { x * 2 }`:
 //! static TWICE: Function = Function::new(
 //!     "twice", "demo", "src/main.rs", &[Line::new(1, "fn twice(x: u32) -> u32 {"), Line::new(2, "x * 2")],
 //! );
@@ -51,7 +51,7 @@ pub use column::{Column, UnknownColumn};
 pub use function::{Function, Line};
 pub use session::{Busy, Marks, Session, start};
 
-/// What expansions of `#[toma::profile]` call. Not for users: anything here may change.
+/// The functions and types used by expansions of `#[toma::profile]`. Not for users: anything here may change.
 #[doc(hidden)]
 pub mod expansion {
     pub use super::column::Column;

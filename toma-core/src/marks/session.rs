@@ -1,4 +1,4 @@
-//! What hears the marks, and whether anything does.
+//! Sessions, in which a value receives the marks of all threads.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -9,40 +9,43 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::function::Function;
 
-/// What hears the marks of all threads while a [`Session`] lasts.
+/// Receives the marks of all threads while a [`Session`] lasts.
 ///
 /// Each call is about the innermost frame of the thread that makes it. A session may begin while a thread is in the
-/// middle of functions: their marks then come without a frame, until the next one begins. `line` and `left_block`
-/// without a frame mean nothing.
+/// middle of functions: their marks then come without a frame, until the next frame begins. `line` and `left_block`
+/// without a frame have no meaning.
 ///
 /// The calls come from within the program's statements. So they should neither panic nor wait, nor run marked code.
 pub trait Marks: Sync {
-    /// A function is called, at its line 0, or a closure of it runs, at the closure's line. That hits no line.
+    /// Called when a function is called, with line 0, or a closure of it runs, with the closure's line. Not a hit of a
+    /// line.
     fn enter(&self, function: &'static Function, line: u32);
 
-    /// A task that has waited at a line goes on there, or is dropped. That hits no line either.
+    /// Called when a task that has waited at a line continues there, or is dropped. Not a hit of a line either.
     fn resume(&self, function: &'static Function, line: u32);
 
-    /// A statement begins at this line, by its place in [`Function::lines`].
+    /// Called when a statement begins at this line, given by its index in [`Function::lines`].
     fn line(&self, function: &'static Function, line: u32);
 
-    /// A block within the statement at the line `enclosing` was left, on whichever way.
+    /// Called when a block within the statement at the line `enclosing` was left, however it was left.
     ///
-    /// The line itself goes on with whatever happens next, because what a `return` drops belongs to the `return`.
+    /// That line becomes current again only when something else happens in it, because values that a `return` drops
+    /// belong to the `return`.
     fn left_block(&self, enclosing: u32);
 
-    /// The innermost frame ends: its function returns or unwinds, or its task waits. Answers the line in force in it.
+    /// Called when the innermost frame ends: its function returns or unwinds, or its task waits. Returns the frame's
+    /// current line.
     fn leave(&self) -> u32;
 }
 
-/// Lets marks be heard until it is dropped.
+/// Lets marks be received until it is dropped.
 ///
 /// A mark that another thread makes at that moment may still arrive.
 #[derive(Debug)]
 #[must_use = "nothing is heard once it is dropped"]
 pub struct Session(());
 
-/// The marks are heard by something else already.
+/// Error of [`start`]: another session receives the marks already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -54,10 +57,10 @@ impl fmt::Display for Busy {
 
 impl Error for Busy {}
 
-/// No session, where a session's number is meant.
+/// Stands for no session in place of a session's number.
 pub(super) const OFF: u32 = 0;
 
-/// The number of the session that lasts. All a mark reads while there is none.
+/// The number of the current session. A mark reads nothing else while there is none.
 static SESSION: AtomicU32 = AtomicU32::new(OFF);
 
 static LAST: Mutex<Last> = Mutex::new(Last { number: OFF, heard_by: None });
@@ -69,11 +72,11 @@ struct Last {
 }
 
 thread_local! {
-    /// What this thread knows of the last session, so that its marks need no lock.
+    /// This thread's copy of the last session, so that its marks need no lock.
     static KNOWN: Cell<(u32, Option<&'static dyn Marks>)> = const { Cell::new((OFF, None)) };
 }
 
-/// Lets `marks` hear every mark from now on.
+/// Begins a session in which `marks` receives every mark.
 ///
 /// # Errors
 ///
@@ -101,13 +104,13 @@ fn last() -> MutexGuard<'static, Last> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a session lasts.
+/// True while a session lasts.
 #[inline]
 pub(super) fn are_heard() -> bool {
     SESSION.load(Relaxed) != OFF
 }
 
-/// The session that lasts, and what hears its marks, unless the thread is ending.
+/// Returns the current session and the receiver of its marks, unless the thread is ending.
 pub(super) fn heard() -> Option<(u32, &'static dyn Marks)> {
     let session = SESSION.load(Acquire);
     let (known, marks) = KNOWN.try_with(Cell::get).ok()?;
@@ -157,7 +160,7 @@ mod tests {
         (FRAMES.entered.load(Relaxed), FRAMES.left.load(Relaxed))
     }
 
-    /// In one test, because sessions are the whole process's.
+    /// In one test, because there is one session per process.
     #[test]
     fn one_session_lasts_at_a_time_and_hears_of_its_own_frames() {
         static FUNCTION: Function = Function::new("f", "m", "src/m.rs", &[]);

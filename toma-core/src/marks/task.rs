@@ -13,8 +13,9 @@ use super::session::{self, OFF};
 pin_project! {
     /// A future within a marked function.
     ///
-    /// Its frame is entered by each poll, and left where the future waits: in between, the task is in no line. What
-    /// the future holds when it is dropped is dropped within the frame, because fields are dropped in their order.
+    /// Its frame is entered by each poll, and left when the future waits: in between, the task is in no line. Values
+    /// that the future holds when it is dropped are dropped within the frame, because fields are dropped in their
+    /// order.
     #[derive(Debug)]
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct Profiled<F> {
@@ -25,7 +26,7 @@ pin_project! {
     }
 }
 
-/// A body of a function, or an async block in it, that begins at a line.
+/// Wraps a body of a function, or an async block in it, that begins at a line.
 #[inline]
 pub fn profiled<F: Future>(function: &'static Function, line: u32, future: F) -> Profiled<F> {
     let entering = Entering { function, line, session: OFF, has_ended: false };
@@ -44,20 +45,20 @@ impl<F: Future> Future for Profiled<F> {
         } else {
             this.future.poll(context)
         };
-        // It holds nothing any more.
+        // A future that is ready holds nothing any more.
         let has_ended = polled.is_ready();
         (this.entering.has_ended, this.leaving.has_ended) = (has_ended, has_ended);
         polled
     }
 }
 
-/// Where a task waits. Enters the frame for what the future drops.
+/// The line of a task that waits. Enters the frame in which the future's values are dropped.
 #[derive(Debug)]
 struct Entering {
     function: &'static Function,
-    /// Where the task began; with a session, where it waits.
+    /// The line at which the task began; with a session, the line at which it waits.
     line: u32,
-    /// The session that has been told of its frame, or [`OFF`].
+    /// The session that was notified of the task's frame, or [`OFF`].
     session: u32,
     has_ended: bool,
 }

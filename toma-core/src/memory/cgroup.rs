@@ -1,12 +1,11 @@
 //! Memory limits of the control groups this process is in.
 //!
-//! `/proc/self/cgroup` says in which group of each hierarchy the process is, and
-//! `/proc/self/mountinfo` says where in the file system a hierarchy can be seen, and from which of
-//! its groups on: in a container that is often the container's own group, whose path as told by
-//! `/proc/self/cgroup` then does not exist below the mount. A limit on any group from the process's
-//! own up to the topmost visible one holds for the process. Version 1 (its `memory` hierarchy) and
-//! version 2 may both be mounted; only one of them has the memory files, but which one is found out
-//! by looking for the files.
+//! `/proc/self/cgroup` names the group of the process in each hierarchy. `/proc/self/mountinfo` says where in the
+//! file system a hierarchy is mounted, and which of its groups is at the mount point: in a container that is often
+//! the container's own group, and its path in `/proc/self/cgroup` then does not exist below the mount. A limit on
+//! any group from the process's own up to the topmost visible one applies to the process. Version 1 (its `memory`
+//! hierarchy) and version 2 may both be mounted; only one of them has the memory files, and only looking for the
+//! files shows which one.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -23,7 +22,7 @@ pub(super) struct Group {
     stat: PathBuf,
 }
 
-/// What one version of control groups calls its files.
+/// File names of one version of control groups.
 #[derive(Debug)]
 struct Version {
     file_system: &'static str,
@@ -39,7 +38,7 @@ struct Member<'a> {
     path: &'a str,
 }
 
-/// Where groups of a hierarchy can be seen: those below the group `root` of it, at `point`.
+/// A mount of a hierarchy: the groups below its group `root` are visible at `point`.
 struct Mount<'a> {
     root: &'a str,
     point: PathBuf,
@@ -61,16 +60,15 @@ const V2: Version = Version {
     reclaimable: "inactive_file",
 };
 
-/// Version 1 says "no limit" with the largest number of whole pages below 2^63 bytes, and page
-/// sizes differ.
+/// Version 1 writes "no limit" as the largest number of whole pages below 2^63 bytes, and page sizes differ.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// The groups that hold for a process whose `/proc/self/cgroup` says `membership`.
+/// Finds the groups that apply to a process with this content of `/proc/self/cgroup`.
 ///
-/// The mounts come from the file `mountinfo`; their places are taken below `root`.
+/// The mounts come from the file `mountinfo`; their mount points are taken below `root`.
 ///
 /// # Errors
-/// When one of the two files is malformed or `mountinfo` cannot be read.
+/// If one of the two files is malformed or `mountinfo` cannot be read.
 pub(super) fn groups(membership: &KernelFile<'_>, mountinfo: &Path, root: &Path) -> io::Result<Vec<Group>> {
     let mut members = membership.parse_lines(Member::parse)?;
     members.retain(|member| member.version().is_some());
@@ -90,7 +88,7 @@ impl<'a> Member<'a> {
         Some(Self { id: parts.next()?, controllers: parts.next()?, path: parts.next()? })
     }
 
-    /// `None` when the hierarchy has nothing to do with memory.
+    /// Returns `None` if the hierarchy has nothing to do with memory.
     fn version(&self) -> Option<&'static Version> {
         match self.controllers {
             "" if self.id == "0" => Some(&V2),
@@ -98,12 +96,12 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// All visible groups of this hierarchy from the process's own up.
+    /// Returns all visible groups of this hierarchy, from the process's own up.
     fn groups(&self, mounts: &[Mount<'_>], root: &Path) -> Vec<Group> {
         let Some(version) = self.version() else { return Vec::new() };
         let shown = mounts.iter().filter(|mount| mount.shows(version));
-        // The mount that shows most. One that does not show the process's own group is still good
-        // for its topmost one.
+        // The mount that shows most groups. One that does not show the process's own group still shows its topmost
+        // one.
         let best = shown.min_by_key(|mount| (mount.inside(self.path).is_none(), mount.root.len()));
         let folders = best.map(|mount| mount.levels(self.path)).unwrap_or_default();
         folders.iter().map(|folder| Group::new(version, &root.join(folder))).collect()
@@ -111,12 +109,12 @@ impl<'a> Member<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// A line such as `31 23 0:28 / /sys/fs/cgroup rw shared:1 - cgroup2 cgroup2 rw`.
+    /// Parses a line such as `31 23 0:28 / /sys/fs/cgroup rw shared:1 - cgroup2 cgroup2 rw`.
     fn parse(line: &'a str) -> Option<Self> {
         let (mount, kind) = line.split_once(" - ")?;
         let (mut mount, mut kind) = (mount.split(' ').skip(3), kind.split(' '));
         let (root, point) = (mount.next()?, unescaped(mount.next()?));
-        // Without its first slash it can be taken below another root.
+        // Without its first slash the path can be joined to another root.
         let point = PathBuf::from(point.trim_start_matches('/'));
         Some(Self { root, point, file_system: kind.next()?, options: kind.nth(1).unwrap_or_default() })
     }
@@ -126,14 +124,14 @@ impl<'a> Mount<'a> {
             && (version.file_system == V2.file_system || names_memory(self.options))
     }
 
-    /// `path` as seen from the mount point.
+    /// Returns `path` as seen from the mount point.
     fn inside<'p>(&self, path: &'p str) -> Option<&'p Path> {
         let inside = Path::new(path).strip_prefix(self.root).ok()?;
-        // A path such as `/../other` leads out of the namespace: nothing of it can be seen here.
+        // A path such as `/../other` leads out of the namespace: no part of it is visible here.
         inside.components().all(|part| matches!(part, Component::Normal(_))).then_some(inside)
     }
 
-    /// The folders of all visible groups from `path` up to the mount point.
+    /// Returns the folders of all visible groups from `path` up to the mount point.
     fn levels(&self, path: &str) -> Vec<PathBuf> {
         let own = self.inside(path).unwrap_or(Path::new(""));
         own.ancestors().map(|group| self.point.join(group)).collect()
@@ -147,7 +145,7 @@ impl Group {
         Self { version, limit, usage, stat }
     }
 
-    /// What this group leaves and allows; `None` when it has no limit.
+    /// Reads the free bytes and the limit of this group; `None` if it has no limit.
     pub(super) fn read(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Reading>> {
         let Some(limit) = self.limit(buffer)? else { return Ok(None) };
         let bytes = "a number of bytes";
@@ -168,9 +166,9 @@ impl Group {
     }
 }
 
-/// What a limit leaves when the kernel can take `reclaimable` of the `used` bytes back at no loss.
+/// Returns the free bytes under a limit if the kernel can reclaim `reclaimable` of the `used` bytes at no loss.
 ///
-/// The counters are updated at different times, so that more may be reclaimable than used.
+/// More bytes may be reclaimable than used, because the counters are updated at different times.
 pub(super) fn left(limit: u64, used: u64, reclaimable: u64) -> Reading {
     Reading::new(limit.saturating_sub(used.saturating_sub(reclaimable)), limit)
 }
@@ -179,9 +177,9 @@ fn names_memory(list: &str) -> bool {
     list.split(',').any(|word| word == "memory")
 }
 
-/// The kernel writes blanks and backslashes of a path as a backslash and three octal digits.
+/// Decodes a path, in which the kernel writes blanks and backslashes as a backslash and three octal digits.
 fn unescaped(path: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    // The backslash comes last, so that none it leaves behind is read as an escape.
+    // The backslash comes last, so that a decoded backslash does not begin another escape.
     escapes.iter().fold(path.to_owned(), |path, (escape, character)| path.replace(escape, character))
 }

@@ -1,4 +1,4 @@
-//! The memory of the host, under every limit this process is held to.
+//! The memory of the host, under every limit that applies to this process.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use super::{MemorySource, Reading};
 ///
 /// Free bytes are the smallest of
 /// - `MemAvailable` of `/proc/meminfo`,
-/// - for each control group (version 1 and 2) from the process's own up to the topmost visible
-///   one: its limit less what is used, not counting file pages that the kernel can take back,
+/// - for each control group (version 1 and 2) from the process's own up to the topmost visible one: its limit less
+///   its used bytes, not counting file pages that the kernel can reclaim,
 /// - the soft address-space limit (`RLIMIT_AS`) less the address space in use.
 ///
 /// Total bytes are the smallest of `MemTotal` and those limits. Swap counts as no memory.
@@ -44,7 +44,7 @@ enum AddressSpaceLimit {
     Fixed(Option<u64>),
 }
 
-/// What one reading leaves for the next, so that it need not search again nor allocate.
+/// State that one reading leaves for the next, so that it need not search or allocate again.
 #[derive(Debug, Default)]
 struct Scratch {
     buffer: Vec<u8>,
@@ -53,10 +53,10 @@ struct Scratch {
     groups: Vec<Group>,
 }
 
-/// Free and total bytes of the host now.
+/// Reads the free and total bytes of the host.
 ///
-/// The smallest of what the machine, the control groups of this process, and its address-space
-/// limit leave; see [`Host`].
+/// They are the smallest that the machine, the control groups of this process, and its address-space limit leave;
+/// see [`Host`].
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -68,24 +68,24 @@ struct Scratch {
 /// ```
 ///
 /// # Errors
-/// When a file of the kernel cannot be read or has unexpected content; the message names it. Of
-/// kind [`Unsupported`](io::ErrorKind::Unsupported) where there is no `/proc/meminfo`.
+/// If a file of the kernel cannot be read or has unexpected content; the message names it. Of kind
+/// [`Unsupported`](io::ErrorKind::Unsupported) if there is no `/proc/meminfo`.
 pub fn host() -> io::Result<Reading> {
     Host::shared().read()
 }
 
 impl Host {
-    /// The one for all of the program.
+    /// Returns the instance that the whole program shares.
     pub fn shared() -> &'static Self {
         static SHARED: LazyLock<Host> =
             LazyLock::new(|| Host::below("/".into(), AddressSpaceLimit::OfThisProcess));
         &SHARED
     }
 
-    /// A host whose files lie below the folder `root` instead of `/`, for tests that need a certain
-    /// memory or certain limits.
+    /// A host whose files are below the folder `root` instead of `/`, for tests that need a certain memory or
+    /// certain limits.
     ///
-    /// `address_space_limit` in bytes stands for the soft `RLIMIT_AS`; `None` is no limit.
+    /// `address_space_limit` in bytes replaces the soft `RLIMIT_AS`; `None` is no limit.
     ///
     /// ```
     /// # extern crate toma_core as toma;
@@ -108,7 +108,7 @@ impl Host {
         Self { root, meminfo, membership, status, address_space, scratch: Mutex::default() }
     }
 
-    /// What the machine as a whole has.
+    /// Reads the memory of the machine as a whole.
     fn machine(&self, buffer: &mut Vec<u8>) -> io::Result<Reading> {
         let expected = "lines `MemTotal:` and `MemAvailable:` with numbers of kB";
         let file =
@@ -117,7 +117,7 @@ impl Host {
         Ok(Reading::new(bytes("MemAvailable")?, bytes("MemTotal")?))
     }
 
-    /// What the address-space limit leaves; `None` without one.
+    /// Reads the bytes that the address-space limit leaves; `None` without a limit.
     fn address_space(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Reading>> {
         let limit = match self.address_space {
             AddressSpaceLimit::OfThisProcess => rlimit::soft(),
@@ -127,7 +127,7 @@ impl Host {
         Ok(Some(cgroup::left(limit, address_space_bytes(&self.status, buffer)?, 0)))
     }
 
-    /// Finds the control groups anew when the process was moved to others, or for the first time.
+    /// Finds the control groups for the first time, or again after the process was moved to others.
     fn find_groups(&self, scratch: &mut Scratch) -> io::Result<()> {
         let expected = "lines `id:controllers:path`";
         let Some(file) = KernelFile::read(&self.membership, expected, &mut scratch.buffer)? else {
@@ -148,7 +148,7 @@ impl MemorySource for Host {
     }
 
     fn read(&self) -> io::Result<Reading> {
-        // A panic while it was held leaves the state whole, at worst to be searched for again.
+        // A panic under the lock leaves valid state; at worst the groups are searched again.
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         self.find_groups(&mut scratch)?;
         let Scratch { buffer, groups, .. } = &mut *scratch;

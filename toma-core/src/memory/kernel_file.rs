@@ -1,4 +1,4 @@
-//! Small files of the kernel: read, parsed, and named in errors.
+//! Small files of the kernel: reading, parsing, and naming them in errors.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -7,14 +7,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The text of one file, with what it takes to name the file in an error.
+/// The text of one file, with the data that errors about the file need.
 pub(super) struct KernelFile<'a> {
     path: &'a Path,
     expected: &'static str,
     text: Cow<'a, str>,
 }
 
-/// A file that cannot be read, or holds something else than expected; `cause` says which.
+/// A file that cannot be read, or has other content than expected; `cause` holds the details.
 #[derive(Debug)]
 struct Unusable {
     path: PathBuf,
@@ -23,8 +23,8 @@ struct Unusable {
 }
 
 impl<'a> KernelFile<'a> {
-    /// Reads the file at `path` into `buffer`, which is reused so that a later reading allocates
-    /// nothing; `None` when there is no such file.
+    /// Reads the file at `path` into `buffer`, which is reused so that later readings allocate nothing; `None` if
+    /// there is no such file.
     pub(super) fn read(
         path: &'a Path,
         expected: &'static str,
@@ -32,14 +32,14 @@ impl<'a> KernelFile<'a> {
     ) -> io::Result<Option<Self>> {
         buffer.clear();
         match File::open(path).and_then(|mut file| file.read_to_end(buffer)) {
-            // Paths of other programs' mounts may hold any bytes, and must not spoil the rest.
+            // Paths of other programs' mounts may hold any bytes, which must not make the file unusable.
             Ok(_) => Ok(Some(Self { path, expected, text: String::from_utf8_lossy(buffer) })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(unusable(path, expected, error.kind(), error.into())),
         }
     }
 
-    /// The same, when the file has to be there.
+    /// Reads a file that has to exist.
     pub(super) fn must_read(
         path: &'a Path,
         expected: &'static str,
@@ -51,17 +51,17 @@ impl<'a> KernelFile<'a> {
         })
     }
 
-    /// All of it.
+    /// Returns the whole text.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Each line as `parse` understands it.
+    /// Parses each line.
     pub(super) fn parse_lines<'l, T>(&'l self, parse: impl Fn(&'l str) -> Option<T>) -> io::Result<Vec<T>> {
         self.text.lines().map(|line| parse(line).ok_or_else(|| self.malformed(line))).collect()
     }
 
-    /// The number in the line that begins with `key`.
+    /// Returns the number in the line that begins with `key`.
     pub(super) fn value_of(&self, key: &str) -> io::Result<u64> {
         let values = self.text.lines().filter_map(|line| line.strip_prefix(key));
         // One key may begin another, as `inactive_file` may begin `inactive_file_huge`.
@@ -69,7 +69,7 @@ impl<'a> KernelFile<'a> {
         self.number(words.next().and_then(|value| value.trim_start_matches(':').split_whitespace().next()))
     }
 
-    /// The number that is the first word of the file.
+    /// Returns the number that is the first word of the file.
     pub(super) fn first_number(&self) -> io::Result<u64> {
         self.number(self.text.split_whitespace().next())
     }
@@ -78,7 +78,7 @@ impl<'a> KernelFile<'a> {
         word.and_then(|word| word.parse().ok()).ok_or_else(|| self.malformed(self.text.trim()))
     }
 
-    /// The error for content that is not as expected.
+    /// Returns the error for unexpected content.
     fn malformed(&self, found: &str) -> io::Error {
         let excerpt: String = found.lines().next().unwrap_or_default().chars().take(80).collect();
         let cause = format!("found {excerpt:?}").into();
@@ -86,7 +86,7 @@ impl<'a> KernelFile<'a> {
     }
 }
 
-/// Bytes of address space in use, from a file such as `/proc/self/status`.
+/// Reads the bytes of address space in use, from a file such as `/proc/self/status`.
 pub(super) fn address_space_bytes(status: &Path, buffer: &mut Vec<u8>) -> io::Result<u64> {
     let expected = "a line `VmSize:` with a number of kB";
     Ok(KernelFile::must_read(status, expected, buffer)?.value_of("VmSize")?.saturating_mul(1024))

@@ -1,4 +1,4 @@
-//! A limit on the memory of this process, set and taken back while it runs.
+//! A limit on the memory of this process, set and removed while it runs.
 
 use std::io;
 use std::path::Path;
@@ -8,35 +8,35 @@ use super::kernel_file::address_space_bytes;
 
 /// A limit on this process's address space that ends when this guard is dropped.
 ///
-/// Guards may live at the same time and end in any order: in force is the limit of the newest
-/// living one, and when none is left, the one that was in force before the first.
+/// Guards may overlap and end in any order: the limit of the newest live guard is active, and after the last guard
+/// the limit from before the first.
 #[must_use = "the limit ends when this guard is dropped"]
 #[derive(Debug)]
 pub struct CpuMemoryLimit {
     bytes: Arc<u64>,
 }
 
-/// The limits of all living guards, oldest first, and what was in force before them.
+/// The limits of all live guards, oldest first, and the limit before them.
 #[derive(Debug)]
 struct Limits {
     before: Option<u64>,
     living: Vec<Arc<u64>>,
 }
 
-/// Limits the address space of this process to `bytes` in all until the guard returned is dropped.
+/// Limits the address space of this process to `bytes` in total until the returned guard is dropped.
 ///
-/// Work on the host then runs out of memory where a machine with less would, instead of driving it into
-/// swap or to the kernel's killer. Allocations beyond the limit fail: those that report failure, such as
-/// `Vec::try_reserve_exact`, can be retried with a smaller size, while an ordinary `Vec` that grows too
-/// large aborts the program. Linux enforces the limit; other systems may ignore it.
+/// Work on the host then runs out of memory as it would on a smaller machine, instead of driving the machine into
+/// swap or being killed by the kernel. Allocations beyond the limit fail: those that report failure, such as
+/// `Vec::try_reserve_exact`, can be retried with a smaller size, while an ordinary `Vec` that grows too large
+/// aborts the program. Linux enforces the limit; other systems may ignore it.
 ///
-/// The limit is the soft `RLIMIT_AS`, and takes its place also where that is lower. It counts *address
-/// space*, not resident memory: every mapping counts in full from its reservation on, whether touched or
-/// not, and so do threads' stacks (2 MiB for each thread by default) and the memory that the allocator
-/// holds back. So take a limit relative to what is [in use](used_bytes).
+/// The limit is the soft `RLIMIT_AS`, and replaces also a lower one. It counts *address space*, not resident
+/// memory: every mapping counts in full from its reservation on, touched or not, and so do threads' stacks (2 MiB
+/// for each thread by default) and the memory that the allocator holds back. So choose a limit relative to the
+/// bytes [in use](used_bytes).
 ///
-/// A GPU's driver may reserve address ranges of many GiB when it starts, and fail to start under a small
-/// limit: initialize it first, then read what is in use, then set the limit.
+/// A GPU's driver may reserve address ranges of many GiB when it starts, and fail to start under a small limit:
+/// initialize it first, then read the bytes in use, then set the limit.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -52,11 +52,11 @@ struct Limits {
 /// ```
 ///
 /// # Errors
-/// When `bytes` is above the hard limit or below what is [in use](used_bytes) already, or when the
-/// system has no such limit. Nothing is changed then.
+/// If `bytes` is above the hard limit or below the bytes [in use](used_bytes), or if the system has no such limit.
+/// Nothing is changed then.
 pub fn set_cpu_memory_limit(bytes: u64) -> io::Result<CpuMemoryLimit> {
     let mut limits = limits();
-    // Everything would fail at once, and what cannot report the failure would abort.
+    // Below the used bytes every allocation would fail, and those that cannot report the failure would abort.
     let used = used_bytes().unwrap_or(0);
     if bytes < used {
         return Err(invalid(format!(
@@ -75,17 +75,16 @@ pub fn set_cpu_memory_limit(bytes: u64) -> io::Result<CpuMemoryLimit> {
 /// Bytes of address space that this process uses now, as the limit counts them.
 ///
 /// # Errors
-/// When `/proc/self/status` cannot be read; only Linux has it.
+/// If `/proc/self/status` cannot be read; only Linux has it.
 pub fn used_bytes() -> io::Result<u64> {
     address_space_bytes(Path::new("/proc/self/status"), &mut Vec::new())
 }
 
 impl CpuMemoryLimit {
-    /// Ends the limit now, and says whether that worked; dropping the guard cannot say it.
+    /// Ends the limit now and returns failures, which dropping the guard cannot do.
     ///
     /// # Errors
-    /// When the system refuses the limit that should be in force again, because the hard limit was
-    /// lowered below it meanwhile.
+    /// If the system refuses to restore the previous limit, because the hard limit was lowered below it meanwhile.
     pub fn restore(self) -> io::Result<()> {
         end(&self.bytes)
     }
@@ -98,7 +97,8 @@ impl Drop for CpuMemoryLimit {
     }
 }
 
-/// Takes a limit out, and puts the one in force again that is the newest without it; does nothing once it is out.
+/// Removes a limit. If it was the active one, the newest of the others becomes active. Does nothing the second
+/// time.
 fn end(limit: &Arc<u64>) -> io::Result<()> {
     let mut limits = limits();
     let is_newest = limits.living.last().is_some_and(|newest| Arc::ptr_eq(newest, limit));
@@ -110,7 +110,7 @@ fn end(limit: &Arc<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// Held while the limit of the process is changed, so that it always is the newest's.
+/// Locked while the limit of the process is changed, so that the newest guard's limit is always the active one.
 fn limits() -> MutexGuard<'static, Limits> {
     static LIMITS: Mutex<Limits> = Mutex::new(Limits { before: None, living: Vec::new() });
     LIMITS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -126,12 +126,12 @@ pub(super) mod rlimit {
 
     use rlimit::{INFINITY, Resource};
 
-    /// The current limit; `None` when there is none.
+    /// Returns the current soft limit; `None` if there is none.
     pub(in super::super) fn soft() -> Option<u64> {
         Resource::AS.get_soft().ok().filter(|&bytes| bytes != INFINITY)
     }
 
-    /// Sets the soft limit, `None` for none, and returns the one before.
+    /// Sets the soft limit, `None` for none, and returns the previous one.
     pub(super) fn set_soft(bytes: Option<u64>) -> io::Result<Option<u64>> {
         let (before, hard) = (soft(), Resource::AS.get_hard()?);
         if bytes.unwrap_or(INFINITY) > hard {

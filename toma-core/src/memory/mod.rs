@@ -1,10 +1,9 @@
-//! How much memory there is: free and total bytes of the host and of devices, and a limit on what this
-//! process may use.
+//! Memory of the host and of devices: free and total bytes, and a limit for this process.
 //!
 //! # Why
 //!
-//! Free is what this program could allocate, for every [`MemorySource`]. Cached memory belongs to it; which
-//! part is cached is the allocator's business.
+//! For every [`MemorySource`], free bytes are those that this program could allocate. They include cached memory,
+//! because only the allocator knows which part is cached.
 
 mod cgroup;
 mod host;
@@ -24,10 +23,10 @@ pub use limit::{CpuMemoryLimit, set_cpu_memory_limit, used_bytes};
 pub(crate) use recent::recent;
 pub use resident::Resident;
 
-/// How old a reading may be where the engine reads memory on a path that must be fast.
+/// Age that a reading may have where the engine reads memory on a path that must be fast.
 ///
-/// A reading of the host opens several files and costs tens of microseconds, a remembered one
-/// tens of nanoseconds, and the engine asks only to tell much free memory from little.
+/// A reading of the host opens several files and costs tens of microseconds, a remembered one tens of nanoseconds,
+/// and the engine reads only to distinguish much free memory from little.
 const STALENESS: Duration = Duration::from_millis(100);
 
 /// Free and total bytes of one memory, read at one moment.
@@ -36,7 +35,7 @@ const STALENESS: Duration = Duration::from_millis(100);
 pub struct Reading {
     /// Bytes that could be allocated now.
     pub free_bytes: u64,
-    /// Bytes there are in all, under the limits in force.
+    /// Bytes in total, under the current limits.
     pub total_bytes: u64,
 }
 
@@ -46,7 +45,7 @@ impl Reading {
         Self { free_bytes, total_bytes }
     }
 
-    /// What is left when both limits hold.
+    /// Combines two limits that both apply.
     fn tighter(self, other: Self) -> Self {
         Self {
             free_bytes: self.free_bytes.min(other.free_bytes),
@@ -55,25 +54,25 @@ impl Reading {
     }
 }
 
-/// What a program has allocated from one memory, counted by its allocator at one moment.
+/// Allocations of a program from one memory, counted by its allocator at one moment.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes in living allocations.
+    /// Bytes in live allocations.
     pub allocated_bytes: u64,
-    /// Most allocated bytes at one time since the last [`reset_peak`](MemorySource::reset_peak).
+    /// Highest allocated bytes since the last [`reset_peak`](MemorySource::reset_peak).
     pub peak_allocated_bytes: u64,
-    /// How often an allocation succeeded only after cached memory was released.
+    /// Number of allocations that succeeded only after cached memory was released.
     pub num_alloc_retries: u64,
 }
 
 impl Usage {
-    /// This much allocated now and at most.
+    /// A usage with these bytes allocated now and at the peak.
     pub const fn new(allocated_bytes: u64, peak_allocated_bytes: u64) -> Self {
         Self { allocated_bytes, peak_allocated_bytes, num_alloc_retries: 0 }
     }
 
-    /// The same after so many retries.
+    /// Sets the number of retries.
     #[must_use]
     pub const fn retried(self, num_alloc_retries: u64) -> Self {
         Self { num_alloc_retries, ..self }
@@ -82,43 +81,44 @@ impl Usage {
 
 /// A memory that work allocates from: the host, or one device.
 ///
-/// The engine reads it after a failure, to choose among remembered sizes and to judge a
-/// transient failure, and asks it to release what its allocator holds back before a retry.
+/// The engine reads it after a failure, to choose among remembered sizes and to judge a transient failure, and asks
+/// it to release cached memory before a retry.
 pub trait MemorySource: fmt::Debug + Sync {
-    /// A name that tells this memory from others of the program, such as `host`, or the device's own name.
+    /// Returns a name that distinguishes this memory from others of the program, such as `host`, or the device's
+    /// name.
     ///
-    /// Sources of one name count as one memory: a remembered reading of the one serves the other.
+    /// Sources of one name count as one memory: a remembered reading of one serves the other.
     fn name(&self) -> &str;
 
-    /// Free and total bytes now. Free is what this program could allocate: cached memory, which its
-    /// allocator holds back without using it, belongs to that.
+    /// Reads free and total bytes. Free bytes are those that this program could allocate, including cached memory,
+    /// which its allocator holds back without using it.
     ///
     /// # Errors
-    /// When the memory cannot be read; the message names what could not be read. The engine then
-    /// goes on as if nothing were known.
+    /// If the memory cannot be read; the message names the cause. The engine then goes on without a reading.
     fn read(&self) -> io::Result<Reading>;
 
-    /// Gives cached memory of the allocator back, so that a retry finds it free.
+    /// Gives cached memory of the allocator back, so that it is free for a retry.
     fn release_cached_memory(&self) {}
 
-    /// What the program has allocated from this memory; `None` where its allocator does not count.
+    /// Returns the bytes that the program has allocated from this memory; `None` if its allocator does not count.
     ///
-    /// Asked twice per attempt by policies that [measure memory](crate::policy::Needs), which can
-    /// then tell from small attempts which size will fit.
+    /// Called twice per attempt by policies that [measure memory](crate::policy::Needs), which can then predict
+    /// from small attempts which size will fit.
     fn usage(&self) -> Option<Usage> {
         None
     }
 
-    /// Makes what is allocated now the peak.
+    /// Sets the peak to the currently allocated bytes.
     fn reset_peak(&self) {}
 
-    /// Bytes that an allocator may use again before [`usage`](Self::usage) grows: 0 where every allocation is counted. A
-    /// source around another one has to pass this on.
+    /// Bytes that an allocator may use again before [`usage`](Self::usage) grows: 0 if every allocation is counted.
+    /// A source that wraps another one has to pass this on.
     fn held_bytes(&self) -> u64 {
         0
     }
 
-    /// How old a remembered reading of this memory may be where the engine must be fast; 100 ms unless told.
+    /// Returns the age that a remembered reading of this memory may have where the engine must be fast; 100 ms by
+    /// default.
     ///
     /// Zero suits a source that is as cheap to read as to remember, or whose figures must be exact.
     fn staleness(&self) -> Duration {

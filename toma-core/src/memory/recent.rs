@@ -1,7 +1,7 @@
 //! Readings that may be a little old, for paths that must be fast.
 //!
-//! Each thread remembers its own readings: a cache line shared between threads would be written by one and
-//! fetched by all others, and a warm call writes no shared memory.
+//! Each thread remembers its own readings, because a warm call writes no shared memory: a cache line shared by
+//! threads would be written by one and fetched by all others.
 
 use std::cell::RefCell;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{MemorySource, Reading};
 
-/// What this thread read last of one memory; `None` when it could not be read.
+/// This thread's last reading of one memory; `None` if the memory could not be read.
 #[derive(Debug)]
 pub(super) struct LastReading {
     name: String,
@@ -21,22 +21,22 @@ pub(super) struct LastReading {
 #[derive(Debug)]
 pub(super) struct LastReadings(Vec<LastReading>);
 
-/// More memories than one thread works with; the search is linear.
+/// More memories than one thread works with, yet few enough for a linear search.
 pub(super) const MEMORIES: usize = 8;
 
 thread_local! {
     static READINGS: RefCell<LastReadings> = const { RefCell::new(LastReadings::new()) };
 }
 
-/// A reading of `source` at most its [`staleness`](MemorySource::staleness) old; `None` when it
-/// cannot be read, which is remembered likewise.
+/// Returns a reading of `source` that is at most its [`staleness`](MemorySource::staleness) old; `None` if it
+/// cannot be read. Failures are remembered, too.
 pub(crate) fn recent(source: &dyn MemorySource) -> Option<Reading> {
     let staleness = source.staleness();
     if staleness.is_zero() {
         return source.read().ok();
     }
     let (name, now) = (source.name(), now());
-    // While a thread ends its readings may be gone: then every reading is new.
+    // At the end of a thread its readings may be gone; then every reading is new.
     let known = READINGS
         .try_with(|readings| readings.borrow().fresh(name, now, staleness).map(|known| known.reading));
     if let Ok(Some(reading)) = known {
@@ -53,13 +53,13 @@ impl LastReadings {
         Self(Vec::new())
     }
 
-    /// What was read of the memory `name` less than `staleness` before `now`.
+    /// Returns the reading of the memory `name`, if it was made less than `staleness` before `now`.
     pub(super) fn fresh(&self, name: &str, now: Duration, staleness: Duration) -> Option<&LastReading> {
         let fresh = |known: &&LastReading| known.name == name && now.saturating_sub(known.at) < staleness;
         self.0.iter().find(fresh)
     }
 
-    /// Remembers a reading, in place of the oldest when there are too many.
+    /// Stores a reading, in place of the oldest if there are too many.
     pub(super) fn keep(&mut self, name: &str, at: Duration, reading: Option<Reading>) {
         if let Some(known) = self.0.iter_mut().find(|known| known.name == name) {
             (known.at, known.reading) = (at, reading);
@@ -73,7 +73,7 @@ impl LastReadings {
     }
 }
 
-/// Time since the first question for it.
+/// Returns the time since the first call of this function.
 fn now() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed()

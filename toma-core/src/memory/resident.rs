@@ -1,4 +1,4 @@
-//! The host's memory, with what this process has taken of it.
+//! The host's memory, with the resident bytes of this process.
 
 use std::fs;
 use std::io;
@@ -12,23 +12,23 @@ use super::{Host, MemorySource, Reading, Usage};
 /// Resident bytes that come and go without a reason in the work.
 const NOISE_BYTES: u64 = 1 << 20;
 
-/// Small enough that no allocator asks the system for it alone.
+/// Size of a test block, small enough that no allocator asks the system for it separately.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// So many at a time.
+/// Number of blocks allocated at a time.
 const BLOCKS: usize = 16;
 
-/// Glibc gives back free memory at its end beyond 64 MiB.
+/// Together 64 MiB: glibc gives back free memory at the end of its heap beyond that.
 const MOST_BLOCKS: usize = 1024;
 
-/// The host's memory as far as it is free, and what this process has taken since: resident bytes.
+/// The host's free memory, and the resident bytes that this process has taken since the start of the measurement.
 ///
-/// For work that ends with the process where it takes too much, because nothing fails before: see
-/// [`calibrated`](crate::execute::With::calibrated). Make one for each loop, when the model is loaded, right before the
-/// work. Memory taken from then on counts as the work's, so let one loop at a time use it.
+/// For work that is killed with the process if it takes too much, because no allocation fails before: see
+/// [`calibrated`](crate::execute::With::calibrated). Make one for each loop, after the model is loaded and right
+/// before the work. Memory taken from then on counts as the work's, so let one loop at a time use it.
 ///
-/// Its name is `host`, as that of [`Host`]. Resident bytes and their peak are read from `/proc/self/status`; the peak
-/// is reset where the kernel allows it, and otherwise is the highest so far.
+/// Its name is `host`, as for [`Host`]. Resident bytes and their peak are read from `/proc/self/status`; the peak
+/// is reset if the kernel allows it, and otherwise is the highest so far.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -44,20 +44,20 @@ const MOST_BLOCKS: usize = 1024;
 /// ```
 #[derive(Debug)]
 pub struct Resident {
-    /// The lowest resident bytes before a piece.
+    /// Lowest resident bytes before a piece.
     base: AtomicU64,
-    /// Freed bytes of them that the allocator can use again without growing, and the height of a peak that could not be
-    /// reset.
+    /// Freed bytes among `base` that the allocator can use again without growing, and the height of a peak that
+    /// could not be reset.
     held: u64,
     /// A limit on resident bytes.
     most: u64,
 }
 
 impl Resident {
-    /// Counts from now on.
+    /// Starts counting now.
     ///
     /// # Errors
-    /// Where the system does not tell resident bytes: other systems than Linux.
+    /// If the system does not report resident bytes, as on systems other than Linux.
     pub fn now() -> io::Result<Self> {
         let held = held_back()?;
         reset_peak();
@@ -66,8 +66,8 @@ impl Resident {
         Ok(Self { base: AtomicU64::new(now), held, most: u64::MAX })
     }
 
-    /// With a limit on resident bytes of the whole process, where something else than the machine or its container
-    /// kills it beyond.
+    /// Sets a limit on resident bytes of the whole process, if something other than the machine or its container
+    /// kills the process beyond that limit.
     #[must_use]
     pub fn at_most(mut self, bytes: u64) -> Self {
         self.most = bytes;
@@ -84,7 +84,7 @@ impl MemorySource for Resident {
         Host::shared().name()
     }
 
-    /// Free bytes, and those taken since [`now`](Self::now).
+    /// Reads the free bytes, plus the bytes taken since [`now`](Self::now).
     fn read(&self) -> io::Result<Reading> {
         let (now, resident) = (Host::shared().read()?, resident_bytes()?.0);
         let free_bytes = now.free_bytes.min(self.most.saturating_sub(resident));
@@ -108,12 +108,13 @@ impl MemorySource for Resident {
     }
 }
 
-/// Where it is refused the peak only rises, and a size counts as no smaller than those before it.
+/// Resets the peak. If the kernel refuses, the peak only rises, and a size counts as no smaller than those before
+/// it.
 fn reset_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Bytes that can be allocated before resident bytes grow, found by allocating them.
+/// Measures the bytes that can be allocated before resident bytes grow, by allocating them.
 fn held_back() -> io::Result<u64> {
     let (before, _) = resident_bytes()?;
     let mut blocks = Vec::new();
@@ -125,7 +126,7 @@ fn held_back() -> io::Result<u64> {
     Ok(((blocks.len() * BLOCK_BYTES) as u64).saturating_sub(grown))
 }
 
-/// Bytes that are resident now and at most.
+/// Reads the current and the highest resident bytes.
 fn resident_bytes() -> io::Result<(u64, u64)> {
     let mut buffer = Vec::new();
     let expected = "lines `VmRSS:` and `VmHWM:` with a number of kB";

@@ -4,7 +4,7 @@ use super::Reason;
 use crate::device::Rung;
 use crate::ranks::Elsewhere;
 
-/// What the engine does about a failure.
+/// The engine's answer to a failure.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -19,21 +19,21 @@ pub enum Answer {
     LeaveOut {
         /// The item.
         index: usize,
-        /// What it costs.
+        /// Its cost.
         cost: usize,
     },
-    /// The attempt has failed on another [rank](crate::ranks): it is made again at this size, as there.
+    /// The attempt has failed on another [rank](crate::ranks), so all ranks make it again at this size.
     Follow {
         /// The size.
         to: usize,
         /// The failure.
         elsewhere: Elsewhere,
     },
-    /// The failure goes through to the caller, for this reason.
+    /// The failure is returned to the caller, for this reason.
     GiveUp(Reason),
 }
 
-/// What follows, in a few words: `shrinks to 8`.
+/// Formats the answer in a few words: `shrinks to 8`.
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

@@ -10,10 +10,10 @@ type SharedObserver = Arc<dyn Observer + Send>;
 
 static OBSERVERS: RwLock<Vec<SharedObserver>> = RwLock::new(Vec::new());
 
-/// Lets `observer` see every call of the process, until the guard is dropped.
+/// Registers `observer` for every call of the process, until the guard is dropped.
 ///
-/// Calls that begin before or after that are not seen, and calls that run when the guard is dropped
-/// are seen to their end. One call's observer is given by its `observer` option.
+/// Calls that begin before the registration or after the drop are not observed. Calls that run when the guard is
+/// dropped are observed to their end. The `observer` option observes a single call.
 ///
 /// ```
 /// # extern crate toma_core as toma;

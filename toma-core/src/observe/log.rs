@@ -1,4 +1,4 @@
-//! `TOMA_LOG=1`: every failure and what is done about it, on standard error.
+//! `TOMA_LOG=1`: prints every failure and the answer to it on standard error.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ impl Observer for Stderr {
     }
 }
 
-/// What is worth a line, and what filled the memory beneath it; attempts that succeed are not.
+/// Returns the text for an event, with the allocations that filled the memory below it; `None` for a success and others
+/// that are not worth a line.
 fn line(kind: &EventKind<'_>) -> Option<String> {
     Some(match *kind {
         EventKind::Failed {
@@ -32,7 +33,7 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
             format!("{class} at size {size}{items}{requested}{free}: {message}{filled}")
         }
         EventKind::Answered { size, answer } => answered(size, answer),
-        // What takes no time is not worth a line.
+        // A wait that takes no time is not worth a line.
         EventKind::Waits { others: 0, .. } => return None,
         EventKind::Waited { elapsed, .. } if elapsed < Duration::from_millis(1) => return None,
         EventKind::Waits { others, .. } => format!("waits for its turn, {others} running on the device"),

@@ -1,9 +1,9 @@
-//! Seeing what happens: events, observers, reports, and what filled the memory.
+//! Events of calls, observers, reports, and the witness that reports the allocations that filled the memory.
 //!
-//! A user should never have to wonder why a job is slow. Each call can have an observer, [`everywhere`] sees all of
-//! them, `TOMA_LOG=1` prints every failure, and [`report::last`] tells what the last call on this
-//! thread went through. Without any of them no clock is read and no event is built. A library that counts what is
-//! allocated says in them what filled the memory, as a [`witness`].
+//! A user should never have to wonder why a job is slow. Each call can have an observer, [`everywhere`] observes all
+//! calls, `TOMA_LOG=1` prints every failure, and [`report::last`] returns the report of the last call on this thread.
+//! Without observers no clock is read and no event is built. A library that counts allocations can add to all of these
+//! the allocations that filled the memory, as a [`witness`].
 
 mod answer;
 mod global;
@@ -33,33 +33,32 @@ use std::time::Duration;
 use crate::classify::Class;
 use crate::stack::Callers;
 
-/// Something that happened in one call.
+/// An event of one call.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// A number that tells concurrent calls apart.
+    /// Number that distinguishes concurrent calls.
     pub call: u64,
     /// The name of the call: its `name` option, the function's path, or the line of an inline form.
     pub name: &'a str,
-    /// What happened.
+    /// The kind of the event, with its figures.
     pub kind: EventKind<'a>,
 }
 
-/// What happened.
+/// The kind of an event, with its figures.
 ///
-/// Sizes and positions are in items, but sizes in cost units where the call has
-/// [costs](crate::execute::With::by_cost). Positions count from the start of what the call works on; a
-/// batch runs from 0 to its batch size.
+/// Sizes and positions are in items; if the call has [costs](crate::execute::With::by_cost), sizes are in cost units.
+/// Positions count from the start of the call's range; a batch runs from 0 to its batch size.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub enum EventKind<'a> {
-    /// A call begins with the step `start`; `remembered` is what the size cache knew (a cache hit).
+    /// A call begins with the step `start`; `remembered` is the entry of the size cache (a cache hit).
     Started {
-        /// The size this call may start with at most.
+        /// The largest size this call may start with.
         initial: usize,
         /// The size it starts with.
         start: usize,
-        /// How many items there are to do; `None` for a batch.
+        /// Number of items to do; `None` for a batch.
         length: Option<usize>,
         /// The settled size found in the size cache; `None` is a cache miss.
         remembered: Option<usize>,
@@ -86,66 +85,66 @@ pub enum EventKind<'a> {
         start: usize,
         /// One past the last item.
         end: usize,
-        /// The size of the attempt: so many items, or what they cost.
+        /// The size of the attempt: the number of its items, or their cost.
         size: usize,
-        /// What kind of failure.
+        /// The class of the failure.
         class: Class,
-        /// Bytes the failed allocation asked for, when known.
+        /// Bytes requested by the failed allocation, when known.
         requested_bytes: Option<u64>,
-        /// Free bytes of the memory source once the attempt had failed, when known.
+        /// Free bytes of the memory source after the failed attempt, when known.
         free_bytes: Option<u64>,
-        /// The error's own words.
+        /// The message of the error.
         message: &'a str,
-        /// What filled the memory, in one or several lines, where a [witness] listens that knows it.
+        /// The allocations that filled the memory, in one or several lines, if a [witness] listens and knows them.
         filled: Option<&'a str>,
         /// How long the failed attempt took.
         elapsed: Option<Duration>,
     },
-    /// How the call goes on after the failure before it. This is final: the values of the attempt are dropped, and hooks
-    /// and leaner plans were asked by then. With ranks, all have voted. Giving up is answered at once.
+    /// The engine's answer to the failure before it. The answer is final: the values of the attempt are dropped,
+    /// release hooks and leaner plans have been tried, and with ranks all have voted. Giving up is reported at once.
     Answered {
         /// The size that failed.
         size: usize,
-        /// What happens next.
+        /// The answer.
         answer: Answer,
     },
     /// The call waits for its turn on the device.
     Waits {
         /// The size of the attempt that waits.
         size: usize,
-        /// Other attempts that run there.
+        /// Number of other attempts that run on the device.
         others: usize,
     },
-    /// It has waited, and its attempt begins.
+    /// The call has waited, and its attempt begins.
     Waited {
-        /// How long.
+        /// Duration of the wait.
         elapsed: Duration,
-        /// Whether it has the device to itself.
+        /// True if the attempt has the device to itself.
         exclusive: bool,
     },
-    /// The next piece has another step, nearly always a larger one. The policy tries it, or the step from before
-    /// a search is back: the search has found a single item that does not fit.
+    /// The next piece has another step, nearly always a larger one. Either the policy tries it, or the engine returns
+    /// to the step from before a search, because the search has found the single item that does not fit.
     Probe {
         /// The step so far.
         from: usize,
         /// The step tried next.
         to: usize,
     },
-    /// Even the smallest size needs more than there is, as far as is known; told once per call, as
-    /// soon as it shows. Attempts go on, because it may be wrong.
+    /// Even the smallest size needs more memory than is available, by the estimates so far. Reported once per call, as
+    /// soon as it is known. Attempts go on, because the estimate may be wrong.
     DoesNotFit {
         /// The smallest size.
         size: usize,
         /// Bytes it needs, at least.
         needs_bytes: u64,
-        /// Bytes it could have.
+        /// Bytes available to it.
         free_bytes: u64,
     },
     /// The size cache remembers `size` for the next call.
     Settled {
         /// The settled size.
         size: usize,
-        /// The functions above the call, where it is remembered for calls from there alone.
+        /// The callers, if the size is remembered only for calls from there; otherwise empty.
         callers: &'a Callers,
     },
     /// The call is over.
@@ -157,10 +156,10 @@ pub enum EventKind<'a> {
     },
 }
 
-/// Something that wants to know what happens: a log, a progress bar, a test.
+/// Receives the events of calls: a log, a progress bar, a test.
 ///
-/// An observer that panics is heard no more in that call, and the work goes on. Loops that an
-/// observer runs itself are shown only to observers of their own.
+/// An observer that panics receives no more events of that call, and the work goes on. Loops that an observer runs
+/// itself notify only their own `observer` option.
 pub trait Observer: Sync {
     /// Called for each event, in order, on the thread that works.
     fn observe(&self, event: &Event<'_>);

@@ -2,7 +2,7 @@
 //!
 //! # Why
 //!
-//! The bar is silent beside `TOMA_LOG=1`. Both write to standard error about the same events.
+//! With `TOMA_LOG=1` the bar shows nothing, because the log writes to standard error about the same events.
 
 mod figures;
 mod screen;
@@ -18,21 +18,20 @@ use self::screen::{Line, Screen};
 use super::{Answer, Event, EventKind, Observer};
 use crate::switches::Switches;
 
-/// Shows on standard error how far each call is: items done, rate, time left, the current step and
-/// how often memory ran out.
+/// Shows the progress of each call on standard error: items done, rate, time left, the current step and the number of
+/// times memory ran out.
 ///
-/// Each shrink gets a line of its own that stays on the screen; the bar goes when its call is over
-/// ([`report::last`](super::report::last) has the figures). One bar serves any number of calls, one
-/// after another, nested or on several threads: each has its own line while it runs. Calls that
-/// follow each other quicker than the eye show none.
+/// Each shrink gets a line of its own that stays on the screen. The bar disappears when its call is over
+/// ([`report::last`](super::report::last) has the figures). One bar serves any number of calls, one after another,
+/// nested or on several threads: each has its own line while it runs. Calls that follow each other quicker than the eye
+/// show none.
 ///
-/// Where standard error is no terminal there is no bar but lines for a log: one for each shrink, and
-/// one every half minute for calls that take longer than that.
+/// If standard error is no terminal, lines for a log are printed instead of a bar: one for each shrink, and one every
+/// half minute for calls that take longer than that.
 ///
-/// Beside `TOMA_LOG=1` it shows nothing: the log says the same, and would tear the bar apart.
+/// With `TOMA_LOG=1` it shows nothing: the log prints the same, and would tear the bar apart.
 ///
-/// The bar moves when an attempt ends. There is no thread that redraws it meanwhile, because a
-/// thread takes memory of its own.
+/// The bar moves when an attempt ends. No thread redraws it in between, because a thread takes memory of its own.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -51,7 +50,7 @@ use crate::switches::Switches;
 /// [`everywhere`](super::everywhere).
 pub struct ProgressBar {
     state: Mutex<OnScreen>,
-    /// The log prints what the bar would show.
+    /// `TOMA_LOG=1` is set: the log prints the same events, so the bar shows nothing.
     beside_log: bool,
 }
 
@@ -63,30 +62,30 @@ struct OnScreen {
     last_was_quick: bool,
 }
 
-/// One call that runs now.
+/// A running call.
 struct CallBar {
     id: u64,
     progress: Progress,
     line: Line,
     started: Instant,
     refreshed: Instant,
-    /// How long after that it may be refreshed again.
+    /// The shortest time from `refreshed` to the next refresh.
     period: Duration,
 }
 
-/// How often what is shown changes.
+/// The periods of the display.
 #[derive(Clone, Copy)]
 struct Pace {
     /// Between two drawings of a bar.
     draw: Duration,
     /// Between two lines in a log.
     log: Duration,
-    /// A call that takes less is not worth a line.
+    /// A call that takes less counts as quick: the next call then has to run this long before it gets a line.
     quick: Duration,
 }
 
 impl ProgressBar {
-    /// A bar on standard error, or lines for a log where that is no terminal.
+    /// Creates a bar on standard error; if that is no terminal, it prints lines for a log.
     pub fn new() -> Self {
         let pace = Pace {
             draw: Duration::from_millis(50),
@@ -163,7 +162,7 @@ impl OnScreen {
     }
 
     fn learn(&mut self, id: u64, kind: &EventKind<'_>) {
-        // A bar that joins in the middle of a call knows too little to show it.
+        // The bar was registered in the middle of this call, and knows too little to show it.
         let Some(call) = self.calls.iter_mut().find(|call| call.id == id) else { return };
         let note = call.progress.learn(kind);
         if let Some(note) = &note {
@@ -172,7 +171,7 @@ impl OnScreen {
         let now = Instant::now();
         let is_stale = note.is_some() && matches!(call.line, Line::Drawn(_));
         if matches!(kind, EventKind::Answered { answer: Answer::GiveUp(_), .. }) {
-            // Now, because nothing is drawn once the panic of a body goes on.
+            // Cleared now, because nothing can be drawn once the panic of a body continues.
             self.screen.clear(&mut call.line);
         } else if is_stale || now - call.refreshed >= call.period {
             self.screen.refresh(&mut call.line, &call.progress);

@@ -1,12 +1,12 @@
 use std::fmt;
 
-/// Why a call gave up, and its last failure went through.
+/// The reason why a call gave up and returned its last failure to the caller.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The failure has nothing to do with memory.
     NotOutOfMemory,
-    /// The failure was transient twice, and there is memory.
+    /// The failure was transient twice at the same size, and memory is not low.
     FailedAgain,
     /// No smaller size is allowed.
     NothingSmaller,
@@ -24,7 +24,7 @@ pub enum Reason {
     GaveWay,
     /// Another [rank](crate::ranks) has ended the call.
     EndedElsewhere,
-    /// Nothing works on this device any more.
+    /// The device's context is poisoned: nothing works on the device any more.
     Poisoned,
     /// `TOMA_DISABLE` is set.
     Disabled,

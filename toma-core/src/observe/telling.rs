@@ -1,14 +1,14 @@
-//! Whether an observer or the witness is being told on this thread.
+//! Marks a thread while an observer or the witness is notified on it.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// Loops that one of them runs itself are shown only to observers of their own: told of them, an observer of
-    /// everything would never end.
+    /// True while an observer or the witness runs on this thread. Loops that it runs itself then notify only their own
+    /// `observer` option, because an observer of every call would otherwise observe its own loops without end.
     static TELLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs code of theirs, which does not panic.
+/// Runs code of an observer or the witness, which does not panic.
 pub(super) fn telling<R>(code: impl FnOnce() -> R) -> R {
     let before = TELLING.replace(true);
     let result = code();

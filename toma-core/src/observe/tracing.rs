@@ -7,7 +7,7 @@ use super::{Event, EventKind, Observer};
 
 pub(super) struct Tracing;
 
-/// Whether any subscriber wants anything of ours: one relaxed load.
+/// True if a subscriber receives events of level WARN or a more verbose one: one relaxed load.
 #[inline]
 pub(super) fn listens() -> bool {
     LevelFilter::current() >= Level::WARN

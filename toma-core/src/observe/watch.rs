@@ -1,8 +1,8 @@
-//! The observers of one call, and telling them.
+//! The observers of one call, and their notification.
 //!
 //! # Why
 //!
-//! An observer that panics is told no more, and the work goes on: seeing must not stop a night's work.
+//! An observer that panics receives no more events, and the work goes on: observing must not stop a night's work.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,7 +13,7 @@ use crate::contained::contained;
 use crate::switches::Switches;
 use crate::text;
 
-/// The observers of one call, and the witness; exists only when there is at least one.
+/// The observers of one call, and the witness; exists only if there is at least one of them.
 pub(crate) struct Watch<'a> {
     call: u64,
     name: String,
@@ -24,14 +24,14 @@ pub(crate) struct Watch<'a> {
 type Watcher<'a> = Box<dyn Observer + Send + 'a>;
 
 impl<'a> Watch<'a> {
-    /// `None`, without having built anything, when no observer watches.
+    /// Returns `None`, without having built anything, if nothing watches the call.
     #[inline]
     pub(crate) fn new(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Option<Box<Self>> {
         let is_needed = Self::is_needed(local, switches) || switches.witnessed();
         is_needed.then(|| Box::new(Self::gather(name, local, switches)))
     }
 
-    /// Whether any observer watches.
+    /// True if any observer watches the call.
     #[inline]
     pub(crate) fn is_needed(local: Option<&dyn Observer>, switches: Switches) -> bool {
         local.is_some() || (switches.log() || switches.observed() || tracing_listens()) && !is_telling()
@@ -52,7 +52,8 @@ impl<'a> Watch<'a> {
         Self { call, name, observers, witnessed }
     }
 
-    /// Tells that an attempt has succeeded: the witness first, because observers are no part of the attempt.
+    /// Reports that an attempt has succeeded: to the witness first, because the observers' work is no part of the
+    /// attempt.
     pub(crate) fn succeeded(&mut self, kind: EventKind<'_>) {
         if let Some(witnessed) = &mut self.witnessed {
             witnessed.succeeded();
@@ -60,12 +61,12 @@ impl<'a> Watch<'a> {
         self.tell(kind);
     }
 
-    /// Whether there is more than the witness.
+    /// True if there are observers in addition to the witness.
     pub(crate) fn has_observers(&self) -> bool {
         !self.observers.is_empty()
     }
 
-    /// Tells all observers. An observer that panics is dropped: seeing must not stop the work.
+    /// Notifies all observers, and drops those that panic, because observing must not stop the work.
     pub(crate) fn tell(&mut self, kind: EventKind<'_>) {
         let Self { call, name, observers, .. } = self;
         let event = Event { call: *call, name, kind };

@@ -2,9 +2,8 @@
 //!
 //! # Why
 //!
-//! It measures nothing, so it cannot know what another failure would cost. Therefore free memory is not
-//! read, and what failed is tried again in a doubt alone. [`Adaptive`](super::Adaptive) forgets failures by
-//! what they are worth.
+//! It measures nothing, so it cannot know the cost of another failure. Therefore it does not read free memory, and
+//! tries a size that failed again only in a doubt. [`Adaptive`](super::Adaptive) weighs that cost against the gain.
 
 use super::figures::{fraction, share};
 use super::{Evidence, Policy};
@@ -55,7 +54,7 @@ impl Policy for Bisect {
 
     fn advance(&self, evidence: &Evidence) -> usize {
         match (evidence.bounds.largest_success, evidence.bounds.smallest_failure) {
-            // A failure below the largest success is no bound: a cache may say anything.
+            // A failure below the largest success is no bound: a cache may return any values.
             (Some(low), Some(high)) if low < high => {
                 let gap = high - low;
                 if share(gap, low) > self.tolerance { low + gap / 2 } else { low }

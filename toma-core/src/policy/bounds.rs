@@ -13,7 +13,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Takes note that an attempt of this size succeeded.
+    /// Records that an attempt of this size succeeded.
     #[inline]
     pub fn succeeded(&mut self, size: usize) {
         if self.largest_success.is_none_or(|largest| largest < size) {
@@ -24,12 +24,12 @@ impl Bounds {
         }
     }
 
-    /// The largest success below `size`, or half of it where there is none.
+    /// Returns the largest success below `size`, or half of `size` if there is none.
     pub(super) fn below(self, size: usize) -> usize {
         self.largest_success.filter(|&works| works < size).unwrap_or(size / 2)
     }
 
-    /// Takes note that an attempt of this size ran out of memory.
+    /// Records that an attempt of this size ran out of memory.
     pub fn failed(&mut self, size: usize) {
         self.smallest_failure = Some(self.smallest_failure.map_or(size, |failed| failed.min(size)));
         self.largest_success = self.largest_success.filter(|&succeeded| succeeded < size);

@@ -1,41 +1,41 @@
-//! Sizes that grow from a small first piece, as far as the next one fits by what earlier pieces took.
+//! Sizes that grow from a small first piece, as far as the next one fits by the bytes that earlier pieces took.
 //!
 //! # Why
 //!
-//! Where too large a size ends the process, it cannot be tried. What a larger size takes is estimated as the largest of
-//! three curves through the last two points: a line, a power, and a square beside a constant. Bytes that grow as a line
-//! or as a square, beside a constant or not, lie on one of them. Those that grow in steps of more than the margin, or
-//! faster at larger sizes than these, do not.
+//! If too large a size ends the process, it cannot be tried. The bytes of a larger size are estimated as the largest of
+//! three curves through the last two points: a line, a power, and a square plus a constant. Bytes that grow as a line
+//! or as a square, with or without a constant, lie on one of these curves. Bytes that grow in steps of more than the
+//! margin, or faster at larger sizes, do not.
 //!
-//! Resident bytes do not grow while the allocator serves a piece from what it holds back. Until pieces have shown that
-//! they grow, all that it may hold counts as taken, and to grow with the square of the size.
+//! Resident bytes do not grow while the allocator serves a piece from memory that it holds back. Until pieces have
+//! shown growth, all bytes that the allocator may hold back count as taken, and as growing with the square of the size.
 
 use super::figures::{bytes, number, whole};
 use super::{Evidence, Needs, Policy};
 use crate::memory::MemorySource;
 
-/// The next size is at most so many times the largest so far.
+/// The largest ratio of the next size to the largest so far.
 const FASTEST: f64 = 4.0;
 
-/// The bytes that a size is estimated to take, times this, have to fit.
+/// Factor on the bytes that a size is estimated to take; the product has to fit.
 const MARGIN: f64 = 1.1;
 
-/// Growth of resident bytes below this shows nothing.
+/// Growth of resident memory below this many bytes is noise.
 const NOISE: f64 = 256.0 * 1024.0;
 
-/// Grows from a piece of the smallest size, as far as the next one fits by what earlier pieces took: see
+/// Grows from a piece of the smallest size, as far as the next one fits by the bytes that earlier pieces took: see
 /// [`calibrated`](crate::execute::With::calibrated).
 #[derive(Clone, Copy, Debug)]
 pub struct Calibrate {
-    /// Bytes that an allocator may hold back, where it hides what pieces take.
+    /// Bytes that an allocator may hold back, which hides the bytes that pieces take.
     held_bytes: u64,
 }
 
 impl Calibrate {
-    /// For work in this memory.
+    /// Creates the policy for work in this memory.
     ///
     /// # Panics
-    /// When the memory does not count what is taken.
+    /// If the memory does not count bytes.
     #[track_caller]
     pub fn of(memory: &dyn MemorySource) -> Self {
         let name = memory.name();
@@ -46,7 +46,7 @@ impl Calibrate {
         Self { held_bytes: memory.held_bytes() }
     }
 
-    /// The largest size that fits by what pieces took.
+    /// Returns the largest size that fits by the bytes that pieces took.
     fn fits(self, evidence: &Evidence) -> Option<f64> {
         let usable = bytes(evidence.available_bytes?) / MARGIN;
         let (points, held) = (points(evidence), bytes(self.held_bytes));
@@ -71,7 +71,7 @@ impl Policy for Calibrate {
 
     fn advance(&self, evidence: &Evidence) -> usize {
         let fits = self.fits(evidence).map_or(evidence.floor, whole);
-        // Where failures can be caught, they say more than curves.
+        // If failures can be caught, they are better evidence than the curves.
         evidence.bounds.smallest_failure.map_or(fits, |failed| fits.min(evidence.bounds.below(failed)))
     }
 
@@ -80,7 +80,8 @@ impl Policy for Calibrate {
     }
 }
 
-/// Sizes with the bytes that they took, the smallest first. A first item that costs more than a step is no sample yet.
+/// Returns sizes with the bytes that they took, the smallest first. A first item that costs more than a step has no
+/// sample yet, so its peak is used.
 fn points(evidence: &Evidence) -> Vec<(f64, f64)> {
     let samples = evidence.measurements.samples().iter();
     let mut points: Vec<_> =
@@ -91,14 +92,14 @@ fn points(evidence: &Evidence) -> Vec<(f64, f64)> {
     points
 }
 
-/// The next size after a single sample, if `times` its bytes fit: they are taken to grow as a square, but from one item to
-/// two as a line, because otherwise few programs would begin.
+/// Returns the next size after a single sample, if `times` its bytes fit. Bytes are taken to grow as a square, but from
+/// one item to two as a line, because otherwise few programs would get beyond the first piece.
 fn alone(size: f64, times: f64) -> f64 {
     let grown = size * times.sqrt().min(FASTEST);
     if size < 2.0 && times >= 2.0 { grown.max(2.0) } else { grown }
 }
 
-/// The bytes that two sizes took.
+/// Two sizes and the bytes that they took.
 struct Curves {
     near: f64,
     less: f64,
@@ -107,7 +108,7 @@ struct Curves {
 }
 
 impl Curves {
-    /// The most that a size beyond both takes.
+    /// Returns the largest of the three estimates for a size beyond both.
     fn at(&self, size: f64) -> f64 {
         let Self { near, less, far, more } = *self;
         let grown = more - less;
@@ -118,7 +119,7 @@ impl Curves {
     }
 }
 
-/// The largest size between `size` and [`FASTEST`] times that for which this holds, which it does for `size`.
+/// Returns the largest size from `size` to `size * FASTEST` that fits. `size` itself fits.
 fn largest(size: f64, fits: impl Fn(f64) -> bool) -> f64 {
     let (mut low, mut high) = (size, size * FASTEST);
     if fits(high) {
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
     use crate::policy::{Measurements, Sample, Samples};
 
-    /// The sizes of pieces one after another where so many bytes can be taken.
+    /// Returns the sizes of consecutive pieces, if `available` bytes can be taken.
     fn sizes((held, most_held): (u64, u64), available: u64, takes: impl Fn(f64) -> f64) -> Vec<usize> {
         let (policy, mut samples, mut sizes) =
             (Calibrate { held_bytes: most_held }, Samples::default(), Vec::new());
@@ -156,7 +157,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the curve and what the allocator holds back: never more than there is, and soon most of it.
+        /// For any curve and any bytes that the allocator holds back: never more than available, and soon most of it.
         #[test]
         fn no_size_takes_too_much_and_most_is_taken_in_the_end(
             (constant, each, square) in (0..100_u64 << 20, 1_u64 << 10..1 << 20, prop_oneof![Just(0), 0_u64..1 << 14]),

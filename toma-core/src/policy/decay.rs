@@ -3,15 +3,15 @@ use super::{Evidence, Policy};
 
 /// Multiplies the size by a factor after each failure.
 ///
-/// A factor near 1 ends closer to the best size than [`Halve`](crate::Halve) and meets more
-/// failures on the way: 0.9 ends within 10 % of it after up to seven times as many.
+/// A factor near 1 ends closer to the best size than [`Halve`](crate::Halve) and causes more failures on the way: 0.9
+/// ends within 10 % of the best size after up to seven times as many.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decay {
     factor: f64,
 }
 
 impl Decay {
-    /// Multiplies by `factor`.
+    /// Returns a policy that multiplies by `factor`.
     ///
     /// # Panics
     /// When `factor` is not greater than 0 and less than 1.

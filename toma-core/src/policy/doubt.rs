@@ -1,4 +1,4 @@
-//! When a settled size is worth an attempt at twice the size.
+//! Decides when a settled size is worth an attempt at twice the size.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ const SUCCESSES: u32 = 64;
 /// Time since the size was settled, or last doubted, before the first doubt.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Beyond it waiting grows no more: 4 million successes and 45 days.
+/// Beyond this number of doublings the waiting time grows no more: 4 million successes and 45 days.
 const MAX_DOUBLINGS: u32 = 16;
 
 /// Counts successes at a settled size until a larger one is worth an attempt.
 ///
-/// One burst of other work may have settled a size far below what fits. A policy that never grows would stay
-/// there for the life of the process. So after `64 * 2^n` successes, and `2^n` minutes since the size was
-/// settled, one attempt runs at twice the size, where `n` counts the doubts that have failed in a row: a
-/// size that stays too large costs ever fewer attempts.
+/// One burst of other work may have settled a size far below the largest that fits. A policy that never grows would
+/// stay there for the life of the process. So after `64 * 2^n` successes, and `2^n` minutes since the size was settled,
+/// one attempt runs at twice the size, where `n` counts the doubts that have failed in a row: if twice the size always
+/// fails, the attempts at it become ever rarer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Doubt {
     successes: u32,
@@ -24,15 +24,15 @@ pub(crate) struct Doubt {
 }
 
 impl Doubt {
-    /// The doubt about a size after so many doubts in a row have failed.
+    /// Creates the doubt about a size after `failed` doubts in a row have failed.
     pub(crate) const fn after(failed: u32) -> Self {
         Self { successes: 0, failed }
     }
 
     /// Counts a success; true when the coming attempt should be at twice the size.
     ///
-    /// `elapsed`, the time since the size was settled, is asked at the last success that is needed only.
-    /// Where that is too early, as many successes are counted anew.
+    /// `elapsed`, the time since the size was settled, is read only at the last success that is needed. If it is too
+    /// short, the same number of successes is counted anew.
     #[inline]
     pub(crate) fn succeeded(&mut self, elapsed: impl FnOnce() -> Duration) -> bool {
         self.successes += 1;
@@ -43,7 +43,7 @@ impl Doubt {
         elapsed() >= WAIT * (1 << self.doublings())
     }
 
-    /// Doubts that have failed in a row.
+    /// Number of doubts that have failed in a row.
     pub(crate) const fn failed(self) -> u32 {
         self.failed
     }

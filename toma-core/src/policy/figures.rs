@@ -26,7 +26,7 @@ pub(super) fn whole_bytes(bytes: f64) -> u64 {
     bytes as u64
 }
 
-/// `share`, if it is one.
+/// Returns `share` after checking its range.
 ///
 /// # Panics
 /// When `share` is not between 0 and 1.

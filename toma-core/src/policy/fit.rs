@@ -8,22 +8,22 @@ const MAX_PAIRS: usize = MAX_POINTS * (MAX_POINTS - 1) / 2;
 
 /// A straight line through measured figures: `base + slope * size`.
 ///
-/// The slope is the median of the slopes between all pairs of points, which one outlier cannot turn. It is at
-/// least the slope between the two largest sizes, because larger ones follow those.
+/// The slope is the median of the slopes between all pairs of points, which one outlier cannot change much. It is at
+/// least the slope between the two largest sizes, because still larger sizes follow that slope.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
     /// The figure at size 0.
     pub(crate) base: f64,
-    /// What one more item, or cost unit, adds; negative or zero where the size does not matter.
+    /// The figure that one more item, or cost unit, adds; negative or zero if the size does not matter.
     pub(crate) slope: f64,
-    /// The largest size it goes through.
+    /// The largest measured size.
     pub(crate) largest: f64,
-    /// How many points it goes through.
+    /// Number of points.
     pub(crate) points: usize,
 }
 
 impl Fit {
-    /// The line through points of different sizes; through the origin when there is one point.
+    /// Fits a line through points of different sizes; through the origin if there is one point.
     pub(super) fn through(points: impl Iterator<Item = (f64, f64)>) -> Option<Self> {
         let (mut all, count) = gather::<MAX_POINTS, _>((0.0, 0.0), points);
         let points = &mut all[..count];
@@ -37,7 +37,7 @@ impl Fit {
         Some(Self { base, slope, largest, points: count })
     }
 
-    /// How many sizes were measured; a line through one goes through the origin.
+    /// Number of sizes that were measured; the line of a single size goes through the origin.
     pub fn points(&self) -> usize {
         self.points
     }
@@ -47,17 +47,17 @@ impl Fit {
         self.largest
     }
 
-    /// The figure at `size`.
+    /// Returns the figure at `size`.
     pub fn at(&self, size: f64) -> f64 {
         self.base + self.slope * size
     }
 
-    /// The figure of one item in an attempt of `size`.
+    /// Returns the figure per item in an attempt of `size`.
     pub(super) fn per_item(&self, size: usize) -> f64 {
         self.at(number(size)).max(0.0) / number(size)
     }
 
-    /// The size at which the figure is `limit`; infinite where the size does not matter.
+    /// Returns the size at which the figure is `limit`; infinite if the size does not matter.
     pub fn size_at(&self, limit: f64) -> f64 {
         if self.slope > 0.0 { (limit - self.base) / self.slope } else { f64::INFINITY }
     }
@@ -80,7 +80,7 @@ fn median(figures: impl Iterator<Item = f64>) -> f64 {
     if count % 2 == 1 { figures[middle] } else { f64::midpoint(figures[middle - 1], figures[middle]) }
 }
 
-/// At most `N` items, on the stack: this runs where memory has just run out.
+/// Collects at most `N` items on the stack, because this runs where memory has just run out.
 fn gather<const N: usize, T: Copy>(empty: T, items: impl Iterator<Item = T>) -> ([T; N], usize) {
     let (mut all, mut count) = ([empty; N], 0);
     for (place, item) in all.iter_mut().zip(items) {

@@ -1,6 +1,6 @@
 use super::{Evidence, Policy};
 
-/// Halves the size after each failure: the default, and hard to beat when nothing is known.
+/// Halves the size after each failure: the default, and hard to beat without any measurements.
 ///
 /// From `initial`, at most log2(`initial`) attempts fail before a single item is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

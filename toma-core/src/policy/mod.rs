@@ -1,4 +1,4 @@
-//! Which size to try next.
+//! Policies, which choose the next size to try.
 //!
 //! A [`Policy`] is a pure function from [`Evidence`] to a size. It keeps no state of its own: the size cache
 //! keeps the evidence from call to call. The engine rounds and bounds every answer, so a policy can be one
@@ -24,7 +24,7 @@
 //! | [`Throughput`](crate::Throughput) | the smallest size that is as fast as any | time, memory |
 //! | [`Bisect`](crate::Bisect) | within a tolerance of the largest size that works | nothing |
 //! | [`Halve`] (the default) | between half of it and all of it | nothing |
-//! | [`Calibrate`] | near the largest size that fits by what pieces took, without a failure | time, memory |
+//! | [`Calibrate`] | near the largest size that fits by the bytes of earlier pieces, without a failure | time, memory |
 //! | [`Decay`](crate::Decay) | within a factor of it | nothing |
 
 pub(crate) mod adaptive;
@@ -64,87 +64,86 @@ use crate::classify::Class;
 /// engine rounds every answer down to the call's `multiple_of`. It keeps the answer between the floor and the
 /// call's `initial` and `max`.
 pub trait Policy: Debug {
-    /// The size to try after an attempt of `evidence.size` ran out of memory.
+    /// Returns the size to try after an attempt of `evidence.size` ran out of memory.
     ///
     /// The answer must be smaller than `evidence.size`. Otherwise the engine panics, and names the call, the
     /// policy and both sizes. The engine does not ask when no smaller size is allowed.
     fn shrink(&self, evidence: &Evidence) -> usize;
 
-    /// The step for the next piece after one that succeeded, or for the first piece of a call.
+    /// Returns the step for the next piece after one that succeeded, or for the first piece of a call.
     ///
-    /// The step in force, unless the policy looks for a better one.
+    /// This is the current step, unless the policy looks for a better one.
     fn advance(&self, evidence: &Evidence) -> usize {
         evidence.step
     }
 
-    /// Whether [`advance`](Self::advance) always answers the step in force; then the engine does not ask. The
-    /// same at every call.
+    /// True if [`advance`](Self::advance) always returns the current step; then the engine does not call it. Must
+    /// return the same value every time.
     #[inline]
     fn is_fixed(&self) -> bool {
         false
     }
 
-    /// What the engine must measure for this policy; the same at every call.
+    /// Returns the measurements that the engine must make for this policy. Must return the same value every time.
     #[inline]
     fn needs(&self) -> Needs {
         Needs::NOTHING
     }
 }
 
-/// What is known when a policy is asked.
+/// The facts on which a policy decides.
 ///
-/// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs. An attempt
-/// with costs seldom fills its step.
+/// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs. An attempt with
+/// costs seldom fills its step.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Evidence {
     /// The size of the attempt that was just made (or would be made first).
     pub size: usize,
-    /// The step in force; larger than `size` when only a ragged rest was left.
+    /// The current step; larger than `size` when only a ragged rest was left.
     pub step: usize,
     /// The class of the failure; `None` after a success or before the first attempt.
     pub class: Option<Class>,
-    /// Bytes the failed allocation asked for, when known.
+    /// Bytes requested by the failed allocation, when known.
     pub requested_bytes: Option<u64>,
-    /// Free bytes of the memory source after the failed attempt, when known. Without the option `device` it
-    /// is the host's memory, whichever memory ran out. Never read after a success.
+    /// Free bytes of the memory source after the failed attempt, when known. Without the option `device` this is the
+    /// host's memory, whichever memory ran out. Never read after a success.
     pub free_bytes: Option<u64>,
     /// Total bytes of the memory source, when known. Never read after a success.
     pub total_bytes: Option<u64>,
-    /// Bytes the next attempt could allocate, for policies that [measure memory](Needs): free bytes, and
-    /// those that the allocator has reserved and not allocated. Unknown without the option `device`, which
-    /// names the memory.
+    /// Bytes the next attempt could allocate, for policies that [measure memory](Needs): free bytes plus those that the
+    /// allocator has reserved and not allocated. Unknown without the option `device`, which names the memory.
     pub available_bytes: Option<u64>,
-    /// The size that a [prediction](crate::execute::With::predict) says fits into these bytes, as far as the pieces
-    /// of the call have not shown it to be wrong. For policies that measure memory.
+    /// The size that fits into these bytes according to a [prediction](crate::execute::With::predict), unless the
+    /// pieces of the call have shown the prediction to be wrong. For policies that measure memory.
     pub foreseen: Option<usize>,
-    /// Whether the memory source counts what is allocated, for policies that measure memory.
+    /// True if the memory source counts allocated bytes, for policies that measure memory.
     pub counts_bytes: bool,
-    /// Most bytes the attempt had allocated at one time beyond those before it, for policies that
-    /// measure memory, where the source counts them.
+    /// Most bytes the attempt had allocated at one time beyond those allocated before it, for policies that measure
+    /// memory, if the source counts them.
     pub peak_bytes: Option<u64>,
-    /// How long the attempt took, when the policy, an observer, a deadline or an earlier failure of
-    /// the call made the engine read the clock.
+    /// Duration of the attempt, if the policy, an observer, a deadline or an earlier failure of the call made the
+    /// engine read the clock.
     pub elapsed: Option<Duration>,
-    /// How long of it the attempt has spent on repeating, because it did not fit otherwise, as far as its body
-    /// [told](crate::leaner::repeated). For policies that measure anything.
+    /// Part of that duration that the attempt spent on recomputing, because it did not fit otherwise, as its body
+    /// [reported](crate::leaner::repeated). For policies that measure anything.
     pub repeated: Duration,
-    /// What is still to do, a failed attempt included, in the unit of sizes; `usize::MAX` in a batch.
+    /// The work still to do, including a failed attempt, in the unit of sizes; `usize::MAX` in a batch.
     pub remaining: usize,
     /// The sizes known to work and to fail.
     pub bounds: Bounds,
-    /// No size other than a last piece is smaller.
+    /// The smallest allowed size, except for a last piece.
     pub floor: usize,
-    /// No size is larger.
+    /// The largest allowed size.
     pub cap: usize,
-    /// Every size but a last piece is a multiple of this.
+    /// Every size except that of a last piece is a multiple of this.
     pub multiple_of: usize,
-    /// What was measured so far, for policies that measure anything.
+    /// The measurements so far, for policies that measure anything.
     pub measurements: Measurements,
 }
 
 impl Evidence {
-    /// An attempt of this size, with all else unknown. Tests of a policy set the fields they are about.
+    /// Returns an attempt of this size, with all else unknown. Tests of a policy set the fields that matter to them.
     pub fn new(size: usize) -> Self {
         Self {
             size,

@@ -1,17 +1,17 @@
-/// What the engine must measure for a policy.
+/// The measurements that the engine must make for a policy.
 ///
 /// Measuring is not free, so a policy has to ask for it. For a policy that needs nothing, no clock is read
 /// and no memory source is asked while attempts succeed.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// How long each attempt takes: two looks at the clock per attempt.
+    /// The time of each attempt: two readings of the clock per attempt.
     pub time: bool,
-    /// What each attempt allocates and what is available.
+    /// The bytes that each attempt allocates, and the available bytes.
     ///
-    /// This takes two questions to the memory source per attempt. The source's peak is reset, unless another
-    /// measured attempt is running there. It is measured only in calls with the option
-    /// [`device`](crate::execute::With::device), because only those name a memory.
+    /// This reads the memory source twice per attempt. The source's peak is reset, unless another measured attempt is
+    /// running there. Memory is measured only in calls with the option [`device`](crate::execute::With::device),
+    /// because only those name a memory.
     pub memory: bool,
 }
 
@@ -23,7 +23,7 @@ impl Needs {
     /// Time and memory.
     pub const TIME_AND_MEMORY: Self = Self { time: true, memory: true };
 
-    /// Whether anything is to be measured.
+    /// True if anything is to be measured.
     #[inline]
     pub const fn anything(self) -> bool {
         self.time || self.memory

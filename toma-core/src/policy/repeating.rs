@@ -1,29 +1,30 @@
-//! Sizes that have to [repeat](crate::leaner): pieces give the same result at any size, so the faster way counts.
+//! Sizes that have to [recompute](crate::leaner). Pieces give the same result at any size, so the faster size is
+//! chosen.
 //!
-//! Time is that of the line through the measured times less what was repeated. A size below the smallest that has to
-//! repeat is said to be as fast as that line.
+//! The time without recomputing is estimated by a line through the measured times less the time spent on recomputing.
+//! Sizes below the smallest that has to recompute are taken to be as fast as that line.
 //!
 //! # Why
 //!
-//! Samples of pieces that repeat have no bytes. The line through bytes says what fits without repeating,
-//! which is where policies are to stop. Bounds of such sizes are not those of failures: a size that repeats
-//! works.
+//! Samples of pieces that recompute have no bytes. The line through bytes gives the largest size that fits without
+//! recomputing, at which policies are to stop. The bounds of sizes that recompute are separate from the bounds of
+//! failures, because a size that recomputes works.
 
 use super::facts::has_risen_since;
 use super::figures::share;
 use super::measurements::Repeating;
 use super::{Evidence, Sample};
 
-/// After so many attempts a size that had to repeat may be tried again: one in so many costs little.
+/// After this many attempts a size that had to recompute may be tried again: one attempt in so many costs little.
 const FORGOTTEN: u32 = 256;
 
-/// The smallest size that has to repeat, unless that was with clearly less memory.
+/// Returns the smallest size that has to recompute, unless that was with clearly less memory.
 fn smallest(evidence: &Evidence) -> Option<usize> {
     let Repeating { bounds, available_bytes, .. } = evidence.measurements.repeating;
     bounds.smallest_failure.filter(|_| !has_risen_since(available_bytes, evidence))
 }
 
-/// A size to try that may do without repeating, where that would be faster than all sizes so far.
+/// Returns a size to try that may run without recomputing, if it would then be faster than all sizes so far.
 pub(super) fn explore(evidence: &Evidence, tolerance: f64) -> Option<usize> {
     let high = smallest(evidence)?;
     let low = evidence.measurements.repeating.bounds.largest_success.filter(|&low| low < high);
@@ -33,12 +34,12 @@ pub(super) fn explore(evidence: &Evidence, tolerance: f64) -> Option<usize> {
     let line = evidence.measurements.samples.seconds_without_repeating()?;
     let most = 1.0 / line.per_item(high - 1).max(f64::MIN_POSITIVE);
     let best = best_rate(evidence)?;
-    // Half of the tolerance, because what is chosen in the end may be as much slower once more.
+    // Half of the tolerance, because the size chosen in the end may be slower by as much once more.
     (is_new && most > best * (1.0 + tolerance / 2.0)).then_some(size)
 }
 
-/// The size to use next where a policy would go to `goal`: no larger one that has to repeat, unless it is the faster
-/// way.
+/// Limits the size `goal` of a policy to sizes that need not recompute, unless a larger size is faster although it
+/// recomputes.
 pub(super) fn held(goal: usize, evidence: &Evidence, tolerance: f64) -> usize {
     let Some(high) = smallest(evidence) else { return goal };
     let step = evidence.step;
@@ -56,7 +57,7 @@ pub(super) fn held(goal: usize, evidence: &Evidence, tolerance: f64) -> usize {
     }
 }
 
-/// A size that was clearly faster than this one, if any was.
+/// Returns a size that was clearly faster than this one, or else this one.
 fn faster(size: usize, evidence: &Evidence, tolerance: f64) -> usize {
     let rate = |sample: &Sample| sample.rate().unwrap_or_default();
     let best = samples(evidence).max_by(|one, other| rate(one).total_cmp(&rate(other)));
@@ -65,7 +66,7 @@ fn faster(size: usize, evidence: &Evidence, tolerance: f64) -> usize {
     best.map_or(size, |best| best.size)
 }
 
-/// Items per second at this size; a sample beside one that repeats nothing is not kept.
+/// Items per second at this size. The last attempt has no sample if it recomputed and a near size did not.
 fn rate_at(size: usize, evidence: &Evidence) -> Option<f64> {
     let last = Sample { time: evidence.elapsed, ..Sample::new(evidence.size) };
     let sample = samples(evidence).find(|sample| sample.size == size);
@@ -76,7 +77,7 @@ fn best_rate(evidence: &Evidence) -> Option<f64> {
     samples(evidence).filter_map(|sample| sample.rate()).max_by(f64::total_cmp)
 }
 
-/// Those of sizes that are not known to fail.
+/// The samples of sizes that are not known to fail.
 fn samples(evidence: &Evidence) -> impl Iterator<Item = Sample> {
     let failed = evidence.bounds.smallest_failure.unwrap_or(usize::MAX);
     let most = evidence.cap.min(failed.saturating_sub(1));

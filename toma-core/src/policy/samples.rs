@@ -1,63 +1,62 @@
-//! What attempts of different sizes took and allocated: few enough to keep in a cache's entry.
+//! Times and bytes of attempts of different sizes: few enough to keep in a cache's entry.
 //!
 //! # Why
 //!
-//! Sizes are kept a third apart. One for each power of two left a batch that bisects within one without a
-//! second point. Nearer ones tell more of noise than of sizes.
+//! Sizes are kept a third apart. With one for each power of two, a batch that bisects between two powers would have no
+//! second point. Nearer sizes differ by noise more than by their size.
 
 use std::time::Duration;
 
 use super::figures::{bytes, number, share, whole_bytes};
 use super::fit::Fit;
 
-/// Sizes that are kept. When all slots are full, a new size replaces the one farthest from it.
+/// Number of sizes that are kept. When all slots are full, a new size replaces the one farthest from it.
 const SLOTS: usize = 6;
 
-/// Sizes nearer to each other replace each other.
+/// Sizes nearer to each other than this ratio replace each other.
 const NEAR: f64 = 4.0 / 3.0;
 
-/// What one attempt of a size, in items or in [cost units](crate::execute::With::by_cost), took and
-/// allocated.
+/// The time and the bytes of one attempt of a size, in items or in [cost units](crate::execute::With::by_cost).
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// The attempt's size.
     pub size: usize,
-    /// How long it took, when that was measured.
+    /// Duration of the attempt, when it was measured.
     pub time: Option<Duration>,
-    /// How long of that it spent on [repeating](crate::leaner).
+    /// Part of the duration that was spent on [recomputing](crate::leaner).
     pub repeated: Duration,
-    /// Most bytes it had allocated at one time beyond those before it, when that was measured; never of one that had to
-    /// repeat, because the bytes are to say what fits without.
+    /// Most bytes it had allocated at one time beyond those allocated before it, when that was measured. Never set for
+    /// an attempt that recomputed, because the bytes are to show which sizes fit without.
     pub bytes: Option<u64>,
 }
 
-/// At most six [`Sample`]s, of sizes that differ by a third at least.
+/// At most six [`Sample`]s, whose sizes differ by a third at least.
 ///
-/// The difference between nearer sizes is smaller than the noise.
+/// Nearer sizes differ by less than the noise.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Samples {
-    /// Those of size 0 are free.
+    /// Slots of size 0 are free.
     slots: [Sample; SLOTS],
 }
 
 impl Sample {
-    /// An attempt of this size, with its figures unknown.
+    /// Returns a sample of this size, with its figures unknown.
     pub const fn new(size: usize) -> Self {
         Self { size, time: None, repeated: Duration::ZERO, bytes: None }
     }
 
-    /// Items, or cost units, per second, when the time is known.
+    /// Returns items, or cost units, per second, when the time is known.
     pub fn rate(&self) -> Option<f64> {
         Some(number(self.size) / self.time?.as_secs_f64().max(f64::MIN_POSITIVE))
     }
 
-    /// The larger size over the smaller one; infinite for a free slot.
+    /// Returns the ratio of the larger size to the smaller one; infinite for a free slot.
     fn distance(&self, size: usize) -> f64 {
         share(self.size.max(size), self.size.min(size))
     }
 
-    /// How long it would have taken without repeating.
+    /// Returns the duration without the time spent on recomputing.
     fn time_without_repeating(&self) -> Option<Duration> {
         Some(self.time?.saturating_sub(self.repeated))
     }
@@ -66,10 +65,10 @@ impl Sample {
         !self.repeated.is_zero()
     }
 
-    /// With the figures of a newer attempt of this size.
+    /// Returns this sample updated by a newer attempt of the same size.
     fn merged(self, new: Self) -> Self {
         if self.repeats() != new.repeats() {
-            // Another plan, another time.
+            // The attempts used different plans, so their times cannot be combined.
             return new;
         }
         Self {
@@ -81,10 +80,10 @@ impl Sample {
 }
 
 impl Samples {
-    /// Takes note of an attempt.
+    /// Records an attempt.
     ///
-    /// Of one size the most bytes and the least time count at once; a figure that contradicts them moves
-    /// them by half. So one disturbed attempt changes little, and a lasting change soon all.
+    /// For one size, more bytes or less time replace the old figure at once; a figure in the other direction moves it
+    /// by half. So one disturbed attempt changes little, and a lasting change soon all.
     pub(crate) fn add(&mut self, new: Sample) {
         if new.size == 0 {
             return;
@@ -95,7 +94,7 @@ impl Samples {
         }
         let is_near = |slot: &Sample| slot.size > 0 && slot.distance(new.size) < NEAR;
         if new.repeats() && self.slots.iter().any(|slot| is_near(slot) && !slot.repeats()) {
-            // The size beside it is the faster way, and tells the bytes.
+            // The near size is faster, and its bytes are known.
             return;
         }
         for slot in self.slots.iter_mut().filter(|slot| slot.distance(new.size) < NEAR) {
@@ -108,30 +107,30 @@ impl Samples {
         }
     }
 
-    /// The samples, smallest first.
+    /// Returns the samples, smallest first.
     pub fn iter(&self) -> impl Iterator<Item = Sample> {
         let mut slots = self.slots;
         slots.sort_unstable_by_key(|slot| slot.size);
         slots.into_iter().filter(|sample| sample.size > 0)
     }
 
-    /// Bytes as a function of the size, when there is a sample.
+    /// Fits the bytes as a function of the size, if there is a sample.
     pub fn bytes(&self) -> Option<Fit> {
         Fit::through(self.known(|sample| sample.bytes.map(bytes)))
     }
 
-    /// Bytes that this size needs, when at least two sizes tell.
+    /// Estimates the bytes that this size needs, if at least two sizes were measured.
     pub(crate) fn needs_bytes(&self, size: usize) -> Option<u64> {
         let line = self.bytes().filter(|line| line.points > 1)?;
         Some(whole_bytes(line.at(number(size))))
     }
 
-    /// Seconds as a function of the size, when there is a sample.
+    /// Fits the seconds as a function of the size, if there is a sample.
     pub fn seconds(&self) -> Option<Fit> {
         Fit::through(self.known(|sample| sample.time.map(|time| time.as_secs_f64())))
     }
 
-    /// The same had nothing been repeated.
+    /// Fits the seconds without the time spent on recomputing.
     pub(super) fn seconds_without_repeating(&self) -> Option<Fit> {
         Fit::through(self.known(|sample| sample.time_without_repeating().map(|time| time.as_secs_f64())))
     }

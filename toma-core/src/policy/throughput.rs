@@ -2,25 +2,25 @@
 //!
 //! # Why
 //!
-//! [`Adaptive`] finds the limit, and is asked only where a larger size would be faster. Two searches of two
-//! policies would have to be kept alike.
+//! [`Adaptive`] finds the limit, and is used only if a larger size would be faster. Otherwise two policies would
+//! contain the same search.
 
 use super::facts::{has_risen, needs_more};
 use super::repeating::explore;
 use super::{Adaptive, Evidence, Needs, Policy, Sample};
 
-/// Uses the smallest size that does as many items per second as any, within a tolerance.
+/// Uses the smallest size that does as many items per second as any other, within a tolerance.
 ///
-/// More items at once stop paying once the device is busy: beyond that they only need memory. The work itself
-/// is the measurement: each size is tried on real pieces, from the largest down by halves. Where only the
-/// largest size is fast enough, still larger ones would be faster. Then [`Adaptive`] looks for the limit.
+/// Larger sizes stop being faster once the device is busy: beyond that they only need memory. The work itself is the
+/// measurement: each size is tried on real pieces, from the largest down by halves. If only the largest size is fast
+/// enough, still larger ones may be faster, and [`Adaptive`] looks for the limit.
 ///
-/// In `range`, `chunked`, `map` and `fold` the size moves within one call; in `batch` from call to call. A
-/// batch is taken to do as many items as its size says. A size that failed is considered again when the
-/// `device` has clearly more free memory than at the failure.
+/// In `range`, `chunked`, `map` and `fold` the size moves within one call; in `batch` from call to call. A batch is
+/// taken to do as many items as its size. A size that failed is considered again when the `device` has clearly more
+/// free memory than at the failure.
 ///
-/// A size whose pieces have to [repeat](crate::leaner) is as fast as it is. Where less than the smallest such size would
-/// be faster without repeating, the largest size that needs none is looked for.
+/// A size whose pieces have to [recompute](crate::leaner) is judged by its measured speed. If smaller sizes would be
+/// faster without recomputing, the policy looks for the largest size that need not recompute.
 ///
 /// A size at which the allocator releases its cached memory and tries again in two attempts in a row is
 /// thrashing. It counts as too large even though it succeeds.
@@ -41,7 +41,7 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// Accepts `tolerance` less than the best items per second, as a share of it.
+    /// Accepts a rate that is below the best items per second by at most this share.
     ///
     /// # Panics
     /// When `tolerance` is not at least 0 and less than 1.
@@ -49,12 +49,12 @@ impl Throughput {
         Self::default().tolerance(tolerance)
     }
 
-    /// Shrinks, and looks for the limit, as `adaptive` does: with its `waste`, `headroom` and so on.
+    /// Uses `adaptive` to shrink and to look for the limit, with its `waste`, `headroom` and so on.
     pub fn over(adaptive: Adaptive) -> Self {
         Self { adaptive, ..Self::default() }
     }
 
-    /// Accepts `tolerance` less than the best items per second, as a share of it; 0.05 by default.
+    /// Accepts a rate that is below the best items per second by at most this share; 0.05 by default.
     ///
     /// # Panics
     /// When `tolerance` is not at least 0 and less than 1.
@@ -67,7 +67,7 @@ impl Throughput {
         Self { tolerance, ..self }
     }
 
-    /// The size to use next, by the sizes measured so far.
+    /// Returns the size to use next, by the sizes measured so far.
     fn choose(&self, evidence: &Evidence) -> Option<usize> {
         let samples = || evidence.measurements.samples.iter().filter(|sample| sample.size <= limit(evidence));
         let rate = |sample: &Sample| sample.rate().unwrap_or_default();
@@ -85,7 +85,7 @@ impl Throughput {
         if fast == smallest && may_try(fast / 2, evidence) { Some(fast / 2) } else { Some(fast) }
     }
 
-    /// A size beyond the fastest, which is the largest measured so far.
+    /// Returns a size beyond the fastest, which is the largest measured so far.
     fn larger(&self, fast: usize, smallest: usize, evidence: &Evidence) -> Option<usize> {
         let is_single = fast == smallest;
         let twice = fast.saturating_mul(2).min(evidence.cap);
@@ -96,13 +96,13 @@ impl Throughput {
             return None;
         }
         let goal = self.adaptive.advance(evidence);
-        // One size alone does not tell whether more would be faster.
+        // A single measured size does not show that more would be faster.
         let pays = || is_single || self.pays(goal, evidence);
         (evidence.step == fast && goal > fast && pays()).then_some(goal)
     }
 
-    /// Whether looking for so large a size is worth it. Below the known failure every larger size is; beyond
-    /// it, the rate has to rise by more than the tolerance.
+    /// True if looking for so large a size is worth it. Below the known failure every larger size is; beyond it, the
+    /// rate has to rise by more than the tolerance.
     fn pays(&self, goal: usize, evidence: &Evidence) -> bool {
         if evidence.bounds.smallest_failure.is_some_and(|high| goal < high) {
             return true;
@@ -113,8 +113,8 @@ impl Throughput {
     }
 }
 
-/// The largest size that is allowed and not known to fail. A failure with clearly less free memory no longer
-/// counts, or else a passing shortage would hide the rates of larger sizes for good.
+/// Returns the largest size that is allowed and not known to fail. A failure with clearly less free memory no longer
+/// counts, because otherwise a passing shortage would hide the rates of larger sizes for good.
 fn limit(evidence: &Evidence) -> usize {
     let holds = |&failed: &usize| !has_risen(evidence) || needs_more(failed, evidence);
     evidence
@@ -125,7 +125,7 @@ fn limit(evidence: &Evidence) -> usize {
         .min(evidence.cap)
 }
 
-/// Whether enough is left for another size to be worth a try.
+/// True if enough work is left for another size to be worth a try.
 fn may_try(size: usize, evidence: &Evidence) -> bool {
     size <= limit(evidence) && evidence.remaining / WORTH_A_TRY >= size.max(evidence.step)
 }
@@ -136,7 +136,7 @@ impl Default for Throughput {
     }
 }
 
-/// Pieces of the size in force that must be left for another size to be worth a try.
+/// Number of pieces of the current size that must be left for another size to be worth a try.
 const WORTH_A_TRY: usize = 4;
 
 impl Policy for Throughput {

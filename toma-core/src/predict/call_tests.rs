@@ -1,4 +1,4 @@
-//! What a call shows of a prediction.
+//! Results of a call that a prediction learns from.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::report::{self, Report};
 use crate::testing::{FakeDevice, FakeOutOfMemory, StoppedClock, inject};
 use crate::{Adaptive, Bisect, Halve};
 
-/// Says that a piece takes so many bytes for each item, and keeps what it learns.
+/// Predicts that a piece takes so many bytes for each item, and keeps the results that it learns from.
 #[derive(Debug, Default)]
 struct PerItem {
     bytes: u64,
-    /// What it knows once a size has failed.
+    /// Bytes per item that it predicts with once a size has failed.
     bytes_by_now: Option<u64>,
     is_unproven: bool,
     shown: Mutex<Vec<Shown>>,
@@ -31,7 +31,7 @@ impl PerItem {
         self.shown.lock().unwrap().clone()
     }
 
-    /// The bytes that pieces have taken beyond what was said.
+    /// Most bytes that a piece has taken beyond the predicted ones.
     fn difference(&self) -> u64 {
         let beyond = self.shown().into_iter().filter_map(|shown| match shown {
             Shown::Took { size, peak_bytes, .. } => {
@@ -78,7 +78,7 @@ impl Predict for PerItem {
     }
 }
 
-/// A body that takes `bytes(size)`.
+/// Runs a body that takes `bytes(size)`.
 fn run<P: Policy>(
     predict: &PerItem,
     policy: P,
@@ -112,7 +112,7 @@ fn a_prediction_that_knows_better_after_a_failure_chooses_the_next_size() {
         let (sizes, report) = run(&predict, Halve, &device, |items| bytes.max(11) * items);
         assert_eq!((&sizes[..3], report.out_of_memory), (&expected[..], 1), "{report}");
     }
-    // After the first piece it is asked what fits for the rest.
+    // After the first piece the prediction is for the rest.
     let predict = PerItem { bytes_by_now: Some(10), ..PerItem::of(10) };
     let form = execute::with::<NoCache>().device(&device).predict(&predict);
     let mut sizes = Vec::new();
@@ -176,7 +176,7 @@ fn a_first_piece_is_a_quarter_where_attempts_take_what_is_not_seen() {
         device.alloc(10 * (end - start) as u64).map(drop)
     };
     form().range(0..100, 100, &mut body).unwrap();
-    // 540 bytes are left, of which the difference that was measured is counted again.
+    // 540 bytes are left, from which the measured difference is subtracted again.
     assert_eq!(sizes, [16, 44, 40]);
     let took = |size, is_first, peak| Shown::Took { size, is_first, peak_bytes: Some(peak) };
     assert_eq!(predict.shown(), [took(16, true, 260)], "no piece after it is measured");
@@ -221,7 +221,7 @@ fn a_whole_size_begins_where_nothing_is_hidden_or_half_is_enough_or_the_size_is_
     assert_eq!(predict.shown(), []);
 }
 
-/// The difference of what was measured and predicted says what fits, without small attempts.
+/// The difference of measured and predicted bytes corrects the size, without small attempts.
 #[test]
 fn adaptive_follows_a_prediction_and_what_it_missed() {
     let predict = PerItem { is_unproven: true, ..PerItem::of(10) };
@@ -232,7 +232,7 @@ fn adaptive_follows_a_prediction_and_what_it_missed() {
     let predict = PerItem::of(10);
     let (sizes, report) = run(&predict, Adaptive::default(), &device, |items| 10 * items);
     assert_eq!((sizes, report.out_of_memory), (vec![40, 40, 20], 0), "nothing smaller is measured");
-    // A size that was said to fit has failed: from there on what was measured counts.
+    // Once a predicted size has failed, measurements count.
     let predict = PerItem::of(10);
     let (sizes, report) = run(&predict, Adaptive::default(), &device, |items| 150 + 10 * items);
     assert_eq!((sizes[0], report.out_of_memory), (40, 1), "{report}");

@@ -1,7 +1,7 @@
 //! Sizes found before the first run.
 //!
-//! A dry run calls the body on values that have shapes and no memory, and records what it would allocate.
-//! How that is done is a library's business; this module only knows that it is being done.
+//! A dry run calls the body on values that have shapes and no memory, and records the bytes that it would allocate.
+//! Libraries make dry runs; this module only knows that one is in progress.
 
 #[cfg(all(test, feature = "testing"))]
 mod call_tests;
@@ -19,40 +19,40 @@ use crate::shield::{self, Panic};
 #[doc(hidden)]
 pub use crate::text::{bytes as bytes_for_people, print as say};
 
-/// What one piece is said to need.
+/// Predicted memory of one piece.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "made by libraries")]
 pub struct Piece {
-    /// The most bytes that live at once.
+    /// Peak of live bytes.
     pub needs_bytes: u64,
-    /// What each item adds to them.
+    /// Bytes that each item adds to the peak.
     pub per_item_bytes: u64,
 }
 
-/// What an attempt showed of a size that was said to fit.
+/// Result of a predicted size, from which the prediction learns.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "read by libraries")]
 pub enum Shown {
-    /// It succeeded; the most bytes it had allocated at one time beyond those before, where that was measured.
+    /// An attempt succeeded. `peak_bytes`: most bytes it had allocated at one time beyond those before, if measured.
     Took { size: usize, is_first: bool, peak_bytes: Option<u64> },
-    /// It ran out of memory. Told at once, of the first such attempt of a call.
+    /// An attempt ran out of memory. Reported at once, for the first such attempt of a call.
     RanOut,
-    /// It ran out of memory in a call that could have so many bytes. Told once, when the call ends: the smallest such
-    /// size, and the largest below it that succeeded then.
+    /// Attempts ran out of memory in a call that could use `free_bytes`. Reported once, when the call ends: the
+    /// smallest size that failed, and the largest below it that succeeded after that.
     Failed { size: usize, works: Option<usize>, items: Option<usize>, free_bytes: u64 },
-    /// The call has ended, and took so long from its first attempt on. Told last, also where nothing was said.
+    /// The call has ended; `elapsed` counts from its first attempt on. Reported last, even if nothing was predicted.
     Ended { elapsed: Duration },
 }
 
-/// A size that is said to fit, and what it takes.
+/// A size that is predicted to fit, and its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "made outside of this crate")]
 pub struct Foreseen {
-    /// In items, or in costs where sizes count costs.
+    /// Size in items, or in costs where sizes count costs.
     pub size: usize,
-    /// The most bytes that live at once, beyond those there are now.
+    /// Peak of live bytes, beyond those that are live now.
     pub needs_bytes: u64,
 }
 
@@ -62,10 +62,10 @@ pub fn now() -> Instant {
     crate::clock::now()
 }
 
-/// Whether this thread makes a dry run.
+/// Returns true if this thread makes a dry run.
 ///
-/// Nothing is computed then, and what libraries are asked for is not done. A body asks where it does
-/// something that a library cannot take back: a count, a line in a log, a file.
+/// Nothing is computed in a dry run, and operations of libraries are not carried out. A body calls this where it does
+/// something that a library cannot undo: a count, a line in a log, a file.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -79,7 +79,7 @@ pub fn is_dry() -> bool {
     shield::is_dry()
 }
 
-/// Calls `body` as a dry run. Its panics are not printed; one that comes out of it comes back as a value.
+/// Calls `body` as a dry run. Its panics are not printed; one that leaves it is returned as a value.
 ///
 /// For libraries that make dry runs.
 ///
@@ -96,13 +96,13 @@ pub fn run_dry<R>(body: impl FnOnce() -> R) -> Result<R, DryPanic> {
 pub struct DryPanic(Panic);
 
 impl DryPanic {
-    /// What it says, if memory ran out: that of a real run need not.
+    /// Returns the panic's message if it says that memory ran out. A real run need not run out of it.
     pub fn out_of_memory(&self) -> Option<String> {
         let failure = classify_panic(&*self.0.payload);
         (failure.class == Class::OutOfMemory).then(|| failure.message.into_owned())
     }
 
-    /// Lets it go on, printed once.
+    /// Continues the panic, printed once.
     pub fn pass_on(self) -> ! {
         shield::pass_on(self.0)
     }
@@ -124,7 +124,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    /// Says that so many items fit.
+    /// Predicts that so many items fit.
     #[derive(Debug)]
     struct Fit(usize);
 
@@ -197,7 +197,7 @@ mod tests {
         assert!(!elsewhere);
     }
 
-    /// Runs the body twice at each of two sizes, and says that so many fit.
+    /// Runs the body twice at each of two sizes, and predicts that so many items fit.
     #[derive(Debug)]
     struct Rehearses(usize);
 
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// What a value is dropped for, which has to be dry where it was made dry.
+    /// Value that counts itself, and must be dropped in a dry run exactly if it was made in one.
     struct Held<'c>(&'c Cell<usize>, bool);
 
     impl Drop for Held<'_> {

@@ -8,10 +8,10 @@ use crate::classify::Failure;
 use crate::memory::MemorySource;
 use crate::observe::Shortfall;
 
-/// Says what fits before anything was tried: what the option [`predict`](crate::execute::With::predict) takes.
+/// Predicts the size that fits before any attempt: the argument of the option
+/// [`predict`](crate::execute::With::predict).
 ///
-/// It chooses the first size of a call about which the size cache knows nothing. Everything after that goes by
-/// what was tried.
+/// It chooses the first size of a call that has no entry in the size cache. Later sizes follow from the attempts.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -34,58 +34,58 @@ use crate::observe::Shortfall;
 /// assert_eq!(report::last().unwrap().foreseen.unwrap().needs_bytes, 3 << 20);
 /// ```
 pub trait Predict: fmt::Debug + Sync {
-    /// The largest size in which so many items fit into so many free bytes, piece by piece; without
-    /// items, what fits at once. `None` where that is not known.
+    /// Predicts the largest size at which `items` items fit into `free_bytes`, piece by piece; without `items`, the
+    /// size that fits at once. `None` if that is unknown.
     fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen>;
 
-    /// Whether it says nothing by itself, and the body has to be run dry.
+    /// True if the prediction needs a dry run of the body.
     #[doc(hidden)]
     fn runs_dry(&self) -> bool {
         false
     }
 
-    /// The same for a call that lends its body for dry runs.
+    /// Predicts the first size of a call that lends its body for dry runs.
     #[doc(hidden)]
     fn foresee_dry(&self, rehearsal: &mut Rehearsal<'_>) -> Option<Foreseen> {
         self.foresee(rehearsal.items(), rehearsal.free_bytes())
     }
 
-    /// What fits once pieces have run: what they leave behind is not free any more. `is_packed` is
-    /// [`Rehearsal::is_packed`].
+    /// Predicts the size for the rest of the work: bytes that earlier pieces still hold are not free any more.
+    /// `is_packed` is [`Rehearsal::is_packed`].
     #[doc(hidden)]
     fn foresee_rest(&self, left: usize, is_packed: bool, free_bytes: u64) -> Option<Foreseen> {
         let _ = is_packed;
         self.foresee(Some(left), free_bytes)
     }
 
-    /// What fits instead, after a size that was said to fit has failed; `None` leaves the choice to the policy.
+    /// Predicts a smaller size after a predicted one has failed; `None` leaves the choice to the policy.
     #[doc(hidden)]
     fn foresee_smaller(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
         let _ = (left, free_bytes);
         None
     }
 
-    /// Why nothing is said, for the report.
+    /// Reason why nothing is predicted, for the report.
     #[doc(hidden)]
     fn why_not(&self) -> Option<String> {
         None
     }
 
-    /// What a first piece of this size needs.
+    /// Predicts the memory of a first piece of this size.
     #[doc(hidden)]
     fn piece(&self, size: usize) -> Option<Piece> {
         let _ = size;
         None
     }
 
-    /// Whether attempts take bytes that it cannot see, such as workspaces of a device, and it has not learned of any
-    /// yet.
+    /// True if attempts take bytes that the prediction cannot see, such as workspaces of a device, and it has not
+    /// learned of any yet.
     #[doc(hidden)]
     fn is_unproven(&self) -> bool {
         false
     }
 
-    /// Learns from an attempt at a size that was said to fit.
+    /// Learns from the result of a predicted size.
     #[doc(hidden)]
     fn learn(&self, shown: Shown) {
         let _ = shown;
@@ -94,41 +94,41 @@ pub trait Predict: fmt::Debug + Sync {
 
 /// The body of a form, in a dry run.
 pub(crate) trait DryBody {
-    /// Runs the body on these items, and holds what it returns as long as the form would.
+    /// Runs the body on these items, and holds its value as long as the form would. Returns its failure, if any.
     fn run(&mut self, piece: Range<usize>) -> Option<Failure>;
 
-    /// Drops what is held.
+    /// Drops the held values.
     fn let_go(&mut self);
 
-    /// Takes back what the body did besides.
+    /// Undoes other effects of the body on these items.
     fn undo(&mut self, piece: Range<usize>);
 
-    /// Tells the data from data of other shapes.
+    /// Hash of the data's shape.
     fn shape(&self) -> u64;
 }
 
-/// How a call cuts its work.
+/// Cutting of a call's work into pieces.
 pub(crate) trait Cuts {
-    /// The step that the call would use for this one.
+    /// The step that the call would use in place of this one.
     fn fit(&self, step: usize) -> usize;
 
     /// The first piece at a step, and its size.
     fn first(&self, step: usize) -> (Range<usize>, usize);
 
-    /// The size of the first so many items.
+    /// The size of the first `items` items.
     fn size_of(&self, items: usize) -> usize;
 }
 
-/// What is to be asked for a first size, and the body that may be run for the answer.
+/// The prediction that chooses a first size, and the body that may be run for it.
 pub(crate) struct Asks<'a, 'b> {
     pub(crate) predict: &'a dyn Predict,
     /// `None` where the body is asynchronous.
     pub(crate) body: Option<&'b mut dyn DryBody>,
-    /// What the smallest size lacks, by the answer.
+    /// Shortfall of the smallest size, by the prediction.
     pub(crate) lacks: Option<Shortfall>,
 }
 
-/// What has answered, and learns from the call.
+/// The prediction that a call follows, and that learns from the call.
 #[derive(Debug)]
 pub(crate) enum Followed<'a> {
     Given(&'a dyn Predict),
@@ -148,8 +148,8 @@ impl<'a> Deref for Followed<'a> {
 
 /// A call that asks for its first size, and lends its body for dry runs.
 ///
-/// For libraries that make dry runs. All pieces are the first of the call, as large as the step says: where
-/// pieces differ, the largest is best the first. What a library begins it takes back within the dry run.
+/// For libraries that make dry runs. Each piece is the first of the call at its step: where pieces differ, it is best
+/// if the largest comes first. A library undoes within the dry run all that it begins there.
 #[doc(hidden)]
 pub struct Rehearsal<'a> {
     pub(crate) name: &'a Name,
@@ -166,39 +166,38 @@ pub struct Rehearsal<'a> {
 }
 
 impl<'a> Rehearsal<'a> {
-    /// The call, for people.
+    /// Name of the call, for messages.
     pub fn name(&self) -> &'a Name {
         self.name
     }
 
-    /// Tells the call from those of other lines, memories, keys and shapes of data; not by the last two where
-    /// the body cannot be run.
+    /// Hash of the call's line, memory, key and data shape; without the last two if the body cannot be run.
     pub fn key(&self) -> u64 {
         let of_data = self.body.as_ref().map(|body| (self.user, body.shape()));
         hash_of((self.origin.site, self.origin.caller, of_data, self.device.name()))
     }
 
-    /// The same for data of every shape.
+    /// Hash of the call's line, memory and key, for data of every shape.
     pub fn site(&self) -> u64 {
         hash_of((self.origin.site, self.origin.caller, self.user, self.device.name()))
     }
 
-    /// What is shown by the call is told to this, which is kept for calls like it.
+    /// Lets `kept` learn from the call. It is kept for similar calls.
     pub fn follow(&mut self, kept: Arc<dyn Predict + Send>) {
         self.kept = Some(kept);
     }
 
-    /// How much work there is, in what sizes count; `None` in a batch.
+    /// Amount of work, in the unit of sizes; `None` in a batch.
     pub fn items(&self) -> Option<usize> {
         self.items
     }
 
-    /// Whether sizes count costs: then any piece may be smaller than the step, and not only the last.
+    /// True if sizes count costs. Then any piece may be smaller than the step, not only the last.
     pub fn is_packed(&self) -> bool {
         self.is_packed
     }
 
-    /// What is free of the memory.
+    /// Free bytes of the memory.
     pub fn free_bytes(&self) -> u64 {
         self.free_bytes
     }
@@ -208,13 +207,13 @@ impl<'a> Rehearsal<'a> {
         self.device
     }
 
-    /// Whether the body can be run here and now: one that is asynchronous cannot.
+    /// True if the body can be run here and now; an asynchronous one cannot.
     pub fn can_run(&self) -> bool {
         self.body.is_some()
     }
 
-    /// Two sizes that the call could use: about that of so many items, or of as many as there are, and half of
-    /// it, or else twice as much. `None` where there is nothing to choose.
+    /// Two sizes that the call could use, the smaller first: about that of `items` items, or of all if there are
+    /// fewer, and half of it, or else twice as much. `None` if there is only one.
     pub fn sizes(&self, items: usize) -> Option<[usize; 2]> {
         let large = self.size_at(self.cuts.size_of(items));
         let [half, twice] = [large / 2, large.saturating_mul(2)].map(|step| self.size_at(step));
@@ -222,12 +221,12 @@ impl<'a> Rehearsal<'a> {
         (sizes[0] < sizes[1]).then_some(sizes)
     }
 
-    /// The size of a piece at a step.
+    /// The size of the first piece at a step.
     pub fn size_at(&self, step: usize) -> usize {
         self.cuts.first(self.cuts.fit(step)).1
     }
 
-    /// Runs the body on a piece, and holds what it returns.
+    /// Runs the body on the first piece at a step, and holds its value.
     ///
     /// # Errors
     /// When the body fails.
@@ -241,7 +240,7 @@ impl<'a> Rehearsal<'a> {
         body.run(piece).map_or(Ok(()), Err)
     }
 
-    /// Drops what is held, and takes back what the pieces did besides, the last first.
+    /// Drops the held values, and undoes the other effects of the pieces, the last first.
     pub fn take_back(&mut self) {
         let Some(body) = &mut self.body else { return };
         body.let_go();

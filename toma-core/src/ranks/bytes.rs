@@ -1,6 +1,6 @@
-//! Numbers and texts as bytes, for what ranks tell each other.
+//! Numbers and texts as bytes, for the messages between ranks.
 
-/// Writes what [`Reader`] reads.
+/// Writes the format that [`Reader`] reads.
 #[derive(Debug, Default)]
 pub(super) struct Writer(pub(super) Vec<u8>);
 
@@ -19,7 +19,7 @@ impl Writer {
     }
 }
 
-/// What is left to read; nothing comes of bytes that end too early.
+/// The bytes still to read. Reading returns `None` when they end too early.
 #[derive(Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -41,7 +41,7 @@ impl Reader<'_> {
         String::from_utf8(text.to_vec()).ok()
     }
 
-    /// Many of one kind, behind their number.
+    /// Reads a list that is preceded by its length.
     pub(super) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         (0..self.number()?).map(|_| one(self)).collect()
     }

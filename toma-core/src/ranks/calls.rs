@@ -1,4 +1,4 @@
-//! One call at a time.
+//! Allows one call at a time over a group of ranks.
 
 use std::fmt;
 use std::mem;
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Error;
 
-/// What runs over ranks on one of them: nothing, or one call.
+/// The call that runs over ranks on one of them, if any.
 #[derive(Debug, Default)]
 pub struct Calls(Mutex<State>);
 
@@ -15,15 +15,15 @@ enum State {
     #[default]
     Idle,
     Runs(String),
-    /// A call was dropped between its vote and the answer, which is lost with it.
+    /// A call was dropped between its vote and the answer, so the answer is lost.
     Lost(String),
 }
 
 impl Calls {
-    /// Begins a call, or says what runs already.
+    /// Begins a call, unless another one runs.
     ///
     /// # Errors
-    /// [`Error::Busy`], and [`Error::Store`] once a call was dropped while it waited for votes.
+    /// [`Error::Busy`] while another call runs, and [`Error::Store`] once a call was dropped while it waited for votes.
     pub fn begin(&self, call: impl fmt::Display) -> Result<Running<'_>, Error> {
         let call = call.to_string();
         let mut state = self.lock();
@@ -44,13 +44,13 @@ impl Calls {
     }
 }
 
-/// A call that runs, until it is dropped.
+/// A running call, until it is dropped.
 #[derive(Debug)]
 #[must_use = "the call ends when it is dropped"]
 pub struct Running<'a>(&'a Calls);
 
 impl Running<'_> {
-    /// The call ends without the answer to its last vote: no other can follow it.
+    /// Marks that the call ends without the answer to its last vote, so that no other call can follow it.
     pub(crate) fn is_lost(&self) {
         let mut state = self.0.lock();
         if let State::Runs(call) = &mut *state {

@@ -1,11 +1,11 @@
-//! Errors on their way to other ranks.
+//! Errors in the messages to other ranks.
 
 use std::time::Duration;
 
 use super::Error;
 use super::bytes::{Reader, Writer};
 
-/// What is told to other ranks; the rest concerns one alone.
+/// Writes an error for other ranks. Errors that concern one rank alone are sent as text.
 pub(super) fn write(error: &Error, writer: &mut Writer) {
     match error {
         Error::Ended { rank, of, call, message } => {

@@ -1,4 +1,4 @@
-//! Votes for tasks: a thread waits for them, and wakes the task.
+//! Votes in tasks: a thread waits for the votes of all ranks, and then wakes the task.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,14 +8,14 @@ use std::thread;
 use super::{Agreed, Error, Waiting};
 use crate::contained::contained;
 
-/// What the thread and the task share.
+/// State shared by the waiting thread and the task.
 #[derive(Default)]
 struct Shared {
     heard: Option<Result<Agreed, Error>>,
     waker: Option<Waker>,
 }
 
-/// What all ranks say, without blocking the thread that polls.
+/// Returns the agreement of all ranks, without blocking the thread that polls.
 pub(crate) async fn heard(cast: Result<Waiting, Error>) -> Result<Agreed, Error> {
     let waiting = cast?;
     let shared = Arc::new(Mutex::new(Shared::default()));

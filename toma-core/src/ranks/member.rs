@@ -1,4 +1,4 @@
-//! A rank over a store: one exchange of votes.
+//! One rank and its exchange of votes through a store.
 //!
 //! ```text
 //! set r<rank>/<round>   the vote             ┐
@@ -7,7 +7,8 @@
 //! wait d<round>                              all others
 //! ```
 //!
-//! What was put there first holds for all: so either all ranks hear of all votes, or all hear that one was missing.
+//! The first result that is stored holds for all ranks: either all receive all votes, or all learn that one was
+//! missing.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,10 +20,10 @@ use std::time::Duration;
 use super::bytes::{Reader, Writer};
 use super::{Agreed, Calls, Error, Group, Says, Store, Subject, Vote, Waiting, verdict};
 
-/// How long ranks wait for each other unless told.
+/// Default time for which ranks wait for each other.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Added for a vote that is not the [expected](State::expected) one, besides 1.
+/// Added to the counter, in addition to 1, for a vote that is not the [expected](State::expected) one.
 const OTHER: i64 = 1 << 32;
 
 /// One of several ranks that share a store.
@@ -33,12 +34,12 @@ pub struct Member<S: Store> {
 
 struct Inner<S: Store> {
     store: S,
-    /// In front of every key.
+    /// Prefix of every key.
     prefix: String,
     rank: usize,
     size: usize,
     state: Mutex<State>,
-    /// How often all have shared bytes.
+    /// Number of exchanges of bytes by [`share`](Member::share).
     shared: AtomicU64,
 }
 
@@ -47,21 +48,22 @@ struct State {
     timeout: Duration,
     /// The number of the next exchange.
     round: u64,
-    /// All ranks have agreed on this size: where the next vote of each proposes it again, no vote needs to be read.
+    /// The size on which all ranks have agreed. If the next vote of each rank proposes it again, no vote needs to be
+    /// read.
     expected: Option<usize>,
-    /// The first exchange whose keys may be there.
+    /// The first exchange whose keys may still be in the store.
     first: u64,
-    /// The last one that was heard to have all votes: nothing needs those before it.
+    /// The last exchange whose votes were all received: the keys of those before it are no longer needed.
     last: u64,
     missing: usize,
-    /// The last exchange that had all votes and that no rank had counted within the timeout.
+    /// The last exchange that had all votes although no rank had counted them within the timeout.
     uncounted: Option<u64>,
-    /// How often each name was given out.
+    /// Number of times that each name was used.
     names: HashMap<String, u64>,
 }
 
 impl<S: Store> Member<S> {
-    /// A rank of so many that use this store, and nothing but them uses it.
+    /// Creates rank `rank` of `size` ranks, which share this store and are its only users.
     ///
     /// # Errors
     /// [`Error::Invalid`] where `rank` is not below `size`.
@@ -81,29 +83,31 @@ impl<S: Store> Member<S> {
         Self { inner: Arc::new(inner), calls: Calls::default() }
     }
 
-    /// The same rank, which waits so long for votes. After an exchange that took all of it because a rank fell silent, the
-    /// next one waits a quarter, so that a rank that was killed is named within 1.25 times the timeout.
+    /// Sets how long this rank waits for votes. After an exchange that took the whole timeout because a rank was
+    /// silent, the next one waits a quarter of it, so that a rank that was killed is named within 1.25 times the
+    /// timeout.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         self.inner.state().timeout = timeout;
         self
     }
 
-    /// The same rank for other work: what runs over it runs beside what runs over this one.
+    /// Returns the same rank for independent work, which may run concurrently with the work of `self`.
     ///
-    /// All ranks use the same names, each as often: the second of a name on one rank meets the second on the others.
-    /// A store whose waits hold up each other should be another connection.
+    /// All ranks use the same names, each the same number of times: the second use of a name on one rank meets the
+    /// second use on the others. A store whose waits block each other needs another connection here.
     #[must_use]
     pub fn named(&self, name: &str, store: S) -> Self {
         let Inner { prefix, rank, size, .. } = &*self.inner;
         let mut state = self.inner.state();
         let number = state.names.entry(name.to_owned()).or_default();
-        // What an earlier one has left in the store is none of its votes.
+        // The number keeps keys that an earlier use has left in the store from being read as votes.
         *number += 1;
         Self::of(store, format!("{prefix}{name}/{number}/"), (*rank, *size), state.timeout)
     }
 
-    /// The bytes of all ranks, in their order. For small things: each rank reads those of all others.
+    /// Returns the bytes of all ranks, in the order of the ranks. For small data: each rank reads the bytes of all
+    /// others.
     ///
     /// # Errors
     /// As [`agree`](Group::agree).
@@ -113,7 +117,8 @@ impl<S: Store> Member<S> {
         let key = |rank| format!("{}s{rank}/{}", self.inner.prefix, number % 2);
         self.inner.store.set(&key(self.rank()), bytes)?;
         self.barrier()?;
-        // Only what all have come through counts, or ranks would look for each other's bytes in different places.
+        // Counted only after the barrier, because otherwise ranks could look for each other's bytes under different
+        // keys.
         self.inner.shared.store(number + 1, Ordering::Relaxed);
         let shared = (0..self.size()).map(|rank| self.inner.store.get(&key(rank)));
         let shared: Vec<_> = shared.collect::<Result<_, _>>()?;
@@ -123,12 +128,12 @@ impl<S: Store> Member<S> {
             .collect()
     }
 
-    /// How many ranks did not vote in time when votes were missing last.
+    /// Number of ranks that did not vote in time when votes were last missing.
     pub fn missing(&self) -> usize {
         self.inner.state().missing
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &S {
         &self.inner.store
     }
@@ -162,15 +167,15 @@ impl<S: Store> Group for Member<S> {
     }
 }
 
-/// One vote on its way.
+/// A vote that is being cast.
 struct Ballot {
     round: u64,
     subject: Subject,
     bytes: Vec<u8>,
-    /// The size on which all agree if all votes are as expected.
+    /// The size on which all ranks agree if all votes are as expected.
     expected: Option<usize>,
     is_expected: bool,
-    /// Exchanges whose keys nothing needs any more.
+    /// Exchanges whose keys are no longer needed.
     past: Range<u64>,
 }
 
@@ -179,7 +184,7 @@ impl<S: Store> Inner<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The vote with its number.
+    /// Numbers the vote.
     fn ballot(&self, vote: Vote) -> Ballot {
         let mut state = self.state();
         let round = state.round;
@@ -195,14 +200,14 @@ impl<S: Store> Inner<S> {
         Ballot { round, subject: vote.subject, bytes: writer.0, expected, is_expected, past }
     }
 
-    /// Adds the vote to the others; what they come to where it is the last.
+    /// Adds the vote to those of the others. If it is the last one, decides the exchange and returns the result.
     fn count(&self, ballot: &Ballot) -> Result<Option<Result<Agreed, Error>>, Error> {
         self.store.set(&self.key_of_vote(self.rank, ballot.round), ballot.bytes.clone())?;
         let amount = if ballot.is_expected { 1 } else { 1 + OTHER };
         let sum = self.store.add(&self.key('c', ballot.round), amount)?;
         let votes = usize::try_from(sum % OTHER).unwrap_or(usize::MAX);
         if votes == 1 {
-            // This rank waits anyway.
+            // This rank has to wait anyway, so it deletes the old keys.
             self.delete(ballot.past.clone())?;
         }
         if votes < self.size {
@@ -215,13 +220,13 @@ impl<S: Store> Inner<S> {
         self.decide(ballot.round, &verdict).map(Some)
     }
 
-    /// What is decided, once it is.
+    /// Waits for the result of the exchange, and returns it.
     fn hear(&self, ballot: &Ballot) -> Result<Result<Agreed, Error>, Error> {
         let patience = self.patience(ballot.round);
         if let Some(verdict) = self.store.wait(&self.key('d', ballot.round), patience)? {
             return decoded(&verdict);
         }
-        // The last rank may have ended before it could decide.
+        // The last rank may have ended before it could store a result.
         let verdict = self.tally(ballot)?;
         if verdict.is_ok() {
             self.state().uncounted = Some(ballot.round);
@@ -229,15 +234,16 @@ impl<S: Store> Inner<S> {
         self.decide(ballot.round, &verdict)
     }
 
-    /// A rank that is killed between its vote and counting is missed only in the next exchange. It has been silent for a
-    /// whole timeout by then, so a second one would double the time until it is named.
+    /// Returns the time to wait. A rank that is killed after its vote and before counting is missed only in the next
+    /// exchange. The others have waited a whole timeout for it by then, and a second one would double the time until it
+    /// is named.
     fn patience(&self, round: u64) -> Duration {
         let state = self.state();
         let was_silent = state.uncounted.is_some_and(|uncounted| uncounted + 1 == round);
         if was_silent { state.timeout / 4 } else { state.timeout }
     }
 
-    /// What the votes that are there come to.
+    /// Computes the result from the votes that are in the store.
     fn tally(&self, ballot: &Ballot) -> Result<Result<Agreed, Error>, Error> {
         Ok(match self.votes(ballot)? {
             Ok(votes) => Agreed::of(&votes),
@@ -248,12 +254,12 @@ impl<S: Store> Inner<S> {
         })
     }
 
-    /// What was decided first holds.
+    /// Stores the result unless there is one, and returns the one that holds.
     fn decide(&self, round: u64, verdict: &Result<Agreed, Error>) -> Result<Result<Agreed, Error>, Error> {
         decoded(&self.store.set_first(&self.key('d', round), verdict::write(verdict))?)
     }
 
-    /// All votes, or the ranks whose votes are missing.
+    /// Returns all votes, or the ranks whose votes are missing.
     fn votes(&self, ballot: &Ballot) -> Result<Result<Vec<Vote>, Vec<usize>>, Error> {
         let (mut votes, mut missing) = (Vec::new(), Vec::new());
         for rank in 0..self.size {
@@ -298,7 +304,7 @@ impl<S: Store> Inner<S> {
     }
 }
 
-/// The vote in these bytes. A rank that is farther ahead has waited for no answer, because it has left.
+/// Decodes a vote. A rank at a later exchange did not wait for the answer to this one, so it has left the call.
 fn vote_in(bytes: &[u8], ballot: &Ballot) -> Option<Vote> {
     let mut reader = Reader(bytes);
     let round = reader.number()?;
@@ -315,13 +321,13 @@ fn decoded(bytes: &[u8]) -> Result<Result<Agreed, Error>, Error> {
         .ok_or_else(|| Error::Store(format!("what the ranks agreed on has {} strange bytes", bytes.len())))
 }
 
-/// A rank that ends by itself keeps the others from waiting for it.
+/// A rank that is dropped votes that it has ended, so that the others do not wait for it.
 impl<S: Store> Drop for Inner<S> {
     fn drop(&mut self) {
         if self.size > 1 {
             let (says, none) = (Says::Ended("its ranks were dropped".to_owned()), usize::MAX);
             let subject = Subject::new("its work", String::new());
-            // Where the others cannot be told, they find that this rank is missing.
+            // If this vote cannot be stored, the others wait for the timeout and find this rank missing.
             drop(self.count(&self.ballot(Vote { subject, says, next: none, again: none })));
         }
     }

@@ -19,7 +19,7 @@ struct Shared {
 /// A rank that is a thread of this process.
 pub type ThreadRank = Member<MemoryStore>;
 
-/// So many ranks, each for a thread of this process. Their numbers are their places in what is returned.
+/// Returns `size` ranks, each for a thread of this process, in the order of their numbers.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -48,7 +48,7 @@ impl MemoryStore {
         self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many keys there are.
+    /// Number of keys in the store.
     pub fn keys(&self) -> usize {
         self.entries().len()
     }

@@ -1,8 +1,8 @@
 //! Processes that train together agree on sizes.
 //!
-//! In data-parallel work every process, a *rank*, runs the same loop. When one runs out of memory and retries alone, the
-//! others wait for it in a collective for ever. With the option [`ranks`](crate::execute::With::ranks) all ranks make the
-//! same attempts at the same sizes: out of memory on one rank is out of memory on all of them.
+//! In data-parallel work every process, a *rank*, runs the same loop. When one runs out of memory and retries alone,
+//! the others wait for it in a collective for ever. With the option [`ranks`](crate::execute::With::ranks) all ranks
+//! make the same attempts at the same sizes: out of memory on one rank is out of memory on all of them.
 //!
 //! ```
 //! # extern crate toma_core as toma;
@@ -24,26 +24,26 @@
 //! assert_eq!(sizes, [2, 2]);
 //! ```
 //!
-//! # What is agreed
+//! # Agreement
 //! Ranks vote once when a call begins, and once at the end of each attempt. The attempt has failed if it has failed on
-//! any rank. Ranks that succeeded then drop their value, undo, release cached memory and retry with the others. The next
-//! size is the smallest that any rank proposes; a rank whose size covers all that it has left proposes none. A rank that
-//! is done goes on voting until all are.
+//! any rank. Ranks that succeeded then drop their value, undo, release cached memory and retry with the others. The
+//! next size is the smallest that any rank proposes; a rank whose size covers all of its remaining work proposes none.
+//! A rank that is done continues to vote until all are.
 //!
-//! Any other failure ends the call everywhere: with the original on its own rank, with an [`Error`] that names rank, call
-//! and message on the others. A rank that does not vote within the timeout ends it, too. The error is returned where the
-//! body returns a `Result` whose error can be [made of it](add_error), and panics elsewhere.
+//! Any other failure ends the call on all ranks: with the original error on its own rank, with an [`Error`] that names
+//! rank, call and message on the others. A rank that does not vote within the timeout ends the call, too. The error is
+//! returned if the body returns a `Result` whose error type [can hold it](add_error); otherwise the call panics.
 //!
 //! # Collectives in bodies
 //! A body that waits for other ranks (NCCL, MPI) hangs when one of them has failed before. Compute in the body, and
-//! reduce once the call has returned: by then all ranks have agreed. What must happen once for an attempt that counts,
-//! such as adding gradients, is handed to [`when_agreed`]. [`agree`](Group::agree), [`smallest`](Group::smallest) and
-//! [`barrier`](Group::barrier) are for loops of one's own.
+//! reduce once the call has returned: by then all ranks have agreed. Work that must happen once for an attempt that
+//! counts, such as adding gradients, is passed to [`when_agreed`]. [`agree`](Group::agree),
+//! [`smallest`](Group::smallest) and [`barrier`](Group::barrier) are for your own loops.
 //!
 //! # One call at a time
 //! Votes are matched by their number, and by form, name and attempt of the call. So one call at a time runs over a
-//! [`Group`]: a second one beside it or inside of it is refused. Work on another thread takes ranks of another
-//! [name](Member::named). Inside of an attempt on which ranks agree, those of another name are refused, too.
+//! [`Group`]: a second one next to it or inside of it is refused. Work on another thread needs ranks of another
+//! [name](Member::named). Inside of an attempt on which ranks agree, ranks of another name are refused, too.
 
 mod bytes;
 mod calls;
@@ -70,37 +70,38 @@ use crate::leaner;
 use crate::nesting::Nesting;
 use crate::shield;
 
-/// Waits for the votes of the others, within the timeout.
+/// A function that waits for the votes of the other ranks, up to the timeout.
 pub type Waiting = Box<dyn FnOnce() -> Result<Agreed, Error> + Send>;
 
 /// The processes, or threads, that make the same calls.
 pub trait Group: fmt::Debug + Send + Sync {
-    /// The number of this one, from 0.
+    /// The number of this rank, from 0.
     fn rank(&self) -> usize;
 
-    /// How many there are.
+    /// The number of ranks.
     fn size(&self) -> usize;
 
-    /// What runs over them on this rank.
+    /// The call that runs over these ranks on this rank, if any.
     fn calls(&self) -> &Calls;
 
-    /// Casts this rank's vote. The others hear it even if what is returned is dropped.
+    /// Casts this rank's vote. The others receive it even if the returned function is dropped.
     ///
     /// # Errors
-    /// [`Error::Store`] where it cannot be told to the others.
+    /// [`Error::Store`] if the vote cannot be stored.
     fn cast(&self, vote: Vote) -> Result<Waiting, Error>;
 
-    /// Whether all ranks say `ok`: for loops of one's own.
+    /// Returns true if all ranks pass `ok`. For your own loops.
     ///
     /// # Errors
-    /// Where ranks are missing or do something else, a call runs over these ranks, or ranks agree on the attempt around.
+    /// If ranks are missing or run something else, a call runs over these ranks, or this runs in an attempt on which
+    /// ranks agree.
     fn agree(&self, ok: bool) -> Result<bool, Error> {
         let says = if ok { Says::Ready } else { Says::Failed(crate::classify::Class::Other) };
         let agreed = ask(self, "agree", says, usize::MAX)?;
         Ok(agreed.map_or(ok, |agreed| agreed.failed.is_none()))
     }
 
-    /// The smallest of the values of all ranks.
+    /// Returns the smallest of the values of all ranks.
     ///
     /// # Errors
     /// As [`agree`](Self::agree).
@@ -117,7 +118,7 @@ pub trait Group: fmt::Debug + Send + Sync {
     }
 }
 
-/// One question to all ranks; none where there is only one.
+/// Runs one exchange of votes among all ranks; returns `None` if there is only one rank.
 fn ask<R: Group + ?Sized>(
     ranks: &R,
     form: &'static str,
@@ -129,7 +130,7 @@ fn ask<R: Group + ?Sized>(
     }
     let _running = ranks.calls().begin(form)?;
     if Nesting::now().marks.agrees {
-        // Another rank may have failed before, and would not come.
+        // Another rank may have failed before, and would never take part.
         let refused = format!("{form} in an attempt on which ranks agree: must be outside of it");
         return Err(Error::Invalid(refused));
     }
@@ -165,12 +166,12 @@ forward! {
     [R: Group + ?Sized] Box<R>;
 }
 
-/// Runs `action` once the attempt counts: at once outside of calls with `ranks`, and otherwise when all ranks have
-/// agreed that it succeeded. It is dropped where the attempt is made again, and in dry runs.
+/// Runs `action` once the attempt counts: immediately outside of calls with `ranks`, and otherwise when all ranks have
+/// agreed that it succeeded. The action is dropped if the attempt is made again, and in dry runs.
 ///
-/// It runs on the thread that works, before the call goes on. What can fail belongs before it: a panic of `action` ends
-/// the call here, and on the others where they have anything left to do. A thread that a body starts is outside of the
-/// call.
+/// It runs on the thread of the call, before the call continues. Code that can fail belongs before it: a panic of
+/// `action` ends the call on this rank, and on others that have anything left to do. A thread that a body starts is
+/// outside of the call.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -190,7 +191,7 @@ pub fn when_agreed(action: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Whether [`when_agreed`] would wait: the attempt that runs counts only once all ranks have agreed that it succeeded.
+/// Returns true if [`when_agreed`] would defer: the running attempt counts only once all ranks agree that it succeeded.
 #[doc(hidden)]
 pub fn agrees_later() -> bool {
     Nesting::now().marks.agrees && leaner::is_kept()

@@ -1,16 +1,16 @@
-//! Where ranks leave their votes.
+//! The storage through which ranks exchange their votes.
 
 use std::fmt;
 use std::time::Duration;
 
 /// A store of bytes by key that all ranks reach: c10d's `TCPStore`, a map in one process, or any other.
 ///
-/// Each operation happens at once for all ranks, and those of one rank happen in its order.
+/// Each operation is atomic for all ranks, and the operations of one rank happen in its order.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Puts bytes there, whatever was there before.
+    /// Stores bytes under a key, replacing those that were there.
     ///
     /// # Errors
-    /// Where the store cannot be reached; so for all of these.
+    /// If the store cannot be reached, as for all of these methods.
     fn set(&self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError>;
 
     /// Adds to a number that begins at 0; returns the sum.
@@ -19,32 +19,32 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// See [`set`](Self::set).
     fn add(&self, key: &str, amount: i64) -> Result<i64, StoreError>;
 
-    /// What is there now.
+    /// Returns the current bytes of a key.
     ///
     /// # Errors
     /// See [`set`](Self::set).
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// What is there, once it is; none after the timeout. Other threads can use the store meanwhile.
+    /// Waits for the bytes of a key; returns `None` after the timeout. Other threads can use the store meanwhile.
     ///
     /// # Errors
     /// See [`set`](Self::set).
     fn wait(&self, key: &str, timeout: Duration) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Puts bytes there unless something is; returns what is there then.
+    /// Stores bytes under a key unless it has some; returns the bytes that are there then.
     ///
     /// # Errors
     /// See [`set`](Self::set).
     fn set_first(&self, key: &str, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError>;
 
-    /// Removes a key, if it is there.
+    /// Removes a key, if it exists.
     ///
     /// # Errors
     /// See [`set`](Self::set).
     fn delete(&self, key: &str) -> Result<(), StoreError>;
 }
 
-/// What went wrong with a store, in its own words.
+/// The error message of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError(pub String);
 

@@ -1,4 +1,4 @@
-//! What all ranks say together.
+//! The agreement of all ranks.
 
 use std::fmt;
 
@@ -7,30 +7,30 @@ use super::vote::{class_at, place};
 use super::{Error, Says, Vote, error};
 use crate::classify::Class;
 
-/// What all ranks say together.
+/// The agreement of all ranks, computed from their votes.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// The smallest size proposed where all succeeded; `usize::MAX` where no rank binds the others.
+    /// The smallest size proposed in case all ranks succeeded; `usize::MAX` if no rank binds the others.
     pub next: usize,
-    /// The smallest size proposed where any failed.
+    /// The smallest size proposed in case any rank failed.
     pub again: usize,
-    /// Of the ranks on which the attempt failed, that with the smallest proposal.
+    /// The failure of the rank with the smallest proposal, among the ranks on which the attempt failed.
     pub failed: Option<Elsewhere>,
-    /// A failure was injected: what follows from it is remembered on no rank.
+    /// True if a failure was injected. Its consequences are remembered on no rank.
     pub injected: bool,
-    /// No rank has anything more to do.
+    /// True if no rank has anything more to do.
     pub done: bool,
 }
 
-/// A failure of some rank.
+/// A failure on another rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elsewhere {
     /// The rank.
     pub rank: usize,
-    /// How many ranks there are.
+    /// Number of ranks.
     pub of: usize,
-    /// What kind of failure.
+    /// The class of the failure.
     pub class: Class,
 }
 
@@ -43,12 +43,12 @@ impl fmt::Display for Elsewhere {
 }
 
 impl Agreed {
-    /// Where every rank goes on with the size that all had.
+    /// Every rank continues with the size that all of them had.
     pub(super) fn ordinary(size: usize) -> Self {
         Self { next: size, again: size, failed: None, injected: false, done: false }
     }
 
-    /// What the votes of all ranks, in their order, come to.
+    /// Computes the agreement from the votes of all ranks, in their order.
     pub(super) fn of(votes: &[Vote]) -> Result<Self, Error> {
         if let Some(error) = ended(votes).or_else(|| differ(votes)) {
             return Err(error);
@@ -70,7 +70,7 @@ impl Agreed {
     }
 }
 
-/// The first rank that has left.
+/// Returns the error of the first rank that has left the call.
 fn ended(votes: &[Vote]) -> Option<Error> {
     votes.iter().enumerate().find_map(|(rank, vote)| match &vote.says {
         Says::Ended(message) => {
@@ -81,7 +81,7 @@ fn ended(votes: &[Vote]) -> Option<Error> {
     })
 }
 
-/// The first rank that is about something else than rank 0.
+/// Returns the error of the first rank whose subject differs from that of rank 0.
 fn differ(votes: &[Vote]) -> Option<Error> {
     let (first, rest) = votes.split_first()?;
     let other = rest.iter().position(|vote| vote.subject != first.subject)?;

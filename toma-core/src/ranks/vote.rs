@@ -1,4 +1,4 @@
-//! What one rank says.
+//! The vote of one rank.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::fmt;
 use super::bytes::{Reader, Writer};
 use crate::classify::Class;
 
-/// What a vote is about. All ranks vote about the same, or the call ends.
+/// The subject of a vote. All ranks vote about the same subject, or the call ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// The form of the call: `batch`, `pieces`, `agree`.
     pub form: Cow<'static, str>,
     /// The name of the call.
     pub call: String,
-    /// How many attempts of the call have ended.
+    /// Number of attempts of the call that have ended.
     pub attempt: u64,
 }
 
 impl Subject {
-    /// The beginning of a call.
+    /// The subject at the beginning of a call.
     pub fn new(form: &'static str, call: String) -> Self {
         Self { form: Cow::Borrowed(form), call, attempt: 0 }
     }
@@ -35,7 +35,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// How the attempt went on a rank.
+/// The outcome of the attempt on a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Says {
     /// It succeeded, or the call begins.
@@ -44,22 +44,22 @@ pub enum Says {
     Done,
     /// It failed, and the rank would try again.
     Failed(Class),
-    /// The same for a failure that was injected: it says nothing of sizes.
+    /// As [`Failed`](Says::Failed), by a failure that was injected: it says nothing about sizes.
     Injected(Class),
     /// The rank has left the call, for this reason.
     Ended(String),
 }
 
-/// What one rank says of an attempt.
+/// The vote of one rank on an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vote {
-    /// What it is about.
+    /// The subject of the vote.
     pub subject: Subject,
-    /// How it went.
+    /// The outcome on this rank.
     pub says: Says,
-    /// The size it proposes where all succeeded; `usize::MAX` binds no other rank.
+    /// The size it proposes if all ranks succeeded; `usize::MAX` binds no other rank.
     pub next: usize,
-    /// The size it proposes where any failed.
+    /// The size it proposes if any rank failed.
     pub again: usize,
 }
 
@@ -99,12 +99,12 @@ impl Vote {
     }
 }
 
-/// A number for a class.
+/// Returns the number that encodes a class.
 pub(super) fn place(class: Class) -> u64 {
     CLASSES.iter().position(|known| *known == class).map_or(3, |at| at as u64)
 }
 
-/// The class of a number.
+/// Returns the class that a number encodes.
 pub(super) fn class_at(place: u64) -> Option<Class> {
     CLASSES.get(usize::try_from(place).ok()?).copied()
 }

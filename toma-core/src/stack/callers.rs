@@ -1,4 +1,4 @@
-//! The functions above a call, by name.
+//! The callers of a call, by name.
 
 use std::fmt;
 use std::ptr;
@@ -6,12 +6,12 @@ use std::ptr;
 use super::{FRAME_LIMIT, Outside, walk};
 use crate::text::count;
 
-/// The functions above a call, the innermost first: those that its [`Fingerprint`](super::Fingerprint)
-/// stands for.
+/// The callers of a call, the innermost first: the functions that its [`Fingerprint`](super::Fingerprint) stands for.
+/// Empty if the key of an entry holds no stack.
 ///
-/// They are kept as addresses, and their names are looked up each time they are shown. Functions of the
-/// standard library are left out. In a stripped program functions have no names: addresses are shown then, and the
-/// text says so. Names are looked up only where 1 GiB can be allocated; else the text says how many there are. Empty where the key of an entry holds no stack.
+/// They are kept as addresses, and their names are looked up each time they are shown. Functions of the standard
+/// library are left out. In a stripped program functions have no names: the text then shows addresses and says so.
+/// Names are looked up only if 1 GiB can be allocated; otherwise the text gives the number of functions.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -34,11 +34,11 @@ pub struct Callers {
 }
 
 impl Callers {
-    /// Those of the function whose local variable has the address `entry`.
+    /// Returns the callers of the function whose local variable has the address `entry`.
     #[cold]
     pub(crate) fn of(entry: usize) -> Self {
         let (mut starts, mut count) = ([0; FRAME_LIMIT], 0);
-        // Nothing in here may panic or allocate: the unwinder calls it.
+        // Nothing in here may panic or allocate, because the unwinder calls it.
         let each = |start| {
             if let Some(next) = starts.get_mut(count) {
                 (*next, count) = (start, count + 1);
@@ -48,17 +48,17 @@ impl Callers {
         Self { starts: starts.iter().copied().take(count).collect() }
     }
 
-    /// Whether no function is known.
+    /// True if no caller is known.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// Their names, or addresses where they have none.
+    /// Returns the names of the functions, or the addresses of those without a name.
     pub fn names(&self) -> Vec<String> {
         texts(self.named())
     }
 
-    /// Up to the frames that start a thread or a program, which are the same for all.
+    /// Returns the callers up to the frames that start a thread or a program, which are the same for all.
     fn named(&self) -> Vec<(usize, Option<String>)> {
         let has_room = has_room();
         let name = |start| if has_room { name_of(start) } else { None };
@@ -67,7 +67,7 @@ impl Callers {
             |name: &Option<String>| name.as_ref().is_some_and(|name| name.contains(SHORT_BACKTRACE));
         let own = |name: &Option<String>| name.as_deref().is_none_or(|name| !is_of_std(name));
         let named = all.take_while(|(_, name)| !is_start(name)).filter(|(_, name)| own(name)).collect();
-        // Else the debug information stays in memory, and the next call has less.
+        // Otherwise the debug information stays in memory, and the next call has less.
         backtrace::clear_symbol_cache();
         named
     }
@@ -99,7 +99,7 @@ impl fmt::Debug for Callers {
 const SHORT_BACKTRACE: &str = "__rust_begin_short_backtrace";
 
 /// Bytes that must be free before names are looked up. The look-up reads the program's debug information, keeps some of
-/// it in the allocator's hands, and ends the process where an allocation fails. Reports are shown where memory is short.
+/// it in the allocator, and ends the process if an allocation fails. Reports are shown when memory is short.
 const ROOM: usize = 1 << 30;
 
 fn has_room() -> bool {
@@ -115,10 +115,10 @@ fn is_of_std(name: &str) -> bool {
     ["core::", "std::", "alloc::"].iter().any(|library| path.starts_with(library))
 }
 
-/// The name of the function that begins at `start`.
+/// Returns the name of the function that begins at `start`.
 fn name_of(start: usize) -> Option<String> {
     let mut name = None;
-    // What is looked up is the instruction before an address, as for the place where a call returns to.
+    // `resolve` takes a return address and looks up the instruction before it.
     let after = ptr::without_provenance_mut(start.wrapping_add(1));
     // Functions that were inlined there come first, and the one that begins there last.
     backtrace::resolve(after, |symbol| name = symbol.name().map(|name| format!("{name:#}")));

@@ -1,14 +1,14 @@
-//! Which frames of a walk count: the first ones outside the library.
+//! Selects the frames of a walk that count: the first ones outside the library.
 
 use std::ops::ControlFlow;
 
-/// How many frames take part in a [`Fingerprint`](super::Fingerprint), counted from the caller of the entry function.
+/// The number of frames in a [`Fingerprint`](super::Fingerprint), counted from the caller of the entry function.
 ///
-/// Recursion up to this depth is told apart; deeper recursion shares one fingerprint. A walk costs
-/// about 0.1 µs per frame, so the limit bounds the price of a call made from deep inside a program.
+/// Recursion up to this depth is distinguished; deeper recursion shares one fingerprint. A walk costs about 0.1 µs per
+/// frame, so the limit bounds the cost of a call made from deep inside a program.
 pub const FRAME_LIMIT: usize = 24;
 
-/// Hands the first frames outside the library on, each by the beginning of its function.
+/// Passes the first frames outside the library to `each`, as the start addresses of their functions.
 ///
 /// `each` runs inside the unwinder and must not panic.
 pub(super) struct Outside<F> {
@@ -23,10 +23,10 @@ impl<F: FnMut(usize)> Outside<F> {
         Self { entry, inside: true, left: FRAME_LIMIT, each }
     }
 
-    /// Takes the next frame outwards, and breaks when no further one is wanted.
+    /// Takes the next outer frame, and breaks when no further one is wanted.
     ///
-    /// Once outside the library every frame counts, whatever its address: a program may go on from a
-    /// stack of its own making, below the one it left.
+    /// Once outside the library every frame counts, whatever its address: a program may continue on a stack of its own,
+    /// below the one it left.
     pub(super) fn visit(&mut self, frame: &impl Frame) -> ControlFlow<()> {
         if self.inside && frame.stack_pointer() <= self.entry {
             return ControlFlow::Continue(());
@@ -38,11 +38,11 @@ impl<F: FnMut(usize)> Outside<F> {
     }
 }
 
-/// One function on the stack that has not returned, as an unwinder shows it.
+/// One function on the stack that has not returned, as an unwinder reports it.
 pub(super) trait Frame {
-    /// The stack pointer it will go on with: everything it called lies below.
+    /// The stack pointer with which it will continue: the frames of all its callees lie below.
     fn stack_pointer(&self) -> usize;
 
-    /// Where its function begins; 0 where the platform does not know.
+    /// The address at which its function begins; 0 if the platform does not know it.
     fn function_start(&self) -> usize;
 }

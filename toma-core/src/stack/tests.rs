@@ -28,7 +28,7 @@ fn digest(starts: impl IntoIterator<Item = usize>) -> u128 {
     starts.into_iter().fold(INITIAL, absorb)
 }
 
-/// What the digest of imagined frames is, and how many of them it wanted.
+/// Returns the digest of imagined frames, and the number of frames that were visited.
 fn walk_fake(entry: usize, frames: &[(usize, usize)]) -> (u128, usize) {
     let (mut state, mut shown) = (INITIAL, 0);
     let mut outside = Outside::of(entry, |start| state = absorb(state, start));
@@ -56,9 +56,9 @@ fn portable_entry() -> Fingerprint {
     black_box(Fingerprint(state))
 }
 
-/// Two functions that call each other or themselves as the bits of `path` say, then `probe`.
+/// Two functions that call each other or themselves as the bits of `path` select, then `probe`.
 ///
-/// What follows each call keeps it from becoming a jump, and differs to keep the two apart.
+/// The code after each call keeps it from becoming a jump, and differs to keep the two apart.
 #[inline(never)]
 fn even(path: u64, depth: usize, probe: fn() -> Fingerprint) -> Fingerprint {
     black_box(descend(path, depth, probe))
@@ -115,7 +115,7 @@ fn the_walk_stops_after_the_limit() {
 
 #[test]
 fn both_ways_to_walk_see_the_same_functions() {
-    // Deep enough that neither comes to the end of the stack, which they show differently.
+    // Deep enough that neither walk reaches the end of the stack, which they report differently.
     for path in 0..32 {
         let path = path * 0x0842_1084;
         let direct = even(path, FRAME_LIMIT + 6, entry);

@@ -1,4 +1,4 @@
-//! The walk itself, and all that is unsafe about it: one module per family of platforms.
+//! The walk itself, with all of its unsafe code: one module per family of platforms.
 #![expect(unsafe_code, reason = "walking a stack means calling the unwinder of the platform")]
 
 use super::outside::{Frame, Outside};
@@ -8,12 +8,11 @@ pub(super) use portable::frames;
 #[cfg(all(unix, not(any(target_arch = "arm", target_arch = "s390x"))))]
 pub(super) use unwinder::frames;
 
-/// The unwinder that comes with every Rust program on Unix, asked directly.
+/// The unwinder that comes with every Rust program on Unix, called directly.
 ///
-/// The `backtrace` crate would look every function up a second time to tell where it begins, which
-/// the unwinder has just done (20 to 35 % of the walk), and on Apple systems would not tell at all.
-/// 32-bit ARM shows its frames through other functions, and the stack pointer of s390x is not what
-/// `_Unwind_GetCFA` gives.
+/// The `backtrace` crate would look every function up a second time to find its beginning, which the unwinder has just
+/// done (20 to 35 % of the walk), and on Apple systems would not find it at all. 32-bit ARM exposes its frames through
+/// other functions, and the stack pointer of s390x is not the value of `_Unwind_GetCFA`.
 #[cfg(all(unix, not(any(target_arch = "arm", target_arch = "s390x"))))]
 mod unwinder {
     use std::ffi::{c_int, c_void};
@@ -21,12 +20,12 @@ mod unwinder {
 
     use super::{Frame, Outside};
 
-    /// Makes the unwinder go on to the next frame.
+    /// Makes the unwinder continue with the next frame.
     const NO_REASON: c_int = 0;
     /// Makes the unwinder stop.
     const NORMAL_STOP: c_int = 4;
 
-    /// A frame as the unwinder keeps it; it never leaves the callback it was handed to.
+    /// A frame of the unwinder; it never leaves the callback that receives it.
     struct Context(*mut c_void);
 
     unsafe extern "C" {
@@ -38,14 +37,14 @@ mod unwinder {
         fn _Unwind_GetRegionStart(context: *mut c_void) -> usize;
     }
 
-    /// Shows `outside` the frames of this thread, the innermost first.
+    /// Passes the frames of this thread to `outside`, the innermost first.
     pub(in super::super) fn frames<F: FnMut(usize)>(outside: &mut Outside<F>) {
         // SAFETY: the callback has the type the platform's ABI asks for, expects an `Outside<F>` and gets
         // one that is borrowed mutably until the call returns, and does not unwind.
         unsafe { _Unwind_Backtrace(visit::<F>, ptr::from_mut(outside).cast()) };
     }
 
-    /// Hands one frame on. Nothing here or below can panic, so nothing unwinds into foreign frames.
+    /// Passes one frame on. Nothing here or in its callees can panic, so nothing unwinds into foreign frames.
     extern "C" fn visit<F: FnMut(usize)>(context: *mut c_void, outside: *mut c_void) -> c_int {
         // SAFETY: `frames` passed this pointer, made from a `&mut Outside<F>` it holds and does not use
         // meanwhile, and the unwinder calls back on the same thread, one frame at a time.
@@ -54,15 +53,15 @@ mod unwinder {
     }
 
     impl Frame for Context {
-        /// The unwinder calls it the canonical frame address, which is that of the function called
-        /// from this frame: the value its own stack pointer will have on return.
+        /// The unwinder calls this value the canonical frame address, that of the function called from this frame: the
+        /// value that this frame's own stack pointer will have on return.
         fn stack_pointer(&self) -> usize {
             // SAFETY: the context is the one of the running callback, and is only read.
             unsafe { _Unwind_GetCFA(self.0) }
         }
 
-        /// For a frame without tables, the last one shown, this is the function of the frame before
-        /// it: the same for the same chain.
+        /// For a frame without tables, which is the last one reported, this is the function of the frame before it, so
+        /// the result is the same for the same chain.
         fn function_start(&self) -> usize {
             // SAFETY: the context is the one of the running callback, and is only read.
             unsafe { _Unwind_GetRegionStart(self.0) }
@@ -72,14 +71,14 @@ mod unwinder {
 
 /// The `backtrace` crate, for the platforms whose own ways to walk a stack differ.
 ///
-/// Where it cannot tell the beginning of a function it gives the return address instead, and a loop
-/// keyed on that starts over on every pass. Only the number of frames counts there: too few keys cost
-/// a smaller step, too many cost an allocation failure each.
+/// If it cannot find the beginning of a function, it gives the return address instead, and a loop keyed on that starts
+/// over on every pass. Only the number of frames counts there: too few keys cost a smaller step, too many cost an
+/// allocation failure each.
 #[cfg(any(test, not(unix), target_arch = "arm", target_arch = "s390x"))]
 pub(super) mod portable {
     use super::{Frame, Outside};
 
-    /// Shows `outside` the frames of this thread, the innermost first.
+    /// Passes the frames of this thread to `outside`, the innermost first.
     pub(in super::super) fn frames<F: FnMut(usize)>(outside: &mut Outside<F>) {
         trace(|frame| outside.visit(frame).is_continue());
     }
@@ -87,8 +86,8 @@ pub(super) mod portable {
     #[cfg(all(windows, target_arch = "x86"))]
     use backtrace::trace;
 
-    /// Walks without the lock that serves the symbol tables, which are not read here. Only 32-bit
-    /// Windows needs it, because its walk goes through the library of those tables.
+    /// Walks without the lock of the symbol tables, which are not read here. Only 32-bit Windows needs that lock,
+    /// because its walk uses the library of those tables.
     #[cfg(not(all(windows, target_arch = "x86")))]
     fn trace(visit: impl FnMut(&backtrace::Frame) -> bool) {
         // SAFETY: the walk touches this thread's stack and read-only tables, nothing shared.
@@ -128,8 +127,8 @@ pub(super) mod portable {
             ) -> *const RuntimeFunction;
         }
 
-        // A call may be the last instruction of its function, and then the next function begins where
-        // it returns to.
+        // A call may be the last instruction of its function, and then the return address is the beginning of the next
+        // function.
         let call = frame.ip().addr().wrapping_sub(1);
         let mut image_base = 0;
         // SAFETY: any address may be looked up, the base is a variable of this function, and the

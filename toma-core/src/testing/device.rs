@@ -1,4 +1,4 @@
-//! A device that only counts.
+//! A device that only counts bytes.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,11 +9,10 @@ use super::FakeOutOfMemory;
 use super::ledger::Account;
 use crate::memory::{MemorySource, Reading, Usage};
 
-/// A device with a budget of bytes, which counts what is allocated and holds no data.
+/// A device with a budget of bytes, which counts allocations and holds no data.
 ///
-/// It stands in for a GPU in tests: it runs out of memory at exactly the same byte on every machine
-/// and in every run. There is no fragmentation: what fits into the budget can be allocated. Clones
-/// are the same device, from any thread.
+/// It stands in for a GPU in tests: it runs out of memory at exactly the same byte on every machine and in every run.
+/// There is no fragmentation: any request within the budget succeeds. Clones are the same device, on any thread.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -33,7 +32,7 @@ pub struct FakeDevice {
     shared: Arc<Inner>,
 }
 
-/// Bytes allocated on a [`FakeDevice`], free again when it is dropped.
+/// Bytes allocated on a [`FakeDevice`], freed when it is dropped.
 #[must_use = "the bytes are free again when the buffer is dropped"]
 #[derive(Debug)]
 pub struct FakeBuffer {
@@ -49,9 +48,9 @@ struct Inner {
 }
 
 impl FakeDevice {
-    /// A device on which `budget_bytes` can be allocated.
+    /// Creates a device on which `budget_bytes` can be allocated.
     ///
-    /// Its name as a memory source is its own: `fake:0`, `fake:1`, and so on.
+    /// Each device has a name of its own as a memory source: `fake:0`, `fake:1`, and so on.
     pub fn new(budget_bytes: u64) -> Self {
         static DEVICES: AtomicU64 = AtomicU64::new(0);
         let name = format!("fake:{}", DEVICES.fetch_add(1, Ordering::Relaxed));
@@ -59,9 +58,8 @@ impl FakeDevice {
         Self { shared: Arc::new(Inner { name, ledger: Mutex::new(ledger) }) }
     }
 
-    /// The same device, but freed bytes stay reserved as cached memory until an allocation uses
-    /// them, until one fails, or until [`MemorySource::release_cached_memory`], as tensor libraries
-    /// do it.
+    /// Makes freed bytes stay reserved as cached memory until an allocation uses them, until one fails, or until
+    /// [`MemorySource::release_cached_memory`], as tensor libraries do.
     ///
     /// ```
     /// # extern crate toma_core as toma;
@@ -91,26 +89,25 @@ impl FakeDevice {
         Ok(FakeBuffer { device: self.clone(), bytes })
     }
 
-    /// Gives the device another budget, as when another program takes or frees memory.
+    /// Gives the device another budget, as if another program took or freed memory.
     ///
-    /// It may be below what is allocated: then every allocation fails until enough is freed.
+    /// The budget may be below the allocated bytes: then every allocation fails until enough is freed.
     pub fn set_budget(&self, budget_bytes: u64) {
         self.ledger().set_budget(budget_bytes);
     }
 
-    /// Makes what is allocated now the peak.
+    /// Sets the peak to the bytes allocated now.
     pub fn reset_peak(&self) {
         let mut ledger = self.ledger();
         ledger.peak = ledger.allocated;
     }
 
-    /// Bytes in living buffers.
+    /// Bytes in live buffers.
     pub fn allocated_bytes(&self) -> u64 {
         self.ledger().allocated
     }
 
-    /// Most bytes in living buffers at one time, since the start or the last
-    /// [`reset_peak`](Self::reset_peak).
+    /// Most bytes in live buffers at one time, since the start or the last [`reset_peak`](Self::reset_peak).
     pub fn peak_allocated_bytes(&self) -> u64 {
         self.ledger().peak
     }
@@ -125,7 +122,7 @@ impl FakeDevice {
         self.ledger().free()
     }
 
-    /// Bytes that can be allocated in all.
+    /// The whole budget, in bytes.
     pub fn budget_bytes(&self) -> u64 {
         self.ledger().budget
     }
@@ -141,7 +138,7 @@ impl FakeDevice {
     }
 
     fn ledger(&self) -> MutexGuard<'_, Account> {
-        // Nothing panics while it is held, and a buffer dropped in a panic must not panic again.
+        // Nothing panics while the lock is held, and a buffer dropped in a panic must not panic again.
         self.shared.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -151,7 +148,7 @@ impl MemorySource for FakeDevice {
         &self.shared.name
     }
 
-    /// Cached memory is free for this program, so it counts as free here.
+    /// Cached memory can be allocated by this program, so it counts as free here.
     fn read(&self) -> io::Result<Reading> {
         let ledger = self.ledger();
         Ok(Reading::new(ledger.available(), ledger.budget))

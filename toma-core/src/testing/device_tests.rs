@@ -53,7 +53,7 @@ fn each_device_is_a_memory_of_its_own_and_read_to_the_moment() {
 
 #[test]
 fn many_threads_never_exceed_the_budget_and_lose_no_byte() {
-    // Too little for the three buffers of one thread, should the others happen not to run.
+    // Too little for the three buffers of one thread, even if the other threads happen not to run.
     const BUDGET: u64 = 400;
     let device = FakeDevice::new(BUDGET);
     let succeeded: u64 = thread::scope(|scope| {
@@ -105,7 +105,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Knows only the buffers, and adds them up each time.
+/// A model that keeps only the buffers, and adds them up each time.
 struct Twin {
     budget: u64,
     held: Vec<(u64, FakeBuffer)>,

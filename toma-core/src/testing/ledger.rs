@@ -1,13 +1,13 @@
-//! The books of a fake device, and the error when they do not balance.
+//! The accounts of a fake device, and the error when its budget does not suffice.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::classify::OutOfMemory;
 
-/// The books of a device.
+/// The account of a device.
 ///
-/// `allocated <= budget` when anything was allocated last, and `allocated <= reserved` always.
+/// `allocated <= budget` after each allocation that succeeds, and `allocated <= reserved` always.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     pub(super) budget: u64,
@@ -25,11 +25,11 @@ pub(super) struct Account {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeOutOfMemory {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested_bytes: u64,
     /// Bytes that could have been allocated.
     pub free_bytes: u64,
-    /// Bytes the device had in all.
+    /// The whole budget of the device, in bytes.
     pub budget_bytes: u64,
     cause: OutOfMemory,
 }
@@ -45,8 +45,8 @@ impl Account {
         Ok(())
     }
 
-    /// Cached memory goes first, as with tensor libraries, so that what the error calls free is
-    /// what could have been allocated.
+    /// Cached memory is released first, as in tensor libraries, so that the free bytes in the error are those that
+    /// could have been allocated.
     fn refuse(&mut self, requested_bytes: u64) -> FakeOutOfMemory {
         self.failures += 1;
         self.release();
@@ -68,7 +68,7 @@ impl Account {
         self.fit();
     }
 
-    /// Beyond a budget that was lowered nothing can be kept.
+    /// Releases cached bytes beyond a budget that was lowered.
     fn fit(&mut self) {
         self.reserved = self.reserved.min(self.budget).max(self.allocated);
     }
@@ -81,7 +81,7 @@ impl Account {
         self.budget.saturating_sub(self.reserved)
     }
 
-    /// What an allocation could get: what is free, and cached memory.
+    /// Bytes that an allocation could get: free and cached memory.
     pub(super) fn available(&self) -> u64 {
         self.budget.saturating_sub(self.allocated)
     }

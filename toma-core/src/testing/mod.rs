@@ -1,6 +1,6 @@
-//! For the tests of programs that use `toma`: a [device](FakeDevice) that runs out of memory
-//! exactly when it should, [injection](inject) of failures where nothing is wrong, and a
-//! [clock](StoppedClock) that moves when it is told to.
+//! For the tests of programs that use `toma`: a [device](FakeDevice) that runs out of memory at an exact byte,
+//! [injection](inject) of failures into code without any, and a [clock](StoppedClock) that moves only when a test
+//! advances it.
 //!
 //! All need the feature `testing`, which belongs into the `[dev-dependencies]`.
 

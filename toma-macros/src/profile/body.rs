@@ -1,13 +1,13 @@
-//! What becomes of a body: a static, and a frame around the marked statements.
+//! The expansion of a body: a static, and a frame around the marked statements.
 //!
 //! # Why
 //!
-//! The body of an `async fn` becomes a task within it, whose polls are frames. Rewriting each `.await`
-//! would miss those in macros. The task owns the arguments, bound anew in their order, so that they are
-//! dropped as without it. Beneath an attribute of ours, which runs the body several times, it borrows them.
+//! The body of an `async fn` becomes a task within it, whose polls are frames. Rewriting each `.await` would miss those
+//! in macros. The task owns the arguments and binds them anew in their order, so that they are dropped in the same
+//! order as without it. Beneath another attribute of `toma`, which runs the body several times, the task borrows them.
 //!
-//! Braces around a body keep the user's span. A block has the edition of its braces, which decides when
-//! temporaries of its value are dropped.
+//! Braces around a body keep the user's span. A block has the edition of its braces, which decides when temporaries of
+//! its value are dropped.
 
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote};
@@ -60,7 +60,7 @@ fn within_emitted(profile: &Profile<'_>, stmts: &[Stmt]) -> TokenStream {
     quote!(#(#stmts)*)
 }
 
-/// Marked statements, with the guard of their frame if that is no task's.
+/// Marked statements, with the guard of their frame unless the frame is a task's.
 fn marked(marker: &mut Marker, profile: &Profile<'_>, stmts: Vec<Stmt>, span: Span) -> TokenStream {
     marker.statements(stmts, frame(profile).unwrap_or_default(), span)
 }
@@ -69,7 +69,7 @@ fn frame(profile: &Profile<'_>) -> Option<TokenStream> {
     profile.function.sig.asyncness.is_none().then(|| calls::frame(0, Span::mixed_site()))
 }
 
-/// The body behind the function's static. Of an `async fn` it is a task, which may own its arguments.
+/// Puts the function's static before the body. The body of an `async fn` becomes a task, which may own its arguments.
 fn framed(profile: &Profile<'_>, lines: Lines, inside: &Group, owns: bool) -> Group {
     let (function, sig) = (lines.function(profile), &profile.function.sig);
     let code = inside.stream();
@@ -82,14 +82,14 @@ fn framed(profile: &Profile<'_>, lines: Lines, inside: &Group, owns: bool) -> Gr
     calls::braced(inside.span(), quote!(#function #task.await))
 }
 
-/// Whether only the signature says what the body returns, which a block within cannot: `?` needs to know it.
+/// True if only the signature determines the return type: an inner block then cannot infer the type of a `?`.
 fn is_undetermined(sig: &Signature, body: &TokenStream) -> bool {
     sig.asyncness.is_some()
         && has(&sig.output.to_token_stream(), &|token| token.to_string() == "impl")
         && has(body, &|token| token.to_string() == "?")
 }
 
-/// Whether there is such a token, also within groups.
+/// True if any token satisfies `is_meant`, also within groups.
 fn has(code: &TokenStream, is_meant: &dyn Fn(&TokenTree) -> bool) -> bool {
     code.clone().into_iter().any(|token| match token {
         TokenTree::Group(group) => has(&group.stream(), is_meant),
@@ -97,14 +97,15 @@ fn has(code: &TokenStream, is_meant: &dyn Fn(&TokenTree) -> bool) -> bool {
     })
 }
 
-/// Whether an attribute of ours, which is still to come, may run the body several times.
+/// True if another attribute of `toma`, which is expanded later, may run the body several times.
 fn runs_again(attr: &Attribute) -> bool {
     let name = attr.path().segments.last().map(|last| last.ident.to_string());
     matches!(name.as_deref(), Some("batch" | "range" | "chunked"))
 }
 
-/// Moves all arguments into the task, as an `async fn` moves them into its future: each is bound to its name there, and
-/// what a pattern leaves of it stays beside. So they are dropped when they would be.
+/// Moves all arguments into the task, as an `async fn` moves them into its future. Each is bound to its name there, and
+/// the parts that a pattern does not bind stay alive next to it, so that all are dropped at the same time as without
+/// the task.
 fn arguments(sig: &mut Signature) -> TokenStream {
     let bindings = sig.inputs.iter_mut().enumerate().map(|(index, input)| match input {
         FnArg::Receiver(receiver) => {

@@ -1,4 +1,4 @@
-//! What stands in a marked body: calls of `toma::marks::expansion`.
+//! The calls of `toma::marks::expansion` in a marked body.
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -7,14 +7,14 @@ use syn::{ReturnType, Type};
 use crate::names::{hygienic, local_at};
 use crate::output::Output;
 
-/// What is called, imported once per body.
+/// The module of the called functions, imported once per body.
 pub(super) fn lines(span: Span) -> Ident {
     local_at("lines", span)
 }
 
-/// The static that says what the function is.
+/// The static that describes the function.
 ///
-/// Statics are seen by whatever the function holds, so the name is one that no program has.
+/// Statics are visible to all code within the function, so the name is one that no program uses.
 pub(super) fn function(span: Span) -> Ident {
     Ident::new("__TOMA_FUNCTION", hygienic(span))
 }
@@ -45,7 +45,7 @@ pub(super) fn profiled(line: u32, span: Span, future: &impl ToTokens) -> TokenSt
     quote_spanned!(hygienic(span)=> #lines::profiled(&#function, #line, #future))
 }
 
-/// A `return` of the type that a body returns, which an async block has no other place for.
+/// A `return` with the return type of the body, because an async block cannot state its type otherwise.
 pub(super) fn pin(output: &ReturnType) -> Option<TokenStream> {
     let (ty, lines) = (Output::of(output).ty, lines(Span::mixed_site()));
     let is_known = !matches!(ty, Type::Infer(_));

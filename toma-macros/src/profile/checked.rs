@@ -1,4 +1,4 @@
-//! What the attribute cannot mark is refused.
+//! Refuses functions that the attribute cannot mark.
 
 use proc_macro2::{Group, TokenStream};
 use syn::{Attribute, Error, Result};
@@ -6,7 +6,7 @@ use syn::{Attribute, Error, Result};
 use super::options::{ATTRIBUTE, Options};
 use crate::function::Function;
 
-/// An attribute and its function, both found right.
+/// A checked attribute and its checked function.
 pub(super) struct Profile<'a> {
     pub(super) options: Options,
     pub(super) function: &'a Function,

@@ -1,11 +1,12 @@
-//! The attribute beneath another of ours: the body is found in what that one has emitted.
+//! The attribute beneath another attribute of `toma`: finds the body in the output of that one.
 //!
-//! What is emitted is no line of the user's. Its frame is the body's, so that both orders of attributes tell the same.
+//! Generated code belongs to no line of the user's, so only the body gets a frame. Both orders of attributes give the
+//! same records.
 
 use syn::visit_mut::{self, VisitMut};
 use syn::{Block, Expr, ExprClosure, ExprMethodCall, Item, Stmt, UseTree};
 
-/// Whether these are the statements of an expansion, which begin with one import.
+/// True if these are the statements of an expansion, which begin with one import.
 pub(super) fn is(stmts: &[Stmt]) -> bool {
     let Some(Stmt::Item(Item::Use(import))) = stmts.first() else { return false };
     let mut tree = &import.tree;
@@ -15,7 +16,7 @@ pub(super) fn is(stmts: &[Stmt]) -> bool {
     matches!(tree, UseTree::Rename(last) if last.ident == "__private" && last.rename == "__toma")
 }
 
-/// The statements with `mark`ed bodies; there is one, wherever its loop calls it from.
+/// Applies `mark` to the body in the statements. There is one body, wherever its loop calls it from.
 pub(super) fn expand(stmts: Vec<Stmt>, mark: impl FnMut(Block) -> Block) -> Vec<Stmt> {
     let mut bodies = Bodies(mark);
     let visit = |mut stmt| {
@@ -51,7 +52,7 @@ fn body_of(closure: &mut ExprClosure) -> Option<&mut Block> {
     if let Expr::Block(body) = &mut *closure.body { Some(&mut body.block) } else { None }
 }
 
-/// The body of the closure in a last `Some((|| ..)())`.
+/// Returns the body of the closure if the last statement is `Some((|| ..)())`.
 fn called_last(block: &mut Block) -> Option<&mut Block> {
     let Some(Stmt::Expr(Expr::Call(some), None)) = block.stmts.last_mut() else { return None };
     let Some(Expr::Call(attempt)) = some.args.first_mut() else { return None };

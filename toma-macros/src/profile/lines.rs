@@ -14,21 +14,21 @@ struct Line {
     text: String,
 }
 
-/// The lines of one function. Each is named by its place; the first is the signature.
+/// The lines of one function. Marks refer to them by index; the first is the signature.
 pub(super) struct Lines(Vec<Line>);
 
 impl Lines {
-    /// The signature, and all of the body's source where there is one.
+    /// The signature, and all lines of the body's source if there is a source.
     ///
-    /// There is none for what other macros make: the lines are then those of the statements.
+    /// Code from other macros has no source: its lines are those of the statements.
     pub(super) fn of(profile: &Profile<'_>, body: Span) -> Self {
         let Function { vis, sig, .. } = profile.function;
         Self::with_signature(readable(quote!(#vis #sig)), profile, body)
     }
 
-    /// The same, where another attribute of ours has given the function other parameters.
+    /// Like [`Lines::of`], if another attribute of `toma` has given the function other parameters.
     ///
-    /// Their parentheses are still the user's, and so is the source between them.
+    /// The parentheses still have the user's spans, and so does the source between them.
     pub(super) fn of_emitted(profile: &Profile<'_>, body: Span) -> Self {
         let Function { vis, sig, .. } = profile.function;
         let signature = as_written(vis, sig).unwrap_or_else(|| readable(quote!(#vis #sig)));
@@ -44,12 +44,12 @@ impl Lines {
         Self(lines)
     }
 
-    /// The place of the line on which the code at `span` begins.
+    /// Index of the line on which the code at `span` begins.
     pub(super) fn at(&mut self, span: Span, code: &dyn ToTokens) -> u32 {
         self.of_number(span.start().line, || first_line(&readable(code.to_token_stream())))
     }
 
-    /// The place of the line with the brace that ends a block.
+    /// Index of the line with the brace that ends a block.
     pub(super) fn at_end(&mut self, brace: Span) -> u32 {
         self.of_number(brace.end().line, || "}".to_owned())
     }
@@ -63,7 +63,7 @@ impl Lines {
         u32::try_from(index).unwrap_or(u32::MAX)
     }
 
-    /// The function's static, and the import of what is called.
+    /// The function's static, and the import of the called functions.
     pub(super) fn function(self, profile: &Profile<'_>) -> TokenStream {
         let (here, path) = (Span::mixed_site(), profile.options.path());
         let (lines, function) = (calls::lines(here), calls::function(here));
@@ -82,7 +82,7 @@ impl Lines {
     }
 }
 
-/// The lines of a body's source that begin behind its brace, on the line `first`.
+/// The lines of a body's source after its opening brace, which is on the line `first`.
 fn source(body: &str, first: usize) -> impl Iterator<Item = Line> {
     let behind = body.lines().skip(1).filter(|line| !line.trim().is_empty());
     let shared = behind.map(indentation).min().unwrap_or_default();
@@ -90,7 +90,7 @@ fn source(body: &str, first: usize) -> impl Iterator<Item = Line> {
         let text = if index == 0 { text.trim() } else { text.get(shared..).unwrap_or_default().trim_end() };
         Line { number: first + index, text: text.to_owned() }
     };
-    // The rest of the line with the brace is mostly empty: then the signature is all of that line.
+    // Nothing but the brace usually stands on that line: then the signature stands for it.
     body.lines().enumerate().map(line).filter(move |line| line.number > first || !line.text.is_empty())
 }
 
@@ -98,7 +98,7 @@ fn indentation(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// What is shown where there is no source: the code up to its first brace.
+/// Text of a line without source: the code up to its first brace.
 fn first_line(code: &str) -> String {
     let line = code.lines().next().unwrap_or_default();
     match line.split_once('{') {
@@ -107,7 +107,7 @@ fn first_line(code: &str) -> String {
     }
 }
 
-/// A signature with the parameters that its source has, if there is one.
+/// A signature with its parameters as written, if their source is available.
 fn as_written(vis: &impl ToTokens, sig: &Signature) -> Option<String> {
     let Signature { constness, asyncness, safety, abi, fn_token, ident, generics, output, .. } = sig;
     let (span, bounds) = (sig.paren_token.span.join(), &generics.where_clause);
@@ -120,7 +120,7 @@ fn as_written(vis: &impl ToTokens, sig: &Signature) -> Option<String> {
     Some(line.text)
 }
 
-/// Code in one line, with a space wherever the source has any.
+/// Code in one line, with a space wherever the source has whitespace.
 fn readable(code: TokenStream) -> String {
     let mut line = Readable::default();
     line.write(code);
@@ -162,7 +162,7 @@ impl Readable {
         let is_apart = self.end.is_some_and(|end| end != start);
         self.text.extend(is_apart.then_some(' '));
         self.text.push_str(text);
-        // Both tokens of a lifetime may have the span of the whole.
+        // Both tokens of a lifetime may have the span of the whole lifetime.
         self.end = (text != "'").then_some(end);
     }
 }

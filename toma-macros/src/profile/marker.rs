@@ -1,10 +1,10 @@
-//! Puts marks into code that is parsed.
+//! Inserts marks into parsed code.
 //!
 //! # Why
 //!
-//! A mark stands before its statement, and names nothing of it: a static and a number. So no type, borrow,
-//! temporary or drop changes, and closures stay `'static` and `Send`. A guard first in a block is dropped
-//! last, on every way out.
+//! A mark stands before its statement and refers to nothing in it, only to a static and a number. So no type, borrow,
+//! temporary or drop changes, and closures stay `'static` and `Send`. A guard at the start of a block is dropped last,
+//! on every exit.
 
 use std::mem;
 
@@ -22,10 +22,10 @@ use super::calls;
 use super::lines::Lines;
 use crate::names::hygienic;
 
-/// Marks statements at any depth, but for those of items, constants, patterns, types and macros.
+/// Marks statements at any depth, except inside items, constants, patterns, types and macros.
 pub(super) struct Marker {
     pub(super) lines: Lines,
-    /// The line of the statement that is looked into.
+    /// The line of the statement that is being visited.
     enclosing: u32,
 }
 
@@ -35,7 +35,7 @@ impl Marker {
         Self { lines, enclosing: 0 }
     }
 
-    /// Statements up to `brace`, a mark before each, and `guard` behind the items at their head.
+    /// Marks the statements up to `brace`, with `guard` after the items at their head.
     pub(super) fn statements(&mut self, stmts: Vec<Stmt>, guard: TokenStream, brace: Span) -> TokenStream {
         let (outside, has_end) = (self.enclosing, falls_through(&stmts));
         let (mut marked, mut guard) = (TokenStream::new(), Some(guard));
@@ -55,7 +55,7 @@ impl Marker {
         marked
     }
 
-    /// The mark of a statement, whose line is the enclosing one from then on.
+    /// The mark of a statement, which sets the enclosing line.
     fn mark(&mut self, stmt: &Stmt) -> Option<TokenStream> {
         if matches!(stmt, Stmt::Expr(Expr::Verbatim(code), Some(_)) if code.is_empty()) {
             return None;
@@ -66,13 +66,13 @@ impl Marker {
         Some(quote!(#(#attrs)* #line))
     }
 
-    /// What is dropped at a brace counts for its line; a block may have ended before.
+    /// Drops at a closing brace count for its line; an inner block may have ended before.
     fn mark_of_end(&mut self, brace: Span) -> TokenStream {
         let line = calls::line(self.lines.at_end(brace), brace);
         quote_spanned!(hygienic(brace)=> #[allow(unreachable_code)] #line)
     }
 
-    /// The code of a frame of its own, such as a closure's body, which begins at the line of `enclosing`.
+    /// Visits the code of a new frame, such as a closure's body, which begins at the line `enclosing`.
     fn within<T>(&mut self, enclosing: u32, mark: impl FnOnce(&mut Self) -> T) -> T {
         let outside = mem::replace(&mut self.enclosing, enclosing);
         let marked = mark(self);
@@ -164,7 +164,7 @@ impl VisitMut for Marker {
         self.visit_expr_mut(&mut repeat.expr);
     }
 
-    // What is no code of this function, or must stay as it is.
+    // These are not code of this function, or must stay unchanged.
     fn visit_angle_bracketed_generic_arguments_mut(&mut self, _: &mut AngleBracketedGenericArguments) {}
     fn visit_attribute_mut(&mut self, _: &mut Attribute) {}
     fn visit_item_mut(&mut self, _: &mut Item) {}
@@ -174,11 +174,11 @@ impl VisitMut for Marker {
     fn visit_type_mut(&mut self, _: &mut Type) {}
 }
 
-/// What stands at the head of a statement.
+/// The head of a statement.
 struct Head {
-    /// Those of its attributes that its mark needs, too.
+    /// The attributes that its mark needs, too.
     attrs: Vec<Attribute>,
-    /// Where its code begins, behind the attributes.
+    /// Start of its code, after the attributes.
     span: Span,
     code: TokenStream,
 }
@@ -194,10 +194,10 @@ impl Head {
     }
 }
 
-/// An attribute as a statement's mark has it: what is compiled and what is allowed there.
+/// The part of a statement's attributes that its mark repeats: conditional compilation and lint levels.
 fn of_mark(mut attr: Attribute) -> Option<Attribute> {
     if attr.path().is_ident("expect") {
-        // What is expected is met by the statement.
+        // The statement itself fulfills the expectation.
         if let Meta::List(list) = &mut attr.meta {
             list.path = parse_quote!(allow);
         }
@@ -206,9 +206,9 @@ fn of_mark(mut attr: Attribute) -> Option<Attribute> {
     (path.is_ident("cfg") || path.is_ident("allow")).then_some(attr)
 }
 
-/// Whether nothing at the end of a block is its value.
+/// True if the block has no value at its end.
 ///
-/// Where the last statement is compiled or not, the one before may be the value.
+/// If the last statement is conditionally compiled, the one before may be the value.
 fn falls_through(stmts: &[Stmt]) -> bool {
     let is_conditional = |stmt: &Stmt| {
         Head::of(stmt).is_none_or(|head| head.attrs.iter().any(|attr| attr.path().is_ident("cfg")))
@@ -220,10 +220,10 @@ fn falls_through(stmts: &[Stmt]) -> bool {
     }
 }
 
-/// Whether code may not become the value of a block.
+/// True if code must not become the value of a block.
 ///
-/// A macro in braces is an expression here, and would be statements there. A unit does nothing, and would be a unit too
-/// many.
+/// A macro in braces is an expression here, and would become statements there. A unit does nothing, and would be a
+/// redundant unit.
 fn stays(expr: &Expr) -> bool {
     match expr {
         Expr::Macro(invocation) => matches!(invocation.mac.delimiter, MacroDelimiter::Brace(_)),
@@ -232,14 +232,14 @@ fn stays(expr: &Expr) -> bool {
     }
 }
 
-/// An arm `A => drop(x)`: the compiler lets just this form drop what needs no drop.
+/// True for an arm `A => drop(x)`: only in this form may values that need no drop be dropped without a lint.
 fn only_drops(expr: &Expr) -> bool {
     let Expr::Call(call) = expr else { return false };
     let Expr::Path(path) = &*call.func else { return false };
     path.path.segments.last().is_some_and(|last| last.ident == "drop")
 }
 
-/// A closure without one leaves its type to inference.
+/// True if the closure states its return type; otherwise the type is inferred.
 fn has_type(output: &ReturnType) -> bool {
     !matches!(output, ReturnType::Default)
 }
@@ -254,7 +254,7 @@ fn block(brace_token: Brace, marked: TokenStream) -> Expr {
     Expr::Block(ExprBlock { attrs: Vec::new(), label: None, block })
 }
 
-/// Code that is not looked into any more.
+/// Wraps finished code, which is not visited again.
 pub(super) fn verbatim(code: TokenStream) -> Vec<Stmt> {
     vec![Stmt::Expr(Expr::Verbatim(code), None)]
 }

@@ -1,7 +1,7 @@
-//! `#[toma::profile]`: a mark before each statement, which says which line runs.
+//! `#[toma::profile]`: a mark before each statement, which records which line runs.
 //!
-//! A mark captures nothing, and changes no type, temporary, borrow or drop. So what compiles without the attribute
-//! compiles with it, and does the same. This module alone looks into bodies.
+//! A mark captures nothing, and changes no type, temporary, borrow or drop. So code that compiles without the attribute
+//! compiles with it, and behaves the same. No other module of this crate parses bodies.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -22,7 +22,7 @@ mod options;
 pub(crate) fn profile(args: TokenStream, item: &TokenStream) -> TokenStream {
     match Function::parse(ATTRIBUTE, item.clone()).and_then(|function| expand(args, &function)) {
         Ok(expansion) => expansion,
-        // The compiler has refused this before it asked us.
+        // The compiler has already refused this code before it called the macro.
         Err(error) if error.to_string() == "unexpected method receiver" => item.clone(),
         Err(error) => {
             let error = error.into_compile_error();

@@ -11,7 +11,7 @@ use crate::options::{crate_path, equals, instead, read};
 
 pub(super) const ATTRIBUTE: &str = "`#[toma::profile]`";
 
-/// What a table can show of a line, as `toma::marks::Column` names it.
+/// Columns of a table, with the names of `toma::marks::Column`.
 const COLUMNS: [&str; 12] = [
     "Peak",
     "Reserved",
@@ -70,7 +70,7 @@ impl Options {
         self.path.as_ref().map_or_else(|| quote!(::toma), ToTokens::to_token_stream)
     }
 
-    /// What is added to the function's static.
+    /// Setters that are appended to the function's static.
     pub(super) fn setters(&self, lines: &Ident) -> TokenStream {
         let every = self.every.iter();
         let columns = self.columns.iter().map(|columns| quote!(.columns(&[#(#lines::Column::#columns),*])));
@@ -78,7 +78,7 @@ impl Options {
     }
 }
 
-/// A number of calls; an expression would be evaluated before the program runs, so it is none.
+/// Reads a number of calls. Only a literal is accepted, because a macro cannot evaluate an expression.
 fn calls(input: ParseStream<'_>) -> Result<LitInt> {
     let message = "every takes a number of calls from 1 on: `every = 10`";
     let token: TokenTree = input.parse()?;

@@ -1,4 +1,4 @@
-//! What each kind of function becomes.
+//! Tests the expansion of each kind of function.
 
 #![expect(clippy::needless_raw_string_hashes, reason = "`UPDATE_EXPECT=1` writes the snapshots")]
 
@@ -9,13 +9,13 @@ use quote::quote;
 use super::{expand, print};
 use crate::form::Form::{self, Batch, Chunked, Range};
 
-/// Lines that an expansion may add to the function as written, one more for each option apart.
+/// Lines that an expansion may add to the written function, plus one for each option.
 const ADDED_LINES: usize = 10;
 
-/// The loop of an `async fn` has to stand in the function itself for its future to be `Send`.
+/// The loop of an `async fn` must be in the function itself for its future to be `Send`.
 const ADDED_LINES_ASYNC: usize = 16;
 
-/// The expansion, which adds few lines.
+/// Returns the expansion, after a check that it adds few lines.
 fn checked(form: Form, args: TokenStream, item: &TokenStream) -> String {
     let options = args.to_string();
     let expansion = expand(form, args, item);
@@ -311,7 +311,7 @@ fn the_order_of_options_changes_nothing() {
     let mut options: Vec<TokenStream> = options.split("; ").map(|option| option.parse().unwrap()).collect();
     let item = quote! { fn f(data: &[u8], start: usize, end: usize) -> Result<(), Odd> { Ok(()) } };
     let expected = expand(Chunked, quote!(#(#options),*), &item);
-    // In some turn each stands before each other.
+    // Over all rotations, each option stands before each other one.
     options.reverse();
     for _ in 0..options.len() {
         options.rotate_left(1);

@@ -33,13 +33,13 @@ const BATCH: &str = "`#[toma::batch]` takes the batch size as the first paramete
 const RANGE: &str = "`#[toma::range]` takes start and end as the first two parameters";
 const CHUNKED: &str = "`#[toma::chunked]` takes the data, start and end as the first three parameters";
 
-/// The same for options of a batch that has nothing else wrong.
+/// Like `check`, for options of a batch without other mistakes.
 #[track_caller]
 fn check_option(args: &str, message: &str, at: &str) {
     check(Batch, args, "fn f(n: usize) {}", message, at);
 }
 
-/// The same for a function whose options are right.
+/// Like `check`, for a function whose options are right.
 #[track_caller]
 fn check_function(form: Form, item: &str, message: &str, at: &str) {
     check(form, if form == Batch { "initial = 1" } else { "" }, item, message, at);
@@ -126,7 +126,7 @@ fn malformed_options() {
     check_option("initial = 1 min = 2", "expected `,` between options", "min");
     check_option("initial = 1; min = 2", "expected `,` between options", ";");
     let message = "missing option `initial`, the size of the first batch: `#[toma::batch(initial = 512)]`";
-    // The attribute itself, which has no text here.
+    // The error points at the attribute itself, which has no text here.
     check_option("", message, "");
     check_option("min = 1", message, "");
 }

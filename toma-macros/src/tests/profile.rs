@@ -1,4 +1,4 @@
-//! What marked functions become, and the mistakes there are.
+//! Tests the expansion of marked functions, and the errors for mistakes.
 
 #![expect(clippy::needless_raw_string_hashes, reason = "`UPDATE_EXPECT=1` writes the snapshots")]
 
@@ -10,7 +10,7 @@ use crate::attribute;
 use crate::form::Form::Range;
 use crate::profile::profile;
 
-/// The function, marked, with the lines of its static left out.
+/// The marked function, without the lines of its static.
 fn marked(options: &str, item: &str) -> String {
     let expansion = print(profile(options.parse().unwrap(), &item.parse().unwrap()));
     let (mut text, mut lines) = (String::new(), expansion.lines());
@@ -382,7 +382,7 @@ fn what_only_the_signature_can_type_is_left_unmarked() {
     assert_ne!(marked("", &item.replace('?', "")), print(item.replace('?', "").parse().unwrap()));
 }
 
-/// Marks what another attribute has emitted.
+/// Marks the output of another attribute.
 fn beneath(options: &str, item: &str) -> String {
     let expansion = attribute(Range, options.parse().unwrap(), &item.parse().unwrap());
     marked("", &expansion.to_string())

@@ -1,4 +1,4 @@
-//! The programs in `tests/ui/attribute`, each with one mistake: the words and the place that the compiler shows.
+//! The programs in `tests/ui/attribute`, each with one mistake: message and location of the compiler's error.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn each_mistake_is_shown_as_the_compiler_shows_it() {
     assert!(programs.len() >= 7, "{programs:?}");
 }
 
-/// The words and the place, as `:line:column`, of the error that a program's attribute becomes.
+/// Message and location, as `:line:column`, of the error that a program's attribute causes.
 fn error_of(program: &str) -> (String, String) {
     let (name, args, item) = annotated(&program.parse().unwrap()).expect("a program with an attribute");
     let expansion = flatten(match &*name {
@@ -40,7 +40,7 @@ fn error_of(program: &str) -> (String, String) {
     (words.value(), format!(":{}:{}", start.line, start.column + 1))
 }
 
-/// The name of the first attribute of ours, its arguments, and the item it is on.
+/// The name of the first attribute of `toma`, its arguments, and its item.
 fn annotated(tokens: &TokenStream) -> Option<(String, TokenStream, TokenStream)> {
     let trees: Vec<_> = tokens.clone().into_iter().collect();
     trees.iter().enumerate().find_map(|(at, tree)| {

@@ -1,4 +1,4 @@
-//! What happens to tokens that are not ours.
+//! Tests that the user's tokens pass through the expansion unchanged.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote;

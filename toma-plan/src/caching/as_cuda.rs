@@ -1,4 +1,4 @@
-//! Tables of the host's bytes as a CUDA device would count them.
+//! Tables that show the host's bytes as a CUDA device would count them.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use toma_trace::{Place, Trace};
 
 use super::{BlockId, CachingAllocator, Settings};
 
-/// The table of a trace as if what it has on the host lay on the device `cuda:0`.
+/// Returns the table of a trace as if the host memory in it lay on the device `cuda:0`.
 ///
-/// So a program that ran on a CPU shows what its lines would take on a GPU: bytes that are rounded up, and
-/// segments that stay reserved. Requests that the settings' capacity does not hold count nothing.
+/// The table of a program that ran on a CPU then shows the bytes that its lines would take on a GPU: rounded
+/// up, and in segments that stay reserved. A request that exceeds the capacity of `settings` counts nothing.
 ///
 /// ```
 /// # mod toma { pub use toma_trace as trace; pub use toma_plan as plan; }

@@ -1,10 +1,10 @@
 //! Segments and their blocks.
 
-/// Tells the allocations of one `CachingAllocator` apart; no two of them have the same.
+/// Identifies an allocation of one `CachingAllocator`; no two allocations share an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub(super) u64);
 
-/// Which sizes share segments.
+/// Range of sizes that share segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pool {
     /// Up to 1 MiB.
@@ -13,35 +13,35 @@ pub enum Pool {
     Large,
 }
 
-/// A part of a segment, in use or free as a whole. Free blocks are ordered as the allocator looks for them.
+/// A part of a segment, in use or free as a whole. Free blocks are ordered as the allocator searches them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Block {
-    /// The pool whose sizes it serves, which is that of its segment.
+    /// The pool of the block's segment, whose sizes the block serves.
     pub pool: Pool,
-    /// Its bytes.
+    /// Size of the block in bytes.
     pub bytes: u64,
-    /// The address of its first byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// The bytes that were asked for; `None` where it is free.
+    /// The requested bytes; `None` for a free block.
     pub requested: Option<u64>,
 }
 
-/// Memory that was reserved at once, and its blocks side by side.
+/// Memory that was reserved at once, divided into adjacent blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Segment {
-    /// The address of its first byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Its bytes, in use or not.
+    /// Size of the segment in bytes, in use or not.
     pub bytes: u64,
-    /// Its blocks, by address.
+    /// Blocks of the segment, by address.
     pub blocks: Vec<Block>,
 }
 
 impl Segment {
-    /// A segment of a pool with these blocks, one behind the other: the bytes of each, and what was asked for if it is
-    /// in use. It has no address of its own.
+    /// Creates a segment of a pool from adjacent blocks, each given by its bytes and, if it is in use, the bytes that
+    /// were requested. The segment has no address of its own.
     pub fn new(pool: Pool, blocks: impl IntoIterator<Item = (u64, Option<u64>)>) -> Self {
         let mut address = 0;
         let blocks = blocks.into_iter().map(|(bytes, requested)| {

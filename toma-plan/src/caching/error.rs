@@ -1,10 +1,10 @@
-//! What goes wrong, with its values.
+//! Errors of the caching allocator, with their values.
 
 use thiserror::Error;
 
 use super::BlockId;
 
-/// The device has no room for the segment that a request takes.
+/// The device has no room for the segment that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "no segment for {requested_bytes} bytes: {reserved_bytes} of {capacity_bytes} bytes are reserved, \
@@ -12,13 +12,13 @@ use super::BlockId;
 )]
 #[non_exhaustive]
 pub struct OutOfMemory {
-    /// The bytes that were asked for.
+    /// The requested bytes.
     pub requested_bytes: u64,
-    /// The bytes of blocks in use.
+    /// Bytes of blocks in use.
     pub allocated_bytes: u64,
-    /// The bytes of segments: after a release, those that are partly in use.
+    /// Bytes of segments. After a release, only segments that are partly in use remain.
     pub reserved_bytes: u64,
-    /// The bytes that the device has for segments.
+    /// Bytes that the device has for segments.
     pub capacity_bytes: u64,
 }
 
@@ -26,10 +26,10 @@ pub struct OutOfMemory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InvalidFree {
-    /// It was freed before.
+    /// The allocation was already freed.
     #[error("allocation {} was freed before", .0.0)]
     FreedTwice(BlockId),
-    /// This allocator never made it.
+    /// This allocator never made the allocation.
     #[error("allocation {} is not of this allocator", .0.0)]
     Unknown(BlockId),
 }

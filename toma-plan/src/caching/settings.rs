@@ -4,33 +4,33 @@ use super::{Block, InvalidSplitSize, Pool};
 
 const MIB: u64 = 1 << 20;
 
-/// Each block has a multiple of this.
+/// Block sizes are multiples of this.
 const GRAIN: u64 = 512;
 /// The largest size of the small pool.
 const LARGEST_SMALL: u64 = MIB;
 const SMALL_SEGMENT: u64 = 2 * MIB;
 const LARGE_SEGMENT: u64 = 20 * MIB;
-/// From here on a size gets a segment of its own.
+/// Sizes from here on get a segment of their own.
 const LEAST_OWN_SEGMENT: u64 = 10 * MIB;
 const OWN_SEGMENT_GRAIN: u64 = 2 * MIB;
-/// How much larger than its size, at least, an oversize block must be to be refused.
+/// An oversize block does not serve a size that is smaller than the block by this much or more.
 const OVERSIZE_SLACK: u64 = 20 * MIB;
-/// libtorch refuses this much at once.
+/// libtorch refuses requests of this size and more at once.
 pub(super) const REFUSED: u64 = 1 << 60;
 
-/// What a replay assumes of a device and of the allocator's options.
+/// Assumptions of a replay: the capacity of the device, and the allocator's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub(super) capacity_bytes: u64,
-    /// `u64::MAX` where no block is oversize.
+    /// Size from which blocks are oversize; `u64::MAX` if no block is.
     pub(super) max_split_size: u64,
 }
 
 impl Settings {
     /// A device that has `capacity_bytes` for segments, with the allocator's default options.
     ///
-    /// These are the free bytes of the device, or what `set_per_process_memory_fraction` leaves. The CUDA
-    /// context and other programs are no part of it. A capacity of 0 serves requests of 0 bytes alone.
+    /// The capacity is the free bytes of the device, or the limit set by `set_per_process_memory_fraction`. The CUDA
+    /// context and other programs are not part of it. A capacity of 0 serves only requests of 0 bytes.
     pub const fn new(capacity_bytes: u64) -> Self {
         Self { capacity_bytes, max_split_size: u64::MAX }
     }
@@ -38,11 +38,11 @@ impl Settings {
     /// Sets the option `max_split_size_mb`, here in bytes: from this size on blocks are oversize.
     ///
     /// An oversize block serves only sizes that are oversize, too, and less than 20 MiB below its own. It is
-    /// never cut. Where the driver has no memory left, free oversize blocks of the pool are released first.
-    /// Only if that is not enough, everything free is released, as a retry.
+    /// never cut. If the driver has no memory left, free oversize blocks of the pool are released first. Only
+    /// if that is not enough, all free segments are released, as a retry.
     ///
     /// # Errors
-    /// [`InvalidSplitSize`] below 20 MiB, and for what is no multiple of 1 MiB: the option has no such values.
+    /// [`InvalidSplitSize`] below 20 MiB, and for other values than multiples of 1 MiB, which the option cannot have.
     pub const fn max_split_size(mut self, bytes: u64) -> Result<Self, InvalidSplitSize> {
         if bytes < LARGE_SEGMENT || !bytes.is_multiple_of(MIB) {
             return Err(InvalidSplitSize { bytes });
@@ -51,12 +51,12 @@ impl Settings {
         Ok(self)
     }
 
-    /// Whether a free block that is large enough may serve a size.
+    /// True if a free block that is large enough may serve a size.
     pub(super) fn serves(self, block: u64, size: u64) -> bool {
         if size < self.max_split_size { block < self.max_split_size } else { block - size < OVERSIZE_SLACK }
     }
 
-    /// How much is cut off a free block that serves a size.
+    /// Returns the bytes that are cut off a free block when it serves a size.
     pub(super) fn rest(self, free: Block, size: u64) -> u64 {
         let rest = free.bytes - size;
         let is_cut = match free.pool {
@@ -77,7 +77,7 @@ pub(super) fn rounded(bytes: u64) -> u64 {
     bytes.next_multiple_of(GRAIN)
 }
 
-/// The bytes of the segment that is reserved for a rounded size.
+/// Returns the bytes of the segment that is reserved for a rounded size.
 pub(super) fn segment_bytes(size: u64) -> u64 {
     match Pool::of(size) {
         Pool::Small => SMALL_SEGMENT,

@@ -1,27 +1,27 @@
 //! Bytes in each state.
 
-/// Bytes in one state: now, and the most there ever were.
+/// Bytes in one state: the current number and the peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
-    /// How many there are.
+    /// The current number.
     pub current: u64,
-    /// The most there ever were.
+    /// The largest number so far.
     pub peak: u64,
 }
 
-/// What libtorch's `DeviceStats` say of the same requests.
+/// Figures that libtorch's `DeviceStats` reports for the same requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceStats {
-    /// Bytes of blocks in use, with all that they were rounded up by.
+    /// Bytes of blocks in use, including those added by rounding up.
     pub allocated: Bytes,
     /// Bytes of blocks that are in use or wait for another stream: with one stream, the allocated ones.
     pub active: Bytes,
     /// Bytes of segments.
     pub reserved: Bytes,
-    /// Bytes that were asked for, of blocks in use.
+    /// Requested bytes of blocks in use.
     pub requested: Bytes,
-    /// How often everything free was released because the driver had no memory left.
+    /// Number of times that all free segments were released because the driver had no memory left.
     pub retries: u64,
 }
 

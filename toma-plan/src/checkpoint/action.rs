@@ -1,37 +1,37 @@
-//! What a plan is made of.
+//! Actions, the steps of a plan.
 
 use std::fmt;
 
 /// One step of a plan. Stages are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Runs a stage, saves nothing, and drops its input.
+    /// Runs a stage without saving it, and drops its input.
     Drop(usize),
-    /// Runs a stage, saves nothing, and holds its input.
+    /// Runs a stage without saving it, and holds its input.
     Keep(usize),
-    /// Runs a stage and saves what its backward needs.
+    /// Runs a stage and saves the activations that its backward needs.
     Save {
         /// The stage.
         stage: usize,
-        /// How it is saved: 0 is all, `n` is the stage's `savings[n - 1]`.
+        /// The way of saving: 0 saves all, `n` uses the stage's `savings[n - 1]`.
         way: usize,
-        /// Whether the input is held for backward. Otherwise it is dropped, and remade before backward.
+        /// True if the input is held for backward. Otherwise it is dropped, and recomputed before backward.
         holds_input: bool,
     },
-    /// Runs the backward of a stage, which is the last one whose backward has not run. Drops what was saved
-    /// of it, its output and its input.
+    /// Runs the backward of a stage, which is the last one whose backward has not run. Drops the saved
+    /// activations of the stage, its output and its input.
     Backward(usize),
 }
 
 impl Action {
-    /// The stage it runs, or whose backward it runs.
+    /// Returns the stage whose forward or backward the action runs.
     pub fn stage(self) -> usize {
         match self {
             Self::Drop(stage) | Self::Keep(stage) | Self::Backward(stage) | Self::Save { stage, .. } => stage,
         }
     }
 
-    /// Whether the input is dropped by a run of the stage.
+    /// True if running the stage drops its input.
     pub(super) fn drops_input(self) -> bool {
         matches!(self, Self::Drop(_) | Self::Save { holds_input: false, .. })
     }

@@ -1,19 +1,20 @@
-//! Times below which no plan gets.
+//! Lower bounds on the time of all plans.
 
 use super::Costs;
 use super::costs::ways;
 
-/// Slots of the largest budget. What is held is rounded down to them, so that the bound stays one.
+/// Slots of the largest budget. Held bytes are rounded down to slots, so that the result is a lower bound.
 const SLOTS: u64 = 10_000;
 
-/// Lower bounds of the time, for all budgets up to the largest.
+/// Lower bounds on the time, for all budgets up to the largest.
 ///
-/// When the last stage's backward starts, what is saved fits the budget, and all else runs again: a knapsack.
+/// When the backward of the last stage starts, the saved stages fit the budget and all others run again: a
+/// knapsack problem.
 #[derive(Debug)]
 pub(super) struct Bounds<'a> {
     costs: &'a Costs,
     slot_bytes: u64,
-    /// The least time beyond that of keeping all, by slots for stages before the last.
+    /// Least time beyond that of saving every stage, by the slots available to stages before the last.
     seconds: Vec<f64>,
 }
 
@@ -41,7 +42,7 @@ impl<'a> Bounds<'a> {
         }
     }
 
-    /// No plan that fits the budget takes less.
+    /// Returns a time that no plan within the budget can beat.
     pub(super) fn seconds(&self, budget_bytes: u64) -> f64 {
         let last = self.costs.stages().len() - 1;
         let gradients = self.costs.gradient_bytes(last) + self.costs.gradient_bytes(last + 1);

@@ -1,9 +1,9 @@
-//! Actions of a solver, simulated.
+//! Actions that a solver found, with their simulation.
 
 use super::error::TooSmall;
 use super::{Action, Costs, Simulated, Solver, fixed, least, simulate};
 
-/// Actions of a solver, and what the simulator says of them.
+/// Actions of a solver, with the result of their simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) actions: Vec<Action>,
@@ -20,17 +20,17 @@ impl Candidate {
         self.simulated.peak_bytes <= budget_bytes
     }
 
-    /// The faster one; of equals the one that needs less, then the first.
+    /// Returns the faster candidate; among equals the one that needs less, then the first.
     pub(super) fn or(self, other: Self) -> Self {
         let [a, b] = [&self.simulated, &other.simulated];
         let order = a.seconds.total_cmp(&b.seconds).then(a.peak_bytes.cmp(&b.peak_bytes));
         if order.is_gt() { other } else { self }
     }
 
-    /// The plan that needs the least bytes.
+    /// Returns the plan that needs the least bytes.
     ///
-    /// That is one of the recurrence, but where first runs need more than repeats: there, running all twice
-    /// may need less.
+    /// It is a plan of the recurrence, unless first runs need more bytes than repeats: then running all
+    /// stages twice may need less.
     pub(super) fn leanest(costs: &Costs) -> Self {
         let (bytes, actions) = least::least(costs);
         let [least, sqrt_n] = [actions, fixed::sqrt_n(costs)].map(|actions| Self::new(costs, actions));

@@ -3,10 +3,10 @@
 use super::error::InvalidCosts;
 use super::{Saving, Stage};
 
-/// What the stages of a region cost, in the order in which they run.
+/// Costs of the stages of a region, in the order in which they run.
 ///
-/// Each stage takes the output of the one before. They hold no more than [`u64::MAX`] bytes together, and all
-/// times are finite.
+/// Each stage takes the output of the one before. The bytes of all stages add up to at most [`u64::MAX`], and
+/// all times are finite.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
     stages: Vec<Stage>,
@@ -14,11 +14,11 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// The costs of stages whose first one has an input without gradient.
+    /// Costs of stages, where the input of the first one has no gradient.
     ///
     /// # Errors
     ///
-    /// [`InvalidCosts`] names the stage and the value that cannot be.
+    /// [`InvalidCosts`] names the stage and the invalid value.
     pub fn new(stages: Vec<Stage>) -> Result<Self, InvalidCosts> {
         Self { stages, input_gradient_bytes: 0 }.checked()
     }
@@ -27,28 +27,28 @@ impl Costs {
     ///
     /// # Errors
     ///
-    /// [`InvalidCosts::TooLarge`] when all bytes add up to more than a number holds.
+    /// [`InvalidCosts::TooLarge`] if all bytes add up to more than [`u64::MAX`].
     pub fn with_input_gradient(mut self, bytes: u64) -> Result<Self, InvalidCosts> {
         self.input_gradient_bytes = bytes;
         self.checked()
     }
 
-    /// The stages: at least one.
+    /// Returns the stages, at least one.
     pub fn stages(&self) -> &[Stage] {
         &self.stages
     }
 
-    /// The bytes of the gradient of the first stage's input.
+    /// Returns the bytes of the gradient of the first stage's input.
     pub fn input_gradient_bytes(&self) -> u64 {
         self.input_gradient_bytes
     }
 
-    /// The time of a run that repeats nothing.
+    /// Returns the time of a run that repeats nothing, in seconds.
     pub fn keep_all_seconds(&self) -> f64 {
         self.stages.iter().map(|stage| stage.forward_seconds + stage.backward_seconds).sum()
     }
 
-    /// The gradient of the input of a stage; for the number of stages, that of the last output.
+    /// Bytes of the gradient of a stage's input. The number of stages as index stands for the last output.
     pub(super) fn gradient_bytes(&self, stage: usize) -> u64 {
         match stage.checked_sub(1) {
             Some(before) => self.stages[before].gradient_bytes,
@@ -69,7 +69,7 @@ impl Costs {
         if self.longest_seconds().is_finite() { Ok(self) } else { Err(InvalidCosts::TooLong { count }) }
     }
 
-    /// More bytes than any list of actions can hold.
+    /// An upper bound on the bytes that any list of actions can hold; `None` if it overflows.
     fn total_bytes(&self) -> Option<u64> {
         let of_stages = self.stages.iter().map(total_bytes);
         of_stages
@@ -77,7 +77,7 @@ impl Costs {
             .try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?))
     }
 
-    /// More than any plan takes: no solver repeats a stage more often than there are stages.
+    /// An upper bound on the time of any plan: no solver repeats a stage more often than there are stages.
     fn longest_seconds(&self) -> f64 {
         let extra = |stage: &Stage| stage.savings.iter().map(|saving| saving.extra_seconds).sum::<f64>();
         let once = self.stages.iter().map(|stage| stage.repeat_seconds + extra(stage)).sum::<f64>();

@@ -1,4 +1,4 @@
-//! The whole trade of bytes for time.
+//! The trade-off between bytes and time, as a curve over all budgets.
 
 use super::bound::Bounds;
 use super::candidate::Candidate;
@@ -6,21 +6,21 @@ use super::local::{self, Local};
 use super::search::{STARTS, Search};
 use super::{Costs, fixed};
 
-/// Budgets that are tried: from one to the next 3 % more where the least is a seventh of what all needs.
+/// Number of budgets. Each is 3 % above the one before if the least is a seventh of the bytes of saving all.
 const BUDGETS: u32 = 64;
 
-/// Actions that the local search simulates at most for each of them.
+/// Limit on the actions that the local search simulates for each budget.
 const EFFORT: usize = local::EFFORT / 8;
 
-/// A place on the curve.
+/// A point on the curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Point {
-    /// The peak of a plan.
+    /// Peak of the plan in bytes.
     pub bytes: u64,
-    /// Its time.
+    /// Time of the plan in seconds.
     pub seconds: f64,
-    /// No plan in so many bytes takes less.
+    /// A lower bound on the time of any plan within `bytes`.
     pub bound_seconds: f64,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn curve(costs: &Costs) -> Vec<Point> {
     points
 }
 
-/// Adds a plan that is faster than all before.
+/// Adds a plan if it is faster than all before it, and removes points that need as many bytes or more.
 fn push(points: &mut Vec<Point>, plan: &Candidate, bounds: &Bounds<'_>) {
     let (bytes, seconds) = (plan.simulated.peak_bytes, plan.simulated.seconds);
     if points.last().is_some_and(|last| last.seconds <= seconds) {
@@ -56,7 +56,7 @@ fn push(points: &mut Vec<Point>, plan: &Candidate, bounds: &Bounds<'_>) {
     points.push(Point { bytes, seconds, bound_seconds: bounds.seconds(bytes) });
 }
 
-/// Budgets from the least up to the most, each by the same factor above the one before.
+/// Budgets from the least to the most, each larger than the one before by the same factor.
 fn budgets(least: u64, most: u64) -> impl Iterator<Item = u64> {
     #[expect(clippy::cast_precision_loss, reason = "budgets between the ends are arbitrary")]
     let [low, high] = [least.max(1), most.max(1)].map(|bytes| bytes as f64);

@@ -1,10 +1,10 @@
-//! What goes wrong, with its values.
+//! Errors of planning, with their values.
 
 use thiserror::Error;
 
 use super::{Action, Solver};
 
-/// Costs that no chain of stages has.
+/// Costs that no chain of stages can have.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum InvalidCosts {
@@ -24,38 +24,38 @@ pub enum InvalidCosts {
     /// All times together are not finite.
     #[error("the times of {count} stages add up to more than a number holds")]
     TooLong {
-        /// How many stages there are.
+        /// Number of stages.
         count: usize,
     },
-    /// All bytes together are more than a number holds.
+    /// All bytes together are more than [`u64::MAX`].
     #[error("the bytes of {count} stages add up to more than {}", u64::MAX)]
     TooLarge {
-        /// How many stages there are.
+        /// Number of stages.
         count: usize,
     },
-    /// What is saved has no room for the output that is part of it.
+    /// The saved bytes are less than the output, which is part of them.
     #[error("stage {stage} saves {saved_bytes} bytes in way {way}, less than its output of {output_bytes}")]
     SavedWithoutOutput {
         /// The stage, counted from 0.
         stage: usize,
         /// The way: 0 is all.
         way: usize,
-        /// What it saves.
+        /// Saved bytes.
         saved_bytes: u64,
-        /// Its output.
+        /// Bytes of the output.
         output_bytes: u64,
     },
-    /// A stage that cannot be repeated has ways that repeat parts of it.
+    /// A stage that cannot be repeated has savings, which repeat parts of it.
     #[error("stage {stage} cannot be repeated, but has {savings} savings that repeat parts of it")]
     RepeatsInside {
         /// The stage, counted from 0.
         stage: usize,
-        /// How many savings it has.
+        /// Number of savings of the stage.
         savings: usize,
     },
 }
 
-/// No plan fits a budget.
+/// No plan of the solver fits the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "a budget of {budget_bytes} bytes is too small for {solver}: stage {stage} needs {least_bytes} bytes"
@@ -66,7 +66,7 @@ pub struct TooSmall {
     pub budget_bytes: u64,
     /// The least budget for which the solver has a plan.
     pub least_bytes: u64,
-    /// The stage at whose run or backward the plan of that budget has its peak, counted from 0.
+    /// The stage whose forward or backward has the peak of the plan for `least_bytes`, counted from 0.
     pub stage: usize,
     /// The solver.
     pub solver: Solver,
@@ -77,25 +77,25 @@ pub struct TooSmall {
 #[error("action {index} ({}) is illegal: {reason}", .action.map_or("the end".into(), |action| action.to_string()))]
 #[non_exhaustive]
 pub struct Illegal {
-    /// The place of the action in the list; its length where something is missing at the end.
+    /// Index of the action in the list; the length of the list if something is missing at the end.
     pub index: usize,
-    /// The action; `None` where something is missing at the end.
+    /// The action; `None` if something is missing at the end.
     pub action: Option<Action>,
-    /// Why.
+    /// Reason why the action is illegal.
     pub reason: Reason,
 }
 
-/// Why an action is illegal.
+/// Reasons why an action is illegal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
     /// The stage does not exist.
     #[error("there are {count} stages")]
     NoSuchStage {
-        /// How many there are.
+        /// Number of stages.
         count: usize,
     },
-    /// The stage has no such way to be saved.
+    /// The stage has no such way of saving.
     #[error("the stage has no such way to be saved")]
     NoSuchWay,
     /// The output of the stage before is neither held nor saved.
@@ -110,7 +110,7 @@ pub enum Reason {
     /// The stage is saved already.
     #[error("the stage is saved already")]
     Saved,
-    /// The stage's output is held, so that a run would give nothing new.
+    /// The stage's output is held, so a run would produce nothing new.
     #[error("the stage's output is held already")]
     OutputHeld,
     /// The stage cannot be repeated, so its first run must save it.
@@ -125,7 +125,7 @@ pub enum Reason {
         /// The stage whose backward comes next; `None` after the last.
         next: Option<usize>,
     },
-    /// What backward needs is not saved.
+    /// The activations that backward needs are not saved.
     #[error("the stage is not saved")]
     NotSaved,
     /// The list ends before every backward has run.

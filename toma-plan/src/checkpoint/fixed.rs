@@ -1,4 +1,4 @@
-//! Plans that look at no budget.
+//! Plans that do not depend on a budget.
 
 use super::{Action, Costs};
 
@@ -8,7 +8,7 @@ pub(super) fn keep_all(costs: &Costs) -> Vec<Action> {
     (0..count).map(Action::save).chain((0..count).rev().map(Action::Backward)).collect()
 }
 
-/// Cuts stages into segments of equal count, as pytorch-memonger does, and runs each a second time.
+/// Cuts stages into segments of equal length, as pytorch-memonger does, and runs each segment a second time.
 pub(super) fn sqrt_n(costs: &Costs) -> Vec<Action> {
     let count = costs.stages().len();
     let segments = count.isqrt();

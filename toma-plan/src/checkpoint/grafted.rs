@@ -1,10 +1,10 @@
-//! Plans whose first runs have begun otherwise.
+//! Adapts plans to first runs that differ from the planned ones.
 
 use super::error::Reason;
 use super::simulator::Memory;
 use super::{Action, Costs};
 
-/// The actions of a plan after those that have run in place of its first. They are legal where those are.
+/// Returns `planned` with `first`, which has already run, in place of its first actions. Legal if `first` is.
 pub(super) fn grafted(costs: &Costs, first: &[Action], planned: &[Action]) -> Vec<Action> {
     let mut graft = Graft { memory: Memory::new(costs), actions: Vec::new() };
     for &action in first.iter().chain(planned.get(first.len()..).unwrap_or_default()) {
@@ -19,7 +19,7 @@ struct Graft<'a> {
 }
 
 impl Graft<'_> {
-    /// Leaves out a run that makes what is there, and makes what is missing.
+    /// Adds an action. Skips a run whose result is held, and inserts runs that make missing inputs.
     fn take(&mut self, action: Action) {
         let stage = action.stage();
         match self.memory.step(action) {
@@ -34,7 +34,7 @@ impl Graft<'_> {
         (self.memory.has_input(stage) || self.make_input(stage)) && self.add(Action::save(stage))
     }
 
-    /// From the nearest stage whose input is there. What lies between is dropped as soon as it is used.
+    /// Recomputes an input from the nearest stage whose input is held. Outputs in between are dropped once used.
     fn make_input(&mut self, stage: usize) -> bool {
         let Some(start) = (0..stage).rev().find(|&start| self.memory.has_input(start)) else { return false };
         self.add(Action::Keep(start)) && (start + 1..stage).all(|stage| self.add(Action::Drop(stage)))

@@ -3,7 +3,7 @@
 use super::recurrence::{Branch, Choice, Recurrence};
 use super::{Action, Costs};
 
-/// A state's least bytes, and the choice that needs no more; among several the fastest that is seen.
+/// Least bytes of a state and the choice that reaches them; among several choices the fastest one seen.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     bytes: u64,
@@ -11,11 +11,11 @@ struct Least {
     choice: Choice,
 }
 
-/// The least bytes among the plans of the recurrence, and the actions that need no more.
+/// Returns the least bytes among the plans of the recurrence, and actions that need no more.
 pub(super) fn least(costs: &Costs) -> (u64, Vec<Action>) {
     let recurrence = Recurrence::new(costs);
     let count = recurrence.count();
-    // By start, then by length.
+    // Indexed by start, then by length.
     let mut states: Vec<Vec<Least>> = vec![Vec::new(); count];
     for start in (0..count).rev() {
         for last in start..count {

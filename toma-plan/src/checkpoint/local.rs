@@ -1,16 +1,16 @@
-//! A search in the neighborhood of plans.
+//! A local search that improves plans.
 //!
-//! Rotor repeats segments as a whole. A later run of a stage need not be where the output of an earlier one,
-//! or all that it saves, can be held over the gap. Then runs that only served it need not be either.
+//! Rotor repeats segments as a whole. A later run of a stage is unnecessary if the output of an earlier run, or all
+//! that it saves, can be held over the gap. Runs that only served the later one are then unnecessary, too.
 //!
-//! The search starts from plans that rotor has for this budget and for smaller ones, which leave room. It
-//! takes the shortcut that saves most, as long as there is one. From the best of all it then takes one detour,
-//! and shortcuts again.
+//! The search starts from rotor's plans for this budget and for smaller ones, which leave bytes unused. It takes the
+//! shortcut that saves the most time, as long as there is one. From the best plan it then takes one detour, and
+//! shortcuts again.
 
 use super::candidate::Candidate;
 use super::{Costs, moves, simulator};
 
-/// How many actions are simulated at most. Takes a fifth of a second or less; 50 stages take a tenth of it.
+/// Limit on simulated actions. Takes a fifth of a second or less; 50 stages take a tenth of it.
 pub(super) const EFFORT: usize = 20_000_000;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Local<'a> {
 }
 
 impl Local<'_> {
-    /// The fastest plan that is found from the first one and the others, which all fit.
+    /// Returns the fastest plan found from the first one and the others, which all fit the budget.
     pub(super) fn improve(mut self, first: Candidate, others: impl Iterator<Item = Candidate>) -> Candidate {
         let first = self.descend(first);
         let mut best = others.fold(first, |best, other| best.or(self.descend(other)));
@@ -45,7 +45,7 @@ impl Local<'_> {
         }
     }
 
-    /// A faster plan by way of a slower one.
+    /// Looks for a faster plan by way of a slower one.
     fn around(&mut self, plan: &Candidate) -> Option<Candidate> {
         moves::detours(self.costs, &plan.actions).into_iter().find_map(|detour| {
             self.may_go_on().then_some(())?;
@@ -59,7 +59,7 @@ impl Local<'_> {
         self.effort > 0
     }
 
-    /// The plan of these runs, if it is legal and fits.
+    /// Lays out these runs. Returns the plan if it is legal and fits.
     fn laid(&mut self, actions: &[super::Action]) -> Option<Candidate> {
         self.effort = self.effort.saturating_sub(actions.len());
         let actions = moves::laid(self.costs.stages().len(), actions);

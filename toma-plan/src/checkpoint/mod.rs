@@ -1,8 +1,8 @@
-//! Plans that trade time for memory: which stages of a chain are saved, and which run again in backward.
+//! Plans that trade time for memory: some stages of a chain are saved, others are recomputed in backward.
 //!
-//! Backward needs what forward has saved. A plan saves some stages, holds the outputs of others (*checkpoints*),
-//! and runs again what lies between. Stages are any cut of a program into a chain, measured in bytes and
-//! seconds. Nothing here knows tensors, so another framework can use it as well.
+//! Backward needs the activations that forward saved. A plan saves some stages, holds the outputs of others
+//! (*checkpoints*), and recomputes the stages in between. Stages are any cut of a program into a chain, measured in
+//! bytes and seconds. Nothing here depends on tensors, so another framework can use it as well.
 //!
 //! ```
 //! # mod toma { pub use toma_plan::checkpoint; }
@@ -31,7 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What there is
+//! # Overview
 //!
 //! ```
 //! # mod toma { pub use toma_plan::checkpoint; }
@@ -54,31 +54,28 @@
 //!
 //! # Actions
 //!
-//! A plan is a list of [`Action`]s over stages counted from 0. [`simulate`] alone says whether a list is
-//! legal, and what it takes:
+//! A plan is a list of [`Action`]s over stages counted from 0. [`simulate`] alone decides which lists are legal, and
+//! computes their bytes and time:
 //!
-//! - The input of stage 0 is there, and takes no bytes. The gradient of the last output is counted from the
-//!   start, as the work behind the last stage makes it before anything is dropped.
-//! - The first actions run all stages once, in order. What follows belongs to backward: nothing is repeated
-//!   before.
-//! - A run needs the output of the stage before, alone or as part of what is saved. It takes what it leaves
-//!   (the output, or what is saved) and its peak beyond that.
-//! - Then [`Drop`](Action::Drop), or a [`Save`](Action::Save) that does not hold its input, gives the input
-//!   back. What a saved stage holds stays all the same.
-//! - No run repeats what is there: a stage that is saved does not run, and a stage whose output is held runs
+//! - The input of stage 0 is there, and takes no bytes. The gradient of the last output is counted from the start,
+//!   because the work behind the last stage makes it before anything is dropped.
+//! - The first actions run all stages once, in order. All later actions belong to backward: nothing is repeated before.
+//! - A run needs the output of the stage before, alone or as part of the saved activations. It takes the bytes that it
+//!   leaves behind (the output, or the saved activations) and its peak beyond that.
+//! - Then [`Drop`](Action::Drop), or a [`Save`](Action::Save) that does not hold its input, frees the input. If the
+//!   input is part of the saved activations of the stage before, it stays.
+//! - No run repeats a result that is there: a stage that is saved does not run, and a stage whose output is held runs
 //!   only to be saved. Both copies of the output count then.
-//! - [`Backward`](Action::Backward) runs from the last stage to the first. It needs the stage saved and its
-//!   input, takes the gradient of the input and its peak, and gives back what was saved of the stage, its
-//!   output, its gradient and its input.
-//! - The last output has no run that would drop it, as the caller holds it: it stays until its backward.
+//! - [`Backward`](Action::Backward) runs from the last stage to the first. It needs the stage saved and its input,
+//!   takes the gradient of the input and its peak, and frees the stage's saved activations, output, gradient and input.
+//! - No run drops the last output, because the caller holds it: it stays until its backward.
 //! - A stage that [must be saved](Stage::must_save) is saved by its first run and never runs again.
 //!
 //! # Solvers
 //!
-//! [`Solver::Rotor`] is the algorithm of O. Beaumont, L. Eyraud-Dubois, J. Herrmann, A. Joly and A. Shilova,
-//! *Optimal checkpointing for heterogeneous chains* (2019). What is beyond it: ways to save less than all of a
-//! stage, first runs that cost other than repeats, stages that cannot be repeated, and budgets that rounding
-//! up to slots would miss.
+//! [`Solver::Rotor`] is the algorithm of O. Beaumont, L. Eyraud-Dubois, J. Herrmann, A. Joly and A. Shilova, *Optimal
+//! checkpointing for heterogeneous chains* (2019). It is extended by ways to save less than all of a stage, first runs
+//! with other costs than repeats, stages that cannot be repeated, and budgets that rounding up to slots would miss.
 
 mod action;
 mod bound;

@@ -1,12 +1,12 @@
-//! Plans that differ from another in one place.
+//! Plans that differ from another plan in one action.
 //!
-//! All are sequences of runs first. [`laid`] says for each run whether it holds its input, and drops runs that
-//! serve nothing.
+//! All are first built as sequences of runs. [`laid`] then decides which runs hold their input, and drops
+//! runs that serve nothing.
 
 use super::simulator::Memory;
 use super::{Action, Costs};
 
-/// What takes less time: each repeat left out, each stage saved in a way that costs less.
+/// Changes that save time: a repeat left out, or a stage saved in a way that costs less.
 pub(super) fn shortcuts<'a>(
     costs: &'a Costs,
     actions: &'a [Action],
@@ -16,7 +16,7 @@ pub(super) fn shortcuts<'a>(
     })
 }
 
-/// The actions without a repeat. What it would have saved, the run before it saves.
+/// Removes a repeat. If it saved its stage, the previous run of that stage saves instead.
 fn without(costs: &Costs, actions: &[Action], index: usize) -> Option<Vec<Action>> {
     let removed = actions[index];
     if index < costs.stages().len() || matches!(removed, Action::Backward(_)) {
@@ -46,12 +46,12 @@ fn saved_otherwise(costs: &Costs, actions: &[Action], index: usize) -> impl Iter
     changed.collect::<Vec<_>>().into_iter()
 }
 
-/// What takes more time and frees bytes for a while.
+/// A change that takes more time and frees bytes for a while.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Detour {
-    /// An output that is held until the action of this index is made again before it, from a stage on.
+    /// An output held until the action `index` is instead recomputed before that action, from `start` on.
     Remade { index: usize, start: usize },
-    /// A stage that its first run saves is saved by a repeat, for which stages from this one on run again.
+    /// A stage saved by its first run is instead saved by a repeat, for which stages from `start` on run again.
     SavedLater { stage: usize, start: usize },
 }
 
@@ -82,7 +82,7 @@ pub(super) fn detours(costs: &Costs, actions: &[Action]) -> Vec<Detour> {
         if index < costs.stages().len() {
             detours.extend(saved_later(costs, action));
         } else if stage > 0 && memory.holds(stage - 1) && actions[index - 1].stage() + 1 != stage {
-            // From the stage before on, and from each one before that, up to one whose input is there.
+            // Starts at the stage before, then one stage earlier each time, down to one whose input is held.
             let nearest = (0..stage).rev().find(|start| memory.has_input(*start)).unwrap_or(0);
             detours.extend((nearest..stage).rev().map(|start| Detour::Remade { index, start }));
         }
@@ -94,16 +94,16 @@ pub(super) fn detours(costs: &Costs, actions: &[Action]) -> Vec<Detour> {
 fn saved_later(costs: &Costs, first_run: Action) -> impl Iterator<Item = Detour> {
     let stage = first_run.stage();
     let stages = &costs.stages()[..=stage];
-    // Where a stage cannot be repeated, its output is there.
+    // The output of a stage that cannot be repeated is always held.
     let nearest = stages.iter().rposition(|stage| stage.must_save).map_or(0, |at| at + 1);
     let is_saved = matches!(first_run, Action::Save { .. });
     let starts = if is_saved { nearest..stage + 1 } else { 0..0 };
     starts.rev().map(move |start| Detour::SavedLater { stage, start })
 }
 
-/// The same runs, each with its input held until the last use, and without repeats that serve nothing.
+/// Lays out runs so that each holds its input until the last use, and removes repeats that serve nothing.
 pub(super) fn laid(stages: usize, actions: &[Action]) -> Vec<Action> {
-    // Whether the output is used before it is made again, from here on.
+    // True if the output is used, from here on, before it is made again.
     let mut is_used = vec![false; stages];
     let mut laid = Vec::with_capacity(actions.len());
     for (index, &action) in actions.iter().enumerate().rev() {

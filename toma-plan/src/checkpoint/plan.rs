@@ -1,4 +1,4 @@
-//! A plan, and how it is shown.
+//! A plan and its display.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use super::candidate::Candidate;
 use super::error::Illegal;
 use super::{Action, Costs, Simulated, Solver, grafted, simulate};
 
-/// What is run, held and dropped in which order, and what that takes.
+/// An ordered list of actions that run, hold and drop stages, with its peak and its time.
 ///
 /// The first actions run all stages once, in order. All others belong to backward.
 ///
-/// Plans of the same costs and budget are equal where their actions are.
+/// Plans of the same costs and budget are equal if their actions are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     actions: Vec<Action>,
@@ -24,11 +24,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan of one's own. Its bound is that of its peak.
+    /// Creates a plan from your own actions. Its lower bound is the one for its peak.
     ///
     /// # Errors
     ///
-    /// [`Illegal`] says which action cannot be carried out.
+    /// [`Illegal`] names the action that cannot be carried out.
     pub fn new(costs: &Costs, actions: Vec<Action>) -> Result<Self, Illegal> {
         let simulated = simulate(costs, &actions)?;
         let bound_seconds = Bounds::new(costs, simulated.peak_bytes).seconds(simulated.peak_bytes);
@@ -36,10 +36,10 @@ impl Plan {
         Ok(Self { actions, simulated, keep_all_seconds, bound_seconds, solver: None })
     }
 
-    /// The same plan for stages the first of which have run otherwise, as their first actions say. Later runs that are
-    /// not needed any more are left out, and what is missing is made again before it is needed.
+    /// Returns this plan for a chain whose first stages have already run differently, with the actions `first`. Later
+    /// runs that are not needed any more are left out, and missing inputs are recomputed before they are needed.
     ///
-    /// For work that turns out to be another than was planned for, and has begun the same.
+    /// Use it for work that began like the planned work and then turned out to be different.
     ///
     /// ```
     /// # mod toma { pub use toma_plan::checkpoint; }
@@ -55,7 +55,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`Illegal`] says which of these actions cannot be carried out.
+    /// [`Illegal`] names the action that cannot be carried out.
     pub fn after(&self, costs: &Costs, first: &[Action]) -> Result<Self, Illegal> {
         Self::new(costs, grafted::grafted(costs, first, &self.actions))
     }
@@ -66,47 +66,47 @@ impl Plan {
         Self { actions, simulated, keep_all_seconds, bound_seconds, solver: Some(solver) }
     }
 
-    /// What is done, in order.
+    /// Returns the actions, in order.
     pub fn actions(&self) -> &[Action] {
         &self.actions
     }
 
-    /// How many stages it runs.
+    /// Returns the number of stages.
     pub fn stages(&self) -> usize {
         self.simulated.runs.len()
     }
 
-    /// The most bytes that are held at once, beyond what is allocated when the region starts.
+    /// Returns the most bytes held at once, in addition to those allocated when the region starts.
     pub fn peak_bytes(&self) -> u64 {
         self.simulated.peak_bytes
     }
 
-    /// The time of all runs and backwards.
+    /// Returns the time of all forward and backward runs, in seconds.
     pub fn seconds(&self) -> f64 {
         self.simulated.seconds
     }
 
-    /// The time of a run that repeats nothing.
+    /// Returns the time of a run that repeats nothing, in seconds.
     pub fn keep_all_seconds(&self) -> f64 {
         self.keep_all_seconds
     }
 
-    /// No plan in the same budget takes less time. Few budgets have one that takes as little.
+    /// Returns a time in seconds that no plan in the same budget can beat. Few budgets have a plan that reaches it.
     pub fn bound_seconds(&self) -> f64 {
         self.bound_seconds
     }
 
-    /// The solver that was asked; `None` for a plan of one's own.
+    /// Returns the requested solver; `None` for a plan from your own actions.
     pub fn solver(&self) -> Option<Solver> {
         self.solver
     }
 
-    /// How often each stage runs again after its first run.
+    /// Returns the number of repeats of each stage after its first run.
     pub fn repeats(&self) -> impl ExactSizeIterator<Item = usize> {
         self.simulated.runs.iter().map(|runs| runs - 1)
     }
 
-    /// What is held of each stage when backward begins.
+    /// Returns the state of each stage when backward begins.
     pub fn held(&self) -> Vec<Held> {
         let count = self.stages();
         let mut held = vec![Held::Dropped; count];
@@ -129,18 +129,18 @@ impl Plan {
     }
 }
 
-/// What is held of a stage when backward begins.
+/// State of a stage when backward begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Held {
-    /// All that its backward needs, in a way: 0 is all.
+    /// The activations that its backward needs are held, saved in a way.
     Saved {
-        /// The way.
+        /// The way: 0 saves all.
         way: usize,
     },
-    /// Its output.
+    /// Its output is held.
     Kept,
-    /// Nothing.
+    /// Nothing is held.
     Dropped,
 }
 
@@ -156,7 +156,7 @@ impl fmt::Display for Held {
     }
 }
 
-/// A line with the figures, then a row for each stage, or for neighbors that are alike.
+/// Shows a line with the figures, then a row for each stage, or for equal neighbors together.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.solver.map_or("own plan".into(), |solver| solver.to_string());

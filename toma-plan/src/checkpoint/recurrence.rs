@@ -1,41 +1,41 @@
-//! The recurrence of rotor, which both the table of times and that of least bytes follow.
+//! The recurrence of rotor, which the table of times and that of least bytes share.
 //!
-//! A state `(s, t)` is the work that is left for stages `s..=t`: their forward, where the input of `s` is
-//! held, and their backward, where the gradient of the output of `t` is there. With the last stage as `t` the
-//! runs are the first ones, in all other states they are repeats. The bytes of a state count neither the
-//! input of `s` nor what is held for stages outside, but they count that gradient.
+//! A state `(s, t)` is the remaining work of stages `s..=t`: their forward, with the input of `s` held, and
+//! their backward, with the gradient of the output of `t` there. With the last stage as `t` the runs are the
+//! first ones, in all other states they are repeats. The bytes of a state include that gradient, but neither
+//! the input of `s` nor memory held for stages outside of the state.
 //!
-//! Stages that cannot be repeated are saved by their first run and stay so. In states of repeats their bytes
-//! count as those of the state, and runs begin behind the last of them.
+//! Stages that cannot be repeated are saved by their first run and stay saved. In states of repeats their
+//! bytes count towards the state, and runs begin behind the last of these stages.
 
 use super::costs::ways;
 use super::{Action, Costs, Stage};
 
-/// What happens first in a state.
+/// The first decision in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The first stage is saved; the rest follows, then its backward.
+    /// Saves the first stage; the rest follows, then the backward of the first stage.
     Save(usize),
-    /// All stages before this one run and save nothing; it and the rest follow, then the state of those
-    /// before.
+    /// Runs all stages before this one without saving them; this stage and the rest follow, then the state of
+    /// the stages before.
     Split(usize),
 }
 
-/// A choice with its costs. What it takes beyond the costs of the states that follow.
+/// A choice with its own costs, in addition to those of the states that follow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Branch {
     pub(super) choice: Choice,
     pub(super) seconds: f64,
-    /// The peak of its own runs and backward.
+    /// The peak of the choice's own runs and backward.
     pub(super) needs_bytes: u64,
-    /// What it holds during the state that follows.
+    /// Bytes held during the state that follows.
     pub(super) held_bytes: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Recurrence<'a> {
     costs: &'a Costs,
-    /// What stages before each one save because they cannot be repeated.
+    /// Bytes that the stages before each one save because they cannot be repeated.
     always: Vec<u64>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Recurrence<'a> {
         last + 1 == self.count()
     }
 
-    /// What stages of a state of repeats hold in any case.
+    /// Bytes that the stages of a state of repeats hold in any case.
     fn always(&self, start: usize, last: usize) -> u64 {
         if self.is_first_run(last) { 0 } else { self.always[last + 1] - self.always[start] }
     }
@@ -89,11 +89,11 @@ impl<'a> Recurrence<'a> {
         })
     }
 
-    /// The places at which the state may be split.
+    /// The stages at which the state may be split.
     pub(super) fn splits(&self, start: usize, last: usize) -> impl Iterator<Item = Branch> {
         let is_first = self.is_first_run(last);
         let base = self.costs.gradient_bytes(last + 1) + self.always(start, last);
-        // What stages that cannot be repeated have saved so far, and the input that the next run drops.
+        // Bytes saved so far by stages that cannot be repeated, and those of the input that the next run drops.
         let (mut always, mut input) = (0, 0);
         let (mut seconds, mut needs_bytes) = (0.0, 0);
         (start..last).map(move |index| {
@@ -114,8 +114,8 @@ impl<'a> Recurrence<'a> {
         })
     }
 
-    /// The actions of the whole chain, where `decide` chooses in each state with so many bytes or slots, and
-    /// says how many are left for the state that follows.
+    /// Returns the actions of the whole chain. In each state, `decide` gets the bytes or slots that are left,
+    /// and returns its choice and the amount that is left for the state that follows.
     pub(super) fn actions<M: Copy>(
         &self,
         all: M,
@@ -163,7 +163,7 @@ impl<'a> Recurrence<'a> {
     }
 }
 
-/// What a first run takes that saves nothing unless it must.
+/// Bytes that a first run needs which saves nothing unless it must.
 fn first_run_bytes(stage: &Stage) -> u64 {
     if stage.must_save {
         stage.saved_bytes + stage.saving_peak_bytes

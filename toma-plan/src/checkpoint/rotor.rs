@@ -3,20 +3,20 @@
 use super::recurrence::{Branch, Choice, Recurrence};
 use super::{Action, Costs};
 
-/// Slots of the largest budget. A stage's bytes are rounded up to them, so of 50 stages that are held at
-/// once half a slot each is lost on average: 1.8 % of the budget, for a table of 16 MB.
+/// Slots of the largest budget. A stage's bytes are rounded up to slots, so 50 stages that are held at once
+/// waste half a slot each on average: 1.8 % of the budget, for a table of 16 MB.
 const SLOTS: u64 = 1400;
-/// Slots beyond the budget, at most. Plans of that many are tried, too: what rounding up has lost fits in all
-/// the same.
+/// Limit on slots beyond the budget. Plans of that many are tried, too, because without the rounding they may
+/// fit all the same.
 const MARGIN: u64 = SLOTS / 16;
-/// Numbers in a table, 64 MB beside the margin: chains of more than about 100 stages get fewer slots.
+/// Limit on numbers in a table, 64 MB in addition to the margin: chains of more than about 100 stages get fewer slots.
 const NUMBERS: u64 = 1 << 23;
 
-/// A plan, and its time by the table.
+/// A plan, and its time according to the table.
 pub(super) struct Timed {
     pub(super) seconds: f64,
     pub(super) actions: Vec<Action>,
-    /// Whether it takes more slots than the budget has.
+    /// True if the plan takes more slots than the budget has.
     pub(super) is_beyond: bool,
 }
 
@@ -26,18 +26,18 @@ pub(super) struct Table<'a> {
     slot_bytes: u64,
     slots: usize,
     margin: usize,
-    /// Least seconds by start, length and slots; infinite where a state does not fit.
+    /// Least seconds by start, length and slots; infinite if a state does not fit.
     seconds: Vec<Vec<f64>>,
 }
 
 impl<'a> Table<'a> {
-    /// A table that answers for all budgets up to the largest.
+    /// Builds a table for all budgets up to the largest.
     pub(super) fn new(costs: &'a Costs, largest_bytes: u64) -> Self {
         let recurrence = Recurrence::new(costs);
         let count = recurrence.count() as u64;
         let slots = SLOTS.min(NUMBERS / (count * (count + 1) / 2)).max(1);
         let slot_bytes = largest_bytes.div_ceil(slots).max(1);
-        // Nothing is lost in slots of one byte.
+        // Slots of one byte round nothing.
         let margin = if slot_bytes == 1 { 0 } else { MARGIN.min(slots / 2) };
         let [slots, margin] = [largest_bytes / slot_bytes, margin].map(to_usize);
         let seconds = Vec::with_capacity(recurrence.count());
@@ -74,7 +74,7 @@ impl<'a> Table<'a> {
         to_usize(bytes.div_ceil(self.slot_bytes)).min(self.width())
     }
 
-    /// Takes a branch wherever it is faster than what is known.
+    /// Takes a branch wherever it is faster than the best one so far.
     fn relax(&self, branch: Branch, start: usize, last: usize, best: &mut [f64]) {
         let held = self.slots_of(branch.held_bytes);
         let from = self.slots_of(branch.needs_bytes).max(held);
@@ -104,7 +104,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The fastest plan for so many slots, if there is one.
+    /// Returns the fastest plan for so many slots, if there is one.
     fn plan(&self, slots: usize, is_beyond: bool) -> Option<Timed> {
         let seconds = self.row(0, self.recurrence.count() - 1)[slots];
         let actions = || {
@@ -133,12 +133,12 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Plans for a budget, the fastest first. All but the last may not fit.
+    /// Returns plans for a budget, the fastest first. All but the last may not fit.
     pub(super) fn plans(&self, budget_bytes: u64) -> impl Iterator<Item = Timed> {
         let slots = to_usize(budget_bytes / self.slot_bytes).min(self.slots);
         let row = self.row(0, self.recurrence.count() - 1);
         let beyond = (slots + 1..=slots + self.margin).rev();
-        // As much time in as many slots less one is the same plan, more or less.
+        // If one slot less takes as much time, the plan is more or less the same.
         let differs = beyond.filter(|&slots| row[slots] < row[slots - 1]);
         differs.chain([slots]).filter_map(move |more| self.plan(more, more > slots))
     }

@@ -1,11 +1,11 @@
-//! What the solvers share: one table for all budgets, and plans that are there without one.
+//! The state that solvers share: one table for all budgets, and the plans that need no table.
 
 use super::candidate::Candidate;
 use super::local::{self, Local};
 use super::rotor::Table;
 use super::{Costs, fixed};
 
-/// Smaller budgets whose plans the local search starts from, too.
+/// Number of smaller budgets whose plans the local search starts from, too.
 pub(super) const STARTS: u32 = 64;
 
 /// Finds the plans of all budgets up to the largest.
@@ -18,13 +18,13 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// `least` is the leanest plan.
+    /// Prepares the search. `least` is the plan that needs the least bytes.
     pub(super) fn new(costs: &'a Costs, largest_bytes: u64, least: Candidate) -> Self {
         let sqrt_n = Candidate::new(costs, fixed::sqrt_n(costs));
         Self { costs, table: Table::new(costs, largest_bytes), least, sqrt_n }
     }
 
-    /// The fastest plan of [`Solver::Rotor`](super::Solver::Rotor) in a budget that the leanest plan fits.
+    /// Returns the fastest plan of [`Solver::Rotor`](super::Solver::Rotor) for a budget that the leanest plan fits.
     pub(super) fn rotor(&self, budget_bytes: u64) -> Candidate {
         let plans = self.table.plans(budget_bytes).map(|timed| {
             let plan = Candidate::new(self.costs, timed.actions);
@@ -37,7 +37,8 @@ impl<'a> Search<'a> {
         found.next().into_iter().chain(others).fold(self.least.clone(), |best, plan| plan.or(best))
     }
 
-    /// The fastest plan of [`Solver::Auto`](super::Solver::Auto) in a budget, from that of rotor and from leaner ones.
+    /// Returns the fastest plan of [`Solver::Auto`](super::Solver::Auto) for a budget, improved from rotor's plan and
+    /// leaner ones.
     pub(super) fn auto(&self, budget_bytes: u64) -> Candidate {
         let [least, most] = [self.least.simulated.peak_bytes, budget_bytes].map(u128::from);
         let leaner = (0..STARTS).filter_map(|start| {

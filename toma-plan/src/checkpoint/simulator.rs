@@ -1,26 +1,25 @@
-//! The one judge of plans.
+//! The simulator, which alone decides if a plan is legal and computes its cost.
 
 use super::error::{Illegal, Reason};
 use super::{Action, Costs, Saving};
 
-/// What a list of actions takes.
+/// Peak and time of a list of actions.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Simulated {
-    /// The most bytes that are held at once.
+    /// The most bytes held at once.
     pub peak_bytes: u64,
-    /// The stage that runs at the peak, or whose backward does.
+    /// The stage whose forward or backward reaches the peak.
     pub peak_stage: usize,
-    /// The time of all runs and backwards.
+    /// Time of all forward and backward runs, in seconds.
     pub seconds: f64,
-    /// How often each stage runs.
+    /// Number of runs of each stage.
     pub runs: Vec<usize>,
 }
 
-/// Says what a list of actions takes, or why it is illegal.
+/// Simulates a list of actions, in linear time.
 ///
 /// The input of the first stage takes no bytes; the gradient of the last output is there from the start.
-/// Costs linear time.
 ///
 /// # Errors
 ///
@@ -36,7 +35,7 @@ pub fn simulate(costs: &Costs, actions: &[Action]) -> Result<Simulated, Illegal>
     }
 }
 
-/// What legal actions take that need no more bytes than that.
+/// Simulates actions; `None` if they are illegal or need more than `most_bytes`.
 pub(super) fn simulate_within(costs: &Costs, actions: &[Action], most_bytes: u64) -> Option<Simulated> {
     let mut memory = Memory::new(costs);
     for &action in actions {
@@ -45,18 +44,18 @@ pub(super) fn simulate_within(costs: &Costs, actions: &[Action], most_bytes: u64
     (memory.left == 0).then(|| memory.outcome())
 }
 
-/// What is held between two actions.
+/// Memory that is held between two actions.
 pub(super) struct Memory<'a> {
     costs: &'a Costs,
-    /// Outputs that are held beside what is saved.
+    /// True for outputs that are held in addition to saved activations.
     held: Vec<bool>,
     saved: Vec<Option<Saving>>,
-    /// What passes stages that are saved and have dropped their input.
+    /// Bytes of values for later stages, held by saved stages that have dropped their input.
     passing: Vec<u64>,
     runs: Vec<usize>,
-    /// Stages that have run at least once: all before this one.
+    /// Number of stages that have run at least once: all before this one.
     reached: usize,
-    /// Stages whose backward has not run: all before this one.
+    /// Number of stages whose backward has not run: all before this one.
     left: usize,
     bytes: u64,
     peak_bytes: u64,
@@ -90,7 +89,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Whether the output of a stage is held beside what is saved.
+    /// True if the output of a stage is held in addition to saved activations.
     pub(super) fn holds(&self, stage: usize) -> bool {
         self.held[stage]
     }
@@ -144,7 +143,7 @@ impl<'a> Memory<'a> {
         self.needs_input(stage)
     }
 
-    /// Whether the input of a stage is there.
+    /// True if the input of a stage is held or saved.
     pub(super) fn has_input(&self, stage: usize) -> bool {
         stage.checked_sub(1).is_none_or(|input| self.held[input] || self.saved[input].is_some())
     }
@@ -153,7 +152,7 @@ impl<'a> Memory<'a> {
         if self.has_input(stage) { Ok(()) } else { Err(Reason::InputMissing) }
     }
 
-    /// Adds what a run leaves, which it takes together with its peak.
+    /// Adds the bytes that a run leaves, and raises the peak by those that it needs beyond them.
     fn hold(&mut self, stage: usize, bytes: u64, beyond: u64) {
         self.bytes += bytes;
         self.see(stage, beyond);
@@ -165,7 +164,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Whether there was something to drop.
+    /// Drops the input of a stage. Returns false if it was not held.
     fn drop_input(&mut self, stage: usize) -> bool {
         stage.checked_sub(1).is_some_and(|input| self.drop_output(input))
     }
@@ -196,7 +195,7 @@ impl<'a> Memory<'a> {
         Ok(())
     }
 
-    /// The order of actions must not change a sum of rounded numbers, so it is taken at the end.
+    /// Returns the result. The time is summed up here, so that the order of actions does not change its rounding.
     fn outcome(self) -> Simulated {
         let repeats = self.costs.stages().iter().zip(&self.runs);
         #[expect(clippy::cast_precision_loss, reason = "a stage runs less than 2^52 times")]

@@ -1,22 +1,22 @@
-//! The ways to find a plan.
+//! The solvers that find a plan.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// How a plan is found.
+/// The algorithm that finds a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Solver {
     /// Saves every stage, as a run without checkpoints does.
     KeepAll,
     /// The partition of pytorch-memonger: of `n` stages `⌊√n⌋` segments of equal count, the rest in the last.
-    /// Segments hold their inputs, and run a second time. One plan, whatever the budget.
+    /// Segments hold their inputs, and run a second time. The plan is the same for every budget.
     SqrtN,
     /// The fastest plan that repeats segments as a whole, by dynamic programming over slots of the budget.
     Rotor,
-    /// The plan of [`Rotor`](Self::Rotor), from which a local search takes runs that need not be.
+    /// The plan of [`Rotor`](Self::Rotor), from which a local search removes unnecessary runs.
     #[default]
     Auto,
 }
@@ -51,7 +51,7 @@ impl FromStr for Solver {
     }
 }
 
-/// A name that no solver has.
+/// A name that belongs to no solver.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{name}` is no solver: expected keep-all, sqrt-n, rotor or auto")]
 #[non_exhaustive]

@@ -1,9 +1,9 @@
-//! What stages cost.
+//! Costs of stages.
 
-/// What one stage costs, in bytes and seconds.
+/// Cost of one stage, in bytes and seconds.
 ///
-/// Bytes of a run are those beyond what is held when it starts. Where a later run costs what the first does,
-/// both fields have the same value: see [`Stage::repeated_alike`].
+/// Bytes of a run are those beyond the bytes held when it starts. If a later run costs the same as the first, both
+/// fields have the same value: see [`Stage::repeated_alike`].
 ///
 /// ```
 /// # mod toma { pub use toma_plan::checkpoint; }
@@ -21,20 +21,20 @@
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stage {
-    /// Time of the first run.
+    /// Time of the first run in seconds.
     pub forward_seconds: f64,
-    /// Time of a later run.
+    /// Time of a later run in seconds.
     pub repeat_seconds: f64,
-    /// Time of backward, with all that it needs held.
+    /// Time of backward in seconds, with everything that it needs held.
     pub backward_seconds: f64,
-    /// The output, as it is held for the next stage.
+    /// Bytes of the output, as it is held for the next stage.
     pub output_bytes: u64,
-    /// All that backward needs, with the output and without the input.
+    /// Bytes of all activations that backward needs, including the output and without the input.
     pub saved_bytes: u64,
-    /// Of the output what stages before have made and this one does not save, beyond `saved_bytes`: it is held all the
-    /// same where the stage is saved and drops its input. Stages that cannot be repeated have it in `saved_bytes`.
+    /// Bytes of values in the output that earlier stages made and that `saved_bytes` does not include. They stay held
+    /// if the stage is saved and drops its input. Stages that cannot be repeated have them in `saved_bytes`.
     pub passing_bytes: u64,
-    /// The gradient of the output.
+    /// Bytes of the gradient of the output.
     pub gradient_bytes: u64,
     /// Peak of the first run beyond the output, if it saves nothing.
     pub forward_peak_bytes: u64,
@@ -44,18 +44,18 @@ pub struct Stage {
     pub repeat_peak_bytes: u64,
     /// Peak of a later run beyond `saved_bytes`, if it saves.
     pub repeat_saving_peak_bytes: u64,
-    /// Peak of backward beyond what is saved and both gradients.
+    /// Peak of backward beyond the saved activations and both gradients.
     pub backward_peak_bytes: u64,
-    /// Whether the stage cannot be repeated: every plan saves it in its first run.
+    /// True if the stage cannot be repeated: every plan saves it in its first run.
     ///
-    /// Its input is needed again at its backward only, and may be remade for it.
+    /// Its input is needed again only for its backward, and may be recomputed for it.
     pub must_save: bool,
     /// Ways to save less than all, at a price in time. A stage that cannot be repeated has none.
     pub savings: Vec<Saving>,
 }
 
 impl Stage {
-    /// The same stage whose later runs take the time and the peaks of the first.
+    /// Returns the stage with later runs that take the time and the peaks of the first run.
     #[must_use]
     pub fn repeated_alike(mut self) -> Self {
         self.repeat_seconds = self.forward_seconds;
@@ -64,12 +64,12 @@ impl Stage {
         self
     }
 
-    /// How many ways there are to save it: all, and each of its [`savings`](Self::savings).
+    /// Returns the number of ways to save the stage: all of it, and each of its [`savings`](Self::savings).
     pub fn ways(&self) -> usize {
         1 + self.savings.len()
     }
 
-    /// What is held and paid if it is saved in a way: 0 is all, `n` is `savings[n - 1]`.
+    /// Returns the cost of saving the stage in a way: 0 saves all, `n` is `savings[n - 1]`.
     pub fn way(&self, way: usize) -> Option<Saving> {
         match way.checked_sub(1) {
             Some(index) => self.savings.get(index).copied(),
@@ -87,9 +87,9 @@ impl Stage {
 /// A way to save a stage: the results of some operators are held, the others are repeated in its backward.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Saving {
-    /// What is held, with the output and without the input.
+    /// Bytes held, including the output and without the input.
     pub saved_bytes: u64,
-    /// The time by which backward takes longer.
+    /// Additional time of backward in seconds.
     pub extra_seconds: f64,
     /// Peak of a first run beyond `saved_bytes`.
     pub saving_peak_bytes: u64,

@@ -1,4 +1,4 @@
-//! What lives at each moment of a step, as a line over sizes.
+//! Live bytes at each moment of a step, as lines over sizes.
 
 use toma_trace::{Interval, OperatorId, Place, ScopeKind, StorageId, Tick, Trace};
 
@@ -12,12 +12,12 @@ use super::pieces::Pieces;
 pub(super) struct Grows {
     pub(super) storage: StorageId,
     pub(super) place: Place,
-    /// `None` if it was there before the trace. Then it counts as nothing, and after its death as less.
+    /// `None` if the block was there before the trace. It then counts as zero, and as negative after its death.
     pub(super) birth: Option<Tick>,
     pub(super) death: Option<Tick>,
     pub(super) operator: Option<OperatorId>,
     pub(super) fit: Fit,
-    /// Its bytes at sizes that were run.
+    /// Bytes of the block at sizes that were recorded.
     points: Vec<Point>,
 }
 
@@ -35,7 +35,7 @@ impl Grows {
         }
     }
 
-    /// Its bytes at a size that was run; `None` where they are not known.
+    /// Returns the bytes of the block at a recorded size; `None` if they are not known.
     pub(super) fn seen(&self, size: u64) -> Option<u64> {
         let point = self.points.iter().find(|point| u64::from(point.size) == size);
         point.map(|point| point.bytes)
@@ -46,7 +46,7 @@ impl Grows {
     }
 }
 
-/// Until when the first piece lasts, and the second if there is one.
+/// Returns the end of the first piece, and of the second if there is one.
 pub(super) fn ends(trace: &Trace) -> (Tick, Option<Tick>) {
     let mut attempts = Vec::<Interval>::new();
     for (_, scope) in trace.scopes().filter(|(_, scope)| scope.label.kind == ScopeKind::Attempt) {
@@ -70,7 +70,7 @@ pub(super) fn pieces(blocks: &[Grows], place: &Place, trace: &Trace, line: impl 
     Pieces::of(&lines[..until(first)], second.map(|end| &lines[until(first)..until(end)]))
 }
 
-/// What lives in a place since the start, and since each tick at which that changed.
+/// Returns the live bytes in a place at the start, and after each tick at which they changed.
 pub(super) fn levels(blocks: &[Grows], place: &Place, line: impl Fn(&Fit) -> Line) -> Vec<(Tick, Line)> {
     let of_place = blocks.iter().filter(|block| block.place == *place);
     let mut changes: Vec<_> = of_place

@@ -2,10 +2,10 @@
 //!
 //! # Why
 //!
-//! A size is an upper bound: 10 items in pieces of 9 run as 9 and 1, or as 5 and 5 where pieces are even. Either may
-//! need more, and who asks need not know which it will be. So a size fits if both cuts do.
+//! A size is an upper bound: 10 items in pieces of 9 run as 9 and 1, or as 5 and 5 if pieces are even. Either may need
+//! more bytes, and the caller need not know which one will run. So a size fits if both cuts do.
 //!
-//! The bytes are not monotone in the size, because the rest is not. Among sizes that make the same number of pieces
+//! The bytes are not monotone in the size, because the rest is not. Among sizes that make the same number of pieces,
 //! even pieces are the same, and the rest is a line over the size, so the search solves lines and tries no sizes.
 
 use std::ops::RangeInclusive;
@@ -18,20 +18,20 @@ use super::pieces::{Pieces, Run};
 pub(super) struct Grown {
     /// The smallest size that was recorded.
     pub(super) smallest: u64,
-    /// From that size on.
+    /// Pieces of that size and above.
     pub(super) above: Pieces,
     pub(super) below: Pieces,
 }
 
-/// Items that are worked off piece by piece.
+/// Items that are processed piece by piece.
 #[derive(Clone, Copy)]
 pub(super) struct Work {
     pub(super) items: u64,
-    /// Pieces as large as the first that count in addition, after all others.
+    /// Additional pieces as large as the first, after all others.
     pub(super) repeats: u64,
 }
 
-/// The line that is the size itself.
+/// The line whose value is the size itself.
 const SIZE: Line = Line { fixed: 0, per_item: 1 };
 
 impl Grown {
@@ -39,7 +39,7 @@ impl Grown {
         if size < self.smallest { &self.below } else { &self.above }
     }
 
-    /// The most bytes that live while the items are worked off in pieces of at most `size`.
+    /// Returns the most live bytes while the items are processed in pieces of at most `size`.
     pub(super) fn needs(&self, size: u64, work: Work) -> u64 {
         let size = size.clamp(1, work.items.max(1));
         if size == work.items && work.repeats == 0 {
@@ -51,7 +51,7 @@ impl Grown {
         ragged.chain(self.even(count, work)).map(|line| line.bytes_at(size)).max().unwrap_or(0)
     }
 
-    /// The largest size of which the items need at most `bytes`.
+    /// Returns the largest size at which the items need at most `bytes`.
     pub(super) fn largest(&self, bytes: u64, work: Work) -> Option<u64> {
         let mut most = self.largest_of_one(bytes, work.items)?;
         if most == work.items && work.repeats == 0 {
@@ -66,17 +66,17 @@ impl Grown {
                     return ragged;
                 }
             }
-            // Each smaller size makes one piece more, so this many are full.
+            // A smaller size makes at least one piece more, so this many pieces are full.
             most = self.largest_of_full(bytes, count, least - 1)?;
         }
     }
 
-    /// The largest size up to `most` of which one piece needs at most `bytes`.
+    /// Returns the largest size up to `most` at which one piece needs at most `bytes`.
     pub(super) fn largest_of_one(&self, bytes: u64, most: u64) -> Option<u64> {
         self.largest_of(Pieces::first, bytes, most)
     }
 
-    /// The largest size up to `most` of which so many full pieces need at most `bytes`.
+    /// Returns the largest size up to `most` at which so many full pieces need at most `bytes`.
     fn largest_of_full(&self, bytes: u64, count: u64, most: u64) -> Option<u64> {
         self.largest_of(|pieces| Pieces::lines([Run { pieces, size: SIZE, count }]), bytes, most)
     }
@@ -89,12 +89,12 @@ impl Grown {
         largest(lines(&self.above), bytes, self.smallest..=most).or_else(smaller)
     }
 
-    /// The largest of some sizes, all of which cut the items into `count`, of which full pieces and a rest need at
-    /// most `bytes`.
+    /// Returns the largest of `sizes`, all of which cut the items into `count` pieces, at which full pieces and a rest
+    /// need at most `bytes`.
     fn largest_ragged(&self, bytes: u64, work: Work, count: u64, sizes: RangeInclusive<u64>) -> Option<u64> {
         let (least, most) = (*sizes.start(), *sizes.end());
         let from = least.max(self.smallest);
-        // The rest shrinks as the size grows: up to this size it is one from the smallest recorded on.
+        // The rest shrinks as the size grows: up to this size, the rest is at least the smallest recorded size.
         let turn = work.items.checked_sub(self.smallest);
         let turn = turn.map_or(0, |more| more.checked_div(count - 1).unwrap_or(u64::MAX));
         let parts = [
@@ -108,7 +108,7 @@ impl Grown {
         })
     }
 
-    /// The lines of so many even pieces, the larger ones first; none of a single piece, which has no rest either.
+    /// Returns the lines of so many even pieces, the larger ones first; none for a single piece, which has no rest.
     fn even(&self, count: u64, work: Work) -> impl Iterator<Item = Line> {
         let (larger, smaller) = (work.items.div_ceil(count), work.items / count);
         let more = work.items % count;
@@ -123,7 +123,7 @@ impl Grown {
 }
 
 impl Work {
-    /// So many pieces, all full but the last, over their size.
+    /// Returns so many pieces, all full but the last, as lines over their size.
     fn ragged<'a>(self, count: u64, full: &'a Pieces, rest: &'a Pieces) -> [Run<'a>; 3] {
         let before = count - 1;
         let left = Line { fixed: self.items.into(), per_item: -i128::from(before) };

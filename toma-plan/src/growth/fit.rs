@@ -1,33 +1,33 @@
-//! The line of one block through what it took at several sizes.
+//! The line of one block through its bytes at several sizes.
 
 use super::line::Line;
 
-/// What a block took at one size.
+/// Bytes of a block at one size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) size: u32,
     pub(super) bytes: u64,
 }
 
-/// How the bytes of a block grow.
+/// Growth of a block's bytes with the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fit {
-    /// As steep as the steepest line from a far point to the largest, and as high as every point.
+    /// The line as steep as the steepest line from a far point to the largest, and as high as every point.
     pub(super) line: Line,
-    /// The same for sizes below the smallest point.
+    /// The line for sizes below the smallest point.
     pub(super) below: Line,
-    /// Whether all points lie on a parabola of pairs of items.
+    /// True if all points lie on a parabola of pairs of items.
     pub(super) is_square: bool,
 }
 
-/// The fit through points of rising sizes.
+/// Returns the fit through points of rising sizes.
 ///
-/// Where bytes grow in steps, as with whole pages, the slope to the largest size is nearest to that beyond
-/// it. Where a kernel began to take memory late, the last slope is the steepest. No slope is taken from points of
-/// more than two thirds of the largest size, but for the smallest: one step, as of a tile more for the ninth row
-/// than for eight, would count for every item beyond. A slope that is no integer is rounded up. Bytes that fall
-/// with the size are taken to stay: what a kernel saves at one size says nothing of the next. Below the smallest
-/// point a line may reach nothing too early, where a kernel began to take memory between two points. There it runs
+/// If bytes grow in steps, as with whole pages, the slope to the largest size is nearest to the slope beyond it. If a
+/// kernel began to take memory late, the last slope is the steepest. No slope is taken from points of more than two
+/// thirds of the largest size, except from the smallest point: one step, such as one tile more for the ninth row than
+/// for eight, would count for every item beyond. A slope that is no integer is rounded up. Bytes that fall with the
+/// size are assumed to stay, because bytes that a kernel saves at one size say nothing about the next. Below the
+/// smallest point a line may reach zero too early, if a kernel began to take memory between two points. There it runs
 /// through the origin instead, which is as high.
 pub(super) fn fit(points: &[Point]) -> Fit {
     let steepest = match points {
@@ -47,7 +47,7 @@ pub(super) fn fit(points: &[Point]) -> Fit {
     Fit { line, below, is_square: is_square(points) }
 }
 
-/// Bytes per item between two points, rounded up.
+/// Returns the bytes per item between two points, rounded up.
 fn slope(from: Point, to: Point) -> i128 {
     let bytes = i128::from(to.bytes) - i128::from(from.bytes);
     -(-bytes).div_euclid(i128::from(to.size - from.size))
@@ -58,10 +58,10 @@ fn highest_with(per_item: i128, points: &[Point]) -> Line {
     Line { fixed: fixed.max().unwrap_or(0), per_item }
 }
 
-/// Whether all points lie on one parabola whose parts are no less than nothing, and which has pairs.
+/// True if all points lie on one parabola with nonnegative parts that counts pairs.
 ///
-/// Rows that see each other take bytes for pairs of rows: `n * n` is `n` and two for each pair. Memory that
-/// grows in steps hardly ever fits that. What overflows fits nothing.
+/// Rows that interact take bytes for pairs of rows: `n * n` is `n` plus two for each pair. Memory that grows in steps
+/// hardly ever fits a parabola. Points that overflow fit none.
 fn is_square(points: &[Point]) -> bool {
     let [first, second, third, ..] = points else { return false };
     let Some(curve) = Parabola::through([*first, *second, *third]) else { return false };
@@ -77,7 +77,7 @@ struct Parabola {
 }
 
 impl Parabola {
-    /// The parts are rounded, so it only runs through the points if one in integers does.
+    /// Rounds the parts, so the parabola runs through the points only if there is one in integers.
     fn through(points: [Point; 3]) -> Option<Self> {
         let [x, y, z] = points.map(|point| i128::from(point.size));
         let [at_x, at_y, at_z] = points.map(|point| i128::from(point.bytes));
@@ -166,7 +166,7 @@ mod tests {
         ] {
             assert!(!fitted(&points).is_square, "{points:?}");
         }
-        // One look at two sizes says nothing of a third.
+        // Two sizes do not determine a third.
         assert!(!fitted(&[(4, 64), (8, 256)]).is_square);
     }
 

@@ -1,6 +1,6 @@
-//! What is left free on purpose.
+//! Memory that is left free on purpose.
 
-/// The part of free memory that is left free, because no plan sees all that a program takes.
+/// The part of free memory that is left free, because no plan sees all memory that a program takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadRoom {
     per_mille: u16,
@@ -11,14 +11,14 @@ impl HeadRoom {
     ///
     /// # Panics
     ///
-    /// When that is more than all.
+    /// If `per_mille` is more than 1000.
     #[must_use]
     pub fn per_mille(per_mille: u16) -> Self {
         assert!(per_mille <= 1000, "head-room of {per_mille} per mille: must be at most 1000");
         Self { per_mille }
     }
 
-    /// What may be used of so many free bytes.
+    /// Returns the bytes that may be used of so many free bytes.
     #[must_use]
     pub fn usable(self, free_bytes: u64) -> u64 {
         let kept_free = (u128::from(free_bytes) * u128::from(self.per_mille)).div_ceil(1000);

@@ -4,36 +4,35 @@ use std::ops::{Add, RangeInclusive, Sub};
 
 /// Bytes as a function of the size: `fixed + per_item * size`.
 ///
-/// Either part may be negative: memory that was there before a step and is freed by it counts against the
-/// rest.
+/// Either part may be negative: memory that existed before a step and is freed by it counts against the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line {
-    /// Bytes whatever the size.
+    /// Bytes independent of the size.
     pub fixed: i128,
     /// Bytes for each item.
     pub per_item: i128,
 }
 
 impl Line {
-    /// The bytes at a size. Sums that overflow are the largest number there is.
+    /// Returns the bytes at a size. Sums that overflow are the largest number.
     #[must_use]
     pub fn at(self, size: u64) -> i128 {
         product(self.per_item, i128::from(size)).saturating_add(self.fixed)
     }
 
-    /// The same, as bytes that are taken: nothing where the line is below that.
+    /// Returns the bytes at a size as allocated bytes: zero if the line is negative there.
     pub(super) fn bytes_at(self, size: u64) -> u64 {
         u64::try_from(self.at(size).max(0)).unwrap_or(u64::MAX)
     }
 
-    /// The line over another number, of which the size is a line.
+    /// Returns this line over another number, of which the size is a line.
     #[must_use]
     pub(super) fn over(self, size: Self) -> Self {
         let fixed = product(self.per_item, size.fixed).saturating_add(self.fixed);
         Self { fixed, per_item: product(self.per_item, size.per_item) }
     }
 
-    /// The line for so many times as much.
+    /// Returns the line multiplied by `count`.
     #[must_use]
     pub(super) fn times(self, count: u64) -> Self {
         let count = i128::from(count);
@@ -41,7 +40,7 @@ impl Line {
     }
 }
 
-/// A product that is the largest number where it overflows. Small factors are multiplied in one instruction.
+/// Multiplies with saturation. Small factors are multiplied in one instruction.
 fn product(left: i128, right: i128) -> i128 {
     match (i64::try_from(left), i64::try_from(right)) {
         (Ok(left), Ok(right)) => i128::from(left) * i128::from(right),
@@ -67,12 +66,12 @@ impl Sub for Line {
     }
 }
 
-/// The highest of many lines at each size from 1 on: those few that are the highest somewhere.
+/// The upper envelope of many lines at sizes from 1 on: the few lines that are the highest somewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Envelope(Vec<Line>);
 
 impl Envelope {
-    /// The envelope of a level of nothing and of `lines`.
+    /// Returns the envelope of `lines` and of the zero line.
     pub(super) fn of(lines: impl Iterator<Item = Line>) -> Self {
         let mut lines: Vec<_> = lines.chain([Line::default()]).collect();
         lines.sort_unstable_by_key(|line| (line.per_item, line.fixed));
@@ -90,16 +89,16 @@ impl Envelope {
         &self.0
     }
 
-    /// The line that is the highest at a size.
+    /// Returns the line that is the highest at a size.
     pub(super) fn highest(&self, size: u64) -> Line {
         self.0.iter().copied().max_by_key(|line| line.at(size)).unwrap_or_default()
     }
 }
 
-/// Whether the last line is nowhere above both its neighbors, of which `next` is steeper.
+/// True if the last line is nowhere above both its neighbors, of which `next` is steeper.
 ///
-/// The neighbors meet where the last line is at most as high. Products that overflow keep the line, which
-/// costs nothing but time.
+/// At the point where the neighbors meet, the last line is at most as high. Products that overflow keep the
+/// line, which costs only time.
 fn is_below(highest: &[Line], next: Line) -> bool {
     let [.., before, last] = highest else { return false };
     let left = (before.fixed - last.fixed).checked_mul(next.per_item - last.per_item);
@@ -107,7 +106,7 @@ fn is_below(highest: &[Line], next: Line) -> bool {
     matches!((left, right), (Some(left), Some(right)) if left >= right)
 }
 
-/// The largest size of a range at which all lines are at most `bytes`.
+/// Returns the largest size of a range at which all lines are at most `bytes`.
 pub(super) fn largest(
     mut lines: impl Iterator<Item = Line>,
     bytes: u64,
@@ -118,7 +117,7 @@ pub(super) fn largest(
         let room = i128::from(bytes).saturating_sub(line.fixed);
         match line.per_item {
             0 if room < 0 => return None,
-            // Divisions take longest.
+            // The product is tested first, because divisions take longest.
             rises @ 1.. if product(rises, most) > room => most = room.div_euclid(rises),
             falls @ ..0 if product(falls, least) > room => least = -room.div_euclid(-falls),
             _ => {}

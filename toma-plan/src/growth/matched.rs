@@ -1,4 +1,4 @@
-//! Blocks of several traces of one step, matched.
+//! Matches the blocks of several traces of one step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use crate::alike::{Recorded, Unlike, same_operators};
 /// Traces of one step whose blocks are matched.
 #[derive(Debug)]
 pub(super) struct Matched<'a> {
-    /// The base: the one with the most scratch, and of several the largest.
+    /// The base: the trace with the most scratch, and of several the largest.
     pub(super) trace: &'a Trace,
     pub(super) blocks: Vec<MatchedBlock<'a>>,
 }
 
-/// A block of the base, and what it took at each size.
+/// A block of the base, and its bytes at each size.
 #[derive(Debug)]
 pub(super) struct MatchedBlock<'a> {
     pub(super) storage: StorageId,
@@ -23,11 +23,10 @@ pub(super) struct MatchedBlock<'a> {
     pub(super) points: Vec<Point>,
 }
 
-/// Matches the blocks of traces of rising sizes, by the operator that makes them and the order in which it
-/// does.
+/// Matches the blocks of traces of rising sizes, by the operator that makes them and by their order within it.
 ///
-/// Scratch dies within its operator. Kernels take it from some size on, so scratch that is missing below took
-/// nothing. A trace by shapes alone has none: scratch that is missing above is not known.
+/// Scratch dies within its operator. Kernels take scratch from some size on, so scratch that is missing in the smaller
+/// traces took zero bytes. A trace by shapes alone has none, so the bytes of scratch that is missing above are unknown.
 pub(super) fn matched<'a>(traces: &[Recorded<'a>]) -> Result<Matched<'a>, Unlike> {
     let groups: Vec<_> = traces.iter().map(|traced| groups(traced.trace)).collect();
     for (pair, groups) in traces.windows(2).zip(groups.windows(2)) {
@@ -46,7 +45,7 @@ pub(super) fn matched<'a>(traces: &[Recorded<'a>]) -> Result<Matched<'a>, Unlike
     Ok(Matched { trace: traces[base].trace, blocks: blocks.collect() })
 }
 
-/// What a block took at each size at which that is known.
+/// Returns the bytes of a block at each size at which they are known.
 fn points(traces: &[Recorded<'_>], bytes: impl Iterator<Item = Option<u64>>) -> Vec<Point> {
     let mut was_there = false;
     let known = traces.iter().zip(bytes).filter(|(_, bytes)| {
@@ -66,12 +65,12 @@ struct Group<'a> {
     is_scratch: bool,
 }
 
-/// When blocks were born.
+/// The time at which blocks were born.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Span {
-    /// They were there before the trace.
+    /// Before the trace.
     Before,
-    /// In no operator, after so many operators had begun.
+    /// Outside of operators, after so many operators had begun.
     After(usize),
     Within(OperatorId),
 }
@@ -83,7 +82,7 @@ fn groups(trace: &Trace) -> Groups<'_> {
         let span = match (block.operator, block.birth) {
             (Some(operator), _) => Span::Within(operator),
             (None, Some(birth)) => Span::After(begins.partition_point(|begin| *begin < birth.tick)),
-            // What stays was there, and is no part of the growth.
+            // A block that exists before and after the trace is no part of the growth.
             (None, None) if block.death.is_none() => continue,
             (None, None) => Span::Before,
         };
@@ -102,7 +101,7 @@ fn bytes(groups: &Groups<'_>, group: &Group<'_>, position: usize) -> Option<u64>
     groups.get(group)?.get(position).map(|(_, block)| block.bytes)
 }
 
-/// How many blocks are scratch.
+/// Returns the number of scratch blocks.
 fn scratch(groups: &Groups<'_>) -> usize {
     groups.iter().filter(|(group, _)| group.is_scratch).map(|(_, blocks)| blocks.len()).sum()
 }

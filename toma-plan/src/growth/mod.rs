@@ -1,15 +1,14 @@
-//! What a step needs at other sizes, from traces of it at a few.
+//! Predicts the memory that a step needs at other sizes, from traces at a few sizes.
 //!
 //! # Why
 //!
 //! - **Each block has a line, not the peak.** The peak over sizes is the highest of many lines, so it is
 //!   convex, and a line through two small peaks is too low beyond them.
-//! - **Lines in integers.** Blocks of real steps lie on them to the byte. Where one does not, its slope is
-//!   rounded up.
-//! - **Scratch may be missing, other blocks may not.** Kernels choose their scratch by size. A block that
-//!   outlives its operator at one size alone shows that the steps did different work.
-//! - **The largest trace with the most scratch is the base**, whose order of births and deaths counts. The
-//!   largest of all may be one by shapes alone, which knows no scratch.
+//! - **Lines in integers.** Blocks of real steps lie on them to the byte. If a block does not, its slope is rounded up.
+//! - **Scratch may be missing, other blocks may not.** Kernels choose their scratch by size. A block that outlives its
+//!   operator at one size only shows that the steps did different work.
+//! - **The base is the largest of the traces with the most scratch**; its order of births and deaths counts. The
+//!   largest trace of all may be one by shapes alone, which has no scratch.
 
 mod blocks;
 mod cuts;
@@ -33,15 +32,15 @@ pub use line::Line;
 
 use crate::alike::{Recorded, Unlike};
 
-/// How the memory of a step grows with its size.
+/// Growth of a step's memory with its size.
 ///
-/// The peak of a step is the highest of many levels, and another level may be the highest at another size. So
-/// a line through two peaks is too low beyond them. `Growth` gives each block of memory a line of its own,
-/// adds up the lines of what lives at each moment, and keeps the few sums that are the highest somewhere.
+/// The peak of a step is the highest of many levels, and another level may be the highest at another size. So a line
+/// through two peaks is too low beyond them. `Growth` gives each block of memory a line of its own, adds up the lines
+/// of the live blocks at each moment, and keeps the few sums that are the highest somewhere.
 ///
-/// A trace may hold one piece of work or two that are run one after the other while the values of the first
-/// are held. Each is a scope of kind [`Attempt`](toma_trace::ScopeKind::Attempt). Where there is one, further
-/// pieces are taken to be like it. All bytes are beyond those that were there before the trace.
+/// A trace may hold one piece of work, or two that run one after the other while the values of the first are held. Each
+/// is a scope of kind [`Attempt`](toma_trace::ScopeKind::Attempt). If there is only one, further pieces are assumed to
+/// be like it. All bytes are in addition to those that existed before the trace.
 ///
 /// ```
 /// # mod toma { pub use toma_trace as trace; pub use toma_plan as plan; }
@@ -66,46 +65,46 @@ use crate::alike::{Recorded, Unlike};
 pub struct Growth {
     places: BTreeMap<Place, Grown>,
     blocks: Vec<Grows>,
-    /// Of the traces, the smallest first.
+    /// Sizes of the traces, the smallest first.
     sizes: Vec<u64>,
     trace: Trace,
 }
 
-/// The moment of a step at which most bytes live.
+/// The moment of a step with the most live bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Highest {
-    /// Bytes beyond those before the step.
+    /// Live bytes in addition to those from before the step.
     pub bytes: u64,
-    /// The tick of [`Growth::trace`].
+    /// Tick of the moment in [`Growth::trace`].
     pub tick: Tick,
-    /// The innermost operator that runs then.
+    /// Innermost operator that runs at that moment.
     pub operator: Option<OperatorId>,
 }
 
-/// A block that lives at some moment, at some size.
+/// A live block at some moment and some size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LiveBlock {
-    /// Its storage in [`Growth::trace`].
+    /// Storage of the block in [`Growth::trace`].
     pub storage: StorageId,
-    /// The operator that made it.
+    /// Operator that made the block.
     pub operator: Option<OperatorId>,
-    /// Its bytes at that size.
+    /// Bytes of the block at that size.
     pub bytes: u64,
-    /// Its bytes at every size from the smallest recorded one on.
+    /// Bytes of the block at every size from the smallest recorded one on.
     pub line: Line,
 }
 
 impl Growth {
-    /// Takes traces of the same step, each with its size.
+    /// Fits the growth from traces of the same step, each with its size.
     ///
-    /// One of them is kept: the largest of those with the most scratch. Traces by shapes alone, which have no
-    /// scratch, say how all else grows.
+    /// One trace is kept: the largest of those with the most scratch. Traces by shapes alone, which have no scratch,
+    /// determine the growth of all other blocks.
     ///
     /// # Errors
     ///
-    /// When there are less than two sizes, or the steps called other operators or made other blocks.
+    /// If there are less than two sizes, or the steps called different operators or made different blocks.
     pub fn fit(traces: &[(u32, &Trace)]) -> Result<Self, Unlike> {
         let recorded = traces.iter().map(|(size, trace)| Recorded { size: *size, trace, until: trace.end() });
         let mut sorted: Vec<_> = recorded.collect();
@@ -130,65 +129,65 @@ impl Growth {
         Ok(Self { places, blocks, sizes, trace })
     }
 
-    /// The places in which the step makes or frees memory.
+    /// Returns the places in which the step makes or frees memory.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         self.places.keys()
     }
 
-    /// The trace that was kept.
+    /// Returns the trace that was kept.
     #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// The most bytes that live in a place while one piece of a size runs.
+    /// Returns the most live bytes in a place while one piece of a size runs.
     #[must_use]
     pub fn needs_bytes(&self, place: &Place, size: u64) -> u64 {
         self.places.get(place).map_or(0, |grown| grown.at(size).highest(size).bytes_at(size))
     }
 
-    /// The most bytes that live in a place while `items` are worked off in pieces of at most `size`, in full pieces
-    /// and a rest or in even ones.
+    /// Returns the most live bytes in a place while `items` are processed in pieces of at most `size`, in full pieces
+    /// and a rest or in even pieces.
     #[must_use]
     pub fn needs_bytes_for(&self, place: &Place, size: u64, items: u64) -> u64 {
         self.places.get(place).map_or(0, |grown| grown.needs(size, Work { items, repeats: 0 }))
     }
 
-    /// The same where what all pieces leave is there from the first piece on, as an output is that each piece is
-    /// copied to: as if one more piece ran after them.
+    /// As [`needs_bytes_for`](Self::needs_bytes_for), if the results of all pieces are allocated from the first piece
+    /// on, such as an output that each piece is copied to. Counts as if one more piece ran after the others.
     #[must_use]
     pub fn needs_bytes_into(&self, place: &Place, size: u64, items: u64) -> u64 {
         self.places.get(place).map_or(0, |grown| grown.needs(size, Work { items, repeats: 1 }))
     }
 
-    /// The line on which the peak of the first piece lies at a size.
+    /// Returns the line on which the peak of the first piece lies at a size.
     #[must_use]
     pub fn line(&self, place: &Place, size: u64) -> Line {
         self.places.get(place).map_or(Line::default(), |grown| grown.at(size).highest(size))
     }
 
-    /// What a first piece leaves behind, and what each further one adds.
+    /// Returns the bytes that a first piece leaves behind, and those that each further piece adds.
     #[must_use]
     pub fn leaves(&self, place: &Place) -> [Line; 2] {
         self.places.get(place).map_or_else(Default::default, |grown| [grown.above.left(), grown.above.adds()])
     }
 
-    /// The largest size of which one piece needs at most `bytes`; `None` if a single item needs more.
+    /// Returns the largest size at which one piece needs at most `bytes`; `None` if a single item needs more.
     #[must_use]
     pub fn largest(&self, place: &Place, bytes: u64) -> Option<u64> {
         let Some(grown) = self.places.get(place) else { return Some(u64::MAX) };
         grown.largest_of_one(bytes, u64::MAX)
     }
 
-    /// The largest size of which [`needs_bytes_for`](Self::needs_bytes_for) is at most `bytes`; `None` if there is
-    /// none. A smaller size may need more, because of another rest.
+    /// Returns the largest size at which [`needs_bytes_for`](Self::needs_bytes_for) is at most `bytes`; `None` if there
+    /// is none. A smaller size may need more, because of another rest.
     #[must_use]
     pub fn largest_for(&self, place: &Place, bytes: u64, items: u64) -> Option<u64> {
         self.largest_of(place, bytes, Work { items, repeats: 0 })
     }
 
-    /// The largest size of which [`needs_bytes_into`](Self::needs_bytes_into) is at most `bytes`; `None` if there is
-    /// none.
+    /// Returns the largest size at which [`needs_bytes_into`](Self::needs_bytes_into) is at most `bytes`; `None` if
+    /// there is none.
     #[must_use]
     pub fn largest_into(&self, place: &Place, bytes: u64, items: u64) -> Option<u64> {
         self.largest_of(place, bytes, Work { items, repeats: 1 })
@@ -199,9 +198,9 @@ impl Growth {
         grown.largest(bytes, work)
     }
 
-    /// The moment at which most bytes live in a place, at a size: in the first piece, or in the first two.
+    /// Returns the moment with the most live bytes in a place, at a size: in the first piece, or in the first two.
     ///
-    /// It looks at every block, so it takes time like the step that was recorded has events.
+    /// Looks at every block, so the time is linear in the events of the recorded step.
     #[must_use]
     pub fn highest(&self, place: &Place, size: u64, pieces: u64) -> Highest {
         let (first, second) = ends(&self.trace);
@@ -217,7 +216,7 @@ impl Growth {
         Highest { bytes, tick, operator }
     }
 
-    /// What the step holds of a place once the event of a tick has happened, at a size, the largest first.
+    /// Returns the live blocks of a place just after the event of a tick, at a size, the largest first.
     #[must_use]
     pub fn holders(&self, place: &Place, size: u64, tick: Tick) -> Vec<LiveBlock> {
         let alive = self.blocks.iter().filter(|block| block.place == *place && block.is_alive(tick));
@@ -226,8 +225,8 @@ impl Growth {
         holders
     }
 
-    /// Blocks that grow with the square of the size, by traces of three sizes or more: rows that see each
-    /// other.
+    /// Returns blocks that grow with the square of the size, because rows interact. Needs traces of three sizes or
+    /// more.
     pub fn squares(&self) -> impl Iterator<Item = (StorageId, Option<OperatorId>)> {
         let squares = self.blocks.iter().filter(|block| block.fit.is_square);
         squares.map(|block| (block.storage, block.operator))

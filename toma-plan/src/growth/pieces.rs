@@ -1,17 +1,17 @@
-//! What pieces of a step need, one after the other.
+//! Memory that pieces of a step need, one after the other.
 
 use super::line::{Envelope, Line};
 
-/// What the pieces of a step take from one place, beyond what was there before the first.
+/// Bytes that the pieces of a step take from one place, in addition to those from before the first piece.
 #[derive(Clone, Debug)]
 pub(super) struct Pieces {
-    /// The levels of the first piece.
+    /// Levels of the first piece.
     first: Envelope,
-    /// What it leaves behind: outputs, first gradients.
+    /// Bytes that the first piece leaves behind: outputs, first gradients.
     left: Line,
-    /// The levels of a further piece, beyond what earlier ones have left.
+    /// Levels of a further piece, in addition to the bytes that earlier pieces left.
     further: Envelope,
-    /// What a further piece leaves.
+    /// Bytes that a further piece leaves behind.
     adds: Line,
 }
 
@@ -19,14 +19,14 @@ pub(super) struct Pieces {
 #[derive(Clone, Copy)]
 pub(super) struct Run<'a> {
     pub(super) pieces: &'a Pieces,
-    /// The size of each, as a line over another number.
+    /// The size of each piece, as a line over another number.
     pub(super) size: Line,
     pub(super) count: u64,
 }
 
 impl Pieces {
-    /// From the levels before the second piece, and those of the second piece. Without a second piece, the
-    /// further ones are taken to be like the first.
+    /// Builds the pieces from the levels before the second piece and those of the second piece. Without a second piece,
+    /// further ones are assumed to be like the first.
     pub(super) fn of(first: &[Line], second: Option<&[Line]>) -> Self {
         let end = |levels: &[Line]| levels.last().copied().unwrap_or_default();
         let left = end(first);
@@ -39,9 +39,9 @@ impl Pieces {
         }
     }
 
-    /// The lines of which the highest counts, over the number of which the runs' sizes are lines: the first piece,
-    /// and the first and the last further piece of each run, on what those before have left. What a further piece
-    /// leaves may be less than nothing; not so what many leave.
+    /// Returns the lines of which the highest counts, as lines over the number that the runs' sizes depend on: the
+    /// first piece, and the first and the last further piece of each run, on top of the bytes that earlier pieces left.
+    /// A further piece may leave a negative number of bytes; many pieces together do not.
     pub(super) fn lines<'a>(runs: impl IntoIterator<Item = Run<'a>>) -> impl Iterator<Item = Line> {
         let mut ground = None;
         runs.into_iter().filter(|run| run.count > 0).flat_map(move |Run { pieces, size, count }| {
@@ -59,7 +59,7 @@ impl Pieces {
         })
     }
 
-    /// The levels of the first piece.
+    /// Returns the levels of the first piece.
     pub(super) fn first(&self) -> impl Iterator<Item = Line> {
         self.first.lines().iter().copied()
     }

@@ -1,4 +1,4 @@
-//! The requests of a step at any size, played to the allocator of a device.
+//! Replays the requests of a step at any size with the allocator of a device.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use super::Growth;
 use super::blocks::{Grows, ends};
 use crate::caching::{BlockId, CachingAllocator, OutOfMemory};
 
-/// Sizes are close that differ by at most one part in so many.
+/// Sizes are close if they differ by at most one part in so many.
 const CLOSE: u64 = 16;
 
-/// Further pieces that are played: each changes what is free for the next, until that settles.
+/// Number of further pieces that are replayed: each changes the free blocks for the next, until they settle.
 const PLAYED: u64 = 4;
 
 impl Growth {
-    /// Plays what so many pieces of a size request and free in a place, one piece after the other, to an allocator.
+    /// Replays the allocations and frees of so many pieces of a size in a place, one piece after the other.
     ///
-    /// Living bytes may fit where segments do not: the allocator's own figures say what they take. Bytes that pieces
-    /// beyond the played ones leave are requested at once. A block that was there before the trace is freed
-    /// as one of its bytes that the allocator [resumed](CachingAllocator::resumed) with.
+    /// Live bytes may fit although their segments do not: the allocator's figures count both. Bytes left by pieces
+    /// beyond the replayed ones are requested at once. To free a block that existed before the trace, a block of its
+    /// bytes is freed that the allocator [resumed](CachingAllocator::resumed) with.
     ///
     /// ```
     /// # mod toma { pub use toma_trace as trace; pub use toma_plan as plan; }
@@ -42,7 +42,7 @@ impl Growth {
     /// ```
     ///
     /// # Errors
-    /// The first request that the allocator's capacity does not hold.
+    /// The first request that exceeds the allocator's capacity.
     pub fn replay(
         &self,
         place: &Place,
@@ -56,11 +56,11 @@ impl Growth {
         self.further(place, (size, pieces.saturating_sub(1)), held, allocator)
     }
 
-    /// Plays the same for pieces that follow others, whose gradients and outputs are there. Four are played; what
-    /// others leave is requested before.
+    /// Replays pieces that follow others, whose gradients and outputs are already allocated. Four pieces are replayed;
+    /// the bytes that the others leave are requested before.
     ///
     /// # Errors
-    /// The first request that the allocator's capacity does not hold.
+    /// The first request that exceeds the allocator's capacity.
     pub fn replay_further(
         &self,
         place: &Place,
@@ -80,7 +80,7 @@ impl Growth {
     ) -> Result<(), OutOfMemory> {
         let (first, second) = ends(&self.trace);
         let [_, adds] = self.leaves(place);
-        // Without a second piece further ones are like the first.
+        // Without a second piece, further pieces are like the first.
         let (begin, end) = second.map_or((Tick::START, first), |second| (first, second));
         let requests = self.requests(place, begin, end);
         allocator.allocate(adds.times(pieces.saturating_sub(PLAYED)).bytes_at(size))?;
@@ -91,7 +91,7 @@ impl Growth {
         Ok(())
     }
 
-    /// `held`: the allocations of the blocks that live, by number.
+    /// Replays requests. `held` has the allocations of the live blocks, by number.
     fn play(
         &self,
         requests: &[(Tick, usize, &Grows)],
@@ -113,20 +113,21 @@ impl Growth {
         Ok(())
     }
 
-    /// The next larger size of a trace where that is close, else the size. Scratch grows in steps: below a size that was
-    /// run it may be what it is there.
+    /// Returns the next larger recorded size if it is close, else the size. Scratch grows in steps, so just below a
+    /// recorded size it may be as large as at that size.
     fn close(&self, size: u64) -> u64 {
         let larger = self.sizes[self.sizes.partition_point(|known| *known < size)..].first().copied();
         larger.filter(|known| known - size <= known / CLOSE).unwrap_or(size)
     }
 
-    /// It dies within the operator that makes it.
+    /// True if a block dies within the operator that makes it.
     fn is_scratch(&self, block: &Grows) -> bool {
         let end = block.operator.map(|operator| self.trace[operator].interval.end);
         block.death.is_some_and(|death| end.is_some_and(|end| death < end))
     }
 
-    /// Births and deaths in a place after a tick and up to another, in their order, each with the number of its block.
+    /// Returns births and deaths in a place after a tick and up to another, in their order, each with the number of its
+    /// block.
     fn requests(&self, place: &Place, after: Tick, until: Tick) -> Vec<(Tick, usize, &Grows)> {
         let of_place = self.blocks.iter().enumerate().filter(|(_, block)| block.place == *place);
         let ticks = of_place.flat_map(|(at, block)| {

@@ -1,11 +1,11 @@
-//! What decides which storages leave.
+//! The interface of evictions, which choose the storages to evict.
 
 use super::{Plan, Step};
 
-/// Decides what leaves the device.
+/// Chooses the storages that are evicted from the device.
 ///
-/// It advises. Entries that are no candidates are ignored; where the list frees too little, the rest leaves least
-/// recently used first. So a poor eviction costs time, never a result.
+/// The choice is advice. Entries that are no candidates are ignored; if the list frees too little, other storages are
+/// evicted, least recently used first. So a poor eviction costs time, but never changes a result.
 ///
 /// ```
 /// # mod toma { pub use toma_plan as plan; }
@@ -29,27 +29,27 @@ use super::{Plan, Step};
 /// # assert_eq!(Largest.name(), "largest");
 /// ```
 pub trait Eviction: Send {
-    /// What reports call it.
+    /// Returns the name that reports show.
     fn name(&self) -> &'static str;
 
-    /// What leaves when [`lacking_bytes`](Situation::lacking_bytes) more are needed, the first first.
+    /// Returns the storages to evict when [`lacking_bytes`](Situation::lacking_bytes) more are needed, in order.
     ///
-    /// The list is carried out up to where the bytes suffice.
+    /// The list is followed until the bytes suffice.
     fn evict(&mut self, situation: &Situation<'_>) -> Vec<u64>;
 
-    /// Whether [`leave`](Self::leave) is to be asked, after each operator.
+    /// True if [`leave`](Self::leave) is to be called after each operator.
     fn is_eager(&self) -> bool {
         false
     }
 
-    /// What leaves after an operator although there is room. All of it is carried out.
+    /// Returns storages to evict after an operator although there is room. All of them are evicted.
     fn leave(&mut self, _situation: &Situation<'_>) -> Vec<u64> {
         Vec::new()
     }
 
-    /// A plan for a step that is known. It is asked again when budget or links change.
+    /// Returns a plan for a known step. Called again when the budget or the links change.
     ///
-    /// Without one, every storage is fetched by the operator that needs it.
+    /// Without a plan, every storage is fetched by the operator that needs it.
     fn plan(&mut self, _step: &Step, _terms: &Terms) -> Option<Plan> {
         None
     }
@@ -77,58 +77,58 @@ impl<E: Eviction + ?Sized> Eviction for Box<E> {
     }
 }
 
-/// What an eviction sees.
+/// The state of the device for an eviction.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// The number of the operator that begins, or for [`leave`](Eviction::leave) of the one that has ended.
     pub now: u64,
     /// The bytes that are missing; 0 for [`leave`](Eviction::leave).
     pub lacking_bytes: u64,
-    /// What is on the device, can move and is not in use, in any order.
+    /// Storages that are on the device, can move and are not in use, in any order.
     pub candidates: &'a [Candidate],
 }
 
-/// A storage that may leave.
+/// A storage that may be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its number: for a simulated step its place in the list of storages.
+    /// Number of the storage: for a simulated step its index in the list of storages.
     pub storage: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The number of the last operator that used or made it.
+    /// Number of the last operator that used or made it.
     pub last_use: u64,
-    /// What happens to it next.
+    /// Next event of the storage.
     pub next: Next,
-    /// Whether a valid copy lies outside, so that nothing has to be copied for it to leave.
+    /// True if the host has a valid copy, so that an eviction copies nothing.
     pub has_copy: bool,
 }
 
-/// What happens to a storage next, on the clock of [`Situation::now`].
+/// Next event of a storage, on the clock of [`Situation::now`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
     /// The step is not known.
     Unknown,
-    /// The operator of that number uses it.
+    /// The operator of that number uses the storage.
     Use(u64),
-    /// It is gone before the operator of that number begins.
+    /// The storage is freed before the operator of that number begins.
     Death(u64),
-    /// It is neither used again nor gone.
+    /// The storage is neither used again nor freed.
     Never,
 }
 
-/// What a step is planned or simulated for.
+/// Budget and link speeds for which a step is planned or simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
     /// The most bytes on the device.
     pub budget_bytes: u64,
-    /// The speed of the link to the device: positive, or infinite.
+    /// Speed of the link to the device: positive, or infinite.
     pub in_bytes_per_second: f64,
-    /// The speed of the link from the device: positive, or infinite.
+    /// Speed of the link from the device: positive, or infinite.
     pub out_bytes_per_second: f64,
 }
 
 impl Terms {
-    /// Terms in which moving takes no time, so that bytes alone count.
+    /// Returns terms in which moving takes no time, so that only bytes count.
     pub fn bytes_alone(budget_bytes: u64) -> Self {
         Self { budget_bytes, in_bytes_per_second: f64::INFINITY, out_bytes_per_second: f64::INFINITY }
     }

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use super::{Candidate, Eviction, Next, Situation};
 
-/// Everything leaves after each operator: the least memory in which a step can run, and the most traffic.
+/// Evicts everything after each operator: the least memory in which a step can run, and the most traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Genoa;
 
@@ -29,7 +29,7 @@ impl Eviction for Genoa {
     }
 }
 
-/// What was used longest ago leaves first. It needs no knowledge of the step.
+/// Evicts the least recently used storage first. It needs no known step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lru;
 
@@ -43,10 +43,10 @@ impl Eviction for Lru {
     }
 }
 
-/// What costs least for the time that it is away leaves first: smallest (w + r) / d.
+/// Evicts the storage first that costs least for the time that it is evicted: smallest (w + r) / d.
 ///
 /// w is 1 if it has to be copied out, r is 1 if it is used again, d is the distance to its next use, or to its death.
-/// Where no next use is known it goes by [`Lru`].
+/// If no next use is known, it acts as [`Lru`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NextEvent;
 
@@ -67,7 +67,7 @@ fn least_recent(candidate: &Candidate) -> (u64, u64) {
     (candidate.last_use, candidate.storage)
 }
 
-/// The bytes that a storage moves for each of its own, and the operators that it makes room for.
+/// Bytes that an eviction moves for each byte of the storage, and the number of operators for which it frees room.
 ///
 /// Prices are ordered by their ratio; of equals the larger distance is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ struct Price {
 impl Price {
     fn of(candidate: &Candidate, now: u64) -> Self {
         let (again, distance) = match candidate.next {
-            // As far ahead as it has been idle.
+            // The next use is assumed to be as far ahead as the last one is back.
             Next::Unknown => (1, now.saturating_sub(candidate.last_use)),
             Next::Use(at) => (1, at.saturating_sub(now)),
             Next::Death(at) => (0, at.saturating_sub(now)),
@@ -105,8 +105,8 @@ impl PartialOrd for Price {
     }
 }
 
-/// The candidates with the smallest keys that suffice, without those that need not leave after all, the last of them
-/// first.
+/// Returns the candidates with the smallest keys that suffice. Removes those again that need not be evicted, beginning
+/// with the last.
 fn first<K: Ord>(situation: &Situation<'_>, key: impl Fn(&Candidate) -> K) -> Vec<u64> {
     let keys =
         situation.candidates.iter().enumerate().map(|(index, candidate)| Reverse((key(candidate), index)));

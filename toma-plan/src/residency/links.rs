@@ -1,13 +1,13 @@
-//! Time: operators, and one link each way.
+//! Times of operators and transfers, with one link in each direction.
 
 use std::collections::VecDeque;
 
 use super::Terms;
 
-/// When operators, fetches and copies to outside begin and end.
+/// Times at which operators, fetches and copies to the host begin and end.
 ///
-/// Each link carries one storage at a time, in the order in which they were asked for. Memory of what leaves is free
-/// when it is out. What arrives takes its memory before it starts.
+/// Each link carries one storage at a time, in the order of the requests. The memory of an evicted storage is free when
+/// its copy has ended. A fetched storage takes its memory before the fetch starts.
 #[derive(Clone, Debug)]
 pub(super) struct Links {
     terms: Terms,
@@ -15,10 +15,10 @@ pub(super) struct Links {
     pub(super) stalled: f64,
     in_free: f64,
     out_free: f64,
-    /// What is on its way out: when it is out, and its bytes.
+    /// Storages on the way to the host: the end of each copy, and its bytes.
     leaving: VecDeque<(f64, u64)>,
     leaving_bytes: u64,
-    /// When each storage is out, or has arrived.
+    /// Time at which the last copy or fetch of each storage ends.
     ready: Vec<f64>,
 }
 
@@ -36,7 +36,7 @@ impl Links {
         }
     }
 
-    /// A storage starts to leave now; its outside copy was not valid.
+    /// Starts to copy a storage out now, because its host copy was not valid.
     pub(super) fn copy_out(&mut self, storage: usize, bytes: u64) {
         let start = self.now.max(self.out_free).max(self.ready[storage]);
         let end = start + seconds(bytes, self.terms.out_bytes_per_second);
@@ -47,7 +47,7 @@ impl Links {
         }
     }
 
-    /// A storage is asked for; with it so many bytes are taken.
+    /// Requests a storage; so many bytes are then taken on the device.
     pub(super) fn fetch(&mut self, storage: usize, bytes: u64, taken_bytes: u64) {
         let room = self.room(taken_bytes);
         let start = self.now.max(self.in_free).max(self.ready[storage]).max(room);
@@ -55,7 +55,7 @@ impl Links {
         (self.in_free, self.ready[storage]) = (end, end);
     }
 
-    /// An operator runs when what it uses has arrived and what it takes is free.
+    /// Runs an operator once its arguments have arrived and the bytes that it takes are free.
     pub(super) fn run(&mut self, uses: impl Iterator<Item = usize>, taken_bytes: u64, seconds: f64) {
         let room = self.room(taken_bytes);
         let start = uses.fold(self.now.max(room), |start, storage| start.max(self.ready[storage]));
@@ -63,12 +63,12 @@ impl Links {
         self.now = start + seconds;
     }
 
-    /// A storage is made, and thereby there.
+    /// Marks a storage as made on the device, so nothing has to wait for it.
     pub(super) fn made(&mut self, storage: usize) {
         self.ready[storage] = 0.0;
     }
 
-    /// When what is on its way out leaves room for so many bytes.
+    /// Returns the time from which copies on their way out leave room for so many bytes.
     fn room(&mut self, taken_bytes: u64) -> f64 {
         while let Some(&(_, bytes)) = self.leaving.front().filter(|(end, _)| *end <= self.now) {
             self.leaving.pop_front();

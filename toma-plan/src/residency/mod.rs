@@ -1,8 +1,8 @@
-//! Plans that move storages off a device while nothing uses them, and back before an operator does.
+//! Plans that evict storages from a device while nothing uses them, and fetch them before an operator does.
 //!
-//! A [`Step`] is repeated in less memory than it takes. An [`Eviction`] says what leaves: on demand, when an operator
-//! lacks bytes, or by a [`Plan`] that also fetches ahead. [`simulate`] says what that takes in bytes and time. Nothing
-//! here knows tensors: what runs a step moves the bytes.
+//! A [`Step`] is repeated in less memory than it takes. An [`Eviction`] chooses the storages that are evicted: on
+//! demand, when an operator lacks bytes, or by a [`Plan`] that also fetches ahead. [`simulate`] computes bytes and
+//! time. Nothing here depends on tensors: the runtime that executes a step moves the bytes.
 //!
 //! ```
 //! # mod toma { pub use toma_plan as plan; }
@@ -34,35 +34,37 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | eviction | what leaves |
+//! | eviction | evicts |
 //! |---|---|
 //! | [`Genoa`] | everything, after each operator |
-//! | [`Lru`] | what was used longest ago |
-//! | [`NextEvent`] | what costs least for the time that it is away |
-//! | [`Flow`] | what a plan of the whole step says; without one as [`NextEvent`] |
+//! | [`Lru`] | the least recently used storage |
+//! | [`NextEvent`] | the storage that costs least for the time that it is evicted |
+//! | [`Flow`] | the storages chosen by a plan of the whole step; without a plan as [`NextEvent`] |
 //!
-//! A step comes from a [trace](Step::of), or from what runs it; [`Periods`] finds where it begins again. [`Timeline`]
-//! says what an eviction wants to know of a step.
+//! A step comes from a [trace](Step::of), or from the runtime that executes it; [`Periods`] finds where it begins
+//! again. [`Timeline`] gives the next event of each storage to an eviction.
 //!
-//! # What is simulated
+//! # Simulation
 //!
-//! For operator k, with what a program does between operators counted to the one before:
+//! For operator k, where work between operators counts to the operator before:
 //!
-//! 1. Storages with death k are gone.
-//! 2. It lacks resident + missing arguments + [`inside_bytes`](Operator::inside_bytes) − budget. If that is
-//!    positive, [`evict`](Eviction::evict) is asked, once, with everything on the device that may move and is not
-//!    used by k. Its list is carried out in order up to where it suffices. Then the rest leaves, least recently used
+//! 1. Storages with death k are freed.
+//! 2. It lacks resident + missing arguments + [`inside_bytes`](Operator::inside_bytes) − budget. If that is positive,
+//!    [`evict`](Eviction::evict) is called once, with all storages on the device that may move and are not used by k.
+//!    Its list is followed in order until the bytes suffice. Then other storages are evicted, least recently used
 //!    first. If that does not suffice either, the step is [out of memory](OutOfMemory).
-//! 3. Missing arguments are fetched, in the order of its uses; then what the plan fetches at k, where there is room.
-//! 4. It runs. What it writes loses its outside copy. What it makes lies on the device, without one.
-//! 5. What leaves after it does so: by the plan, or else by [`leave`](Eviction::leave).
+//! 3. Missing arguments are fetched, in the order of its uses; then the fetches that the plan has at k, if there is
+//!    room.
+//! 4. It runs. A storage that it writes loses its host copy. A storage that it makes lies on the device, without a host
+//!    copy.
+//! 5. Storages are evicted after it: by the plan, or else by [`leave`](Eviction::leave).
 //!
-//! Moving out costs bytes only without a valid copy outside. What is fetched keeps that copy until it is written. A step
-//! is simulated in rounds, and each round begins as the one before ended.
+//! An eviction moves bytes only if there is no valid host copy. A fetched storage keeps its host copy until it is
+//! written. A step is simulated in rounds, and each round begins as the one before ended.
 //!
-//! Time has one link each way, which carries one storage after the other. A copy to outside begins when it is decided
+//! Each direction has one link, which carries one storage after the other. A copy to the host begins when it is decided
 //! and the link is free; its memory is free when it has ended. A fetch begins when its memory is free. An operator
-//! begins when its arguments have arrived and its own bytes are free; what it waits is a stall.
+//! begins when its arguments have arrived and its own bytes are free; its waiting time is a stall.
 
 mod error;
 mod eviction;

@@ -1,19 +1,20 @@
-//! Steps in a sequence of operators.
+//! Detection of steps in a sequence of operators.
 //!
 //! # Why
 //!
-//! Blocks and optimizers repeat operators within a step. So a period counts only if it explains half of
-//! what no other has.
+//! Blocks and optimizers repeat operators within a step. So a period is accepted only if it explains half of the
+//! operators that no other period has explained.
 
 use std::collections::{HashMap, VecDeque};
 
 /// Finds the period of a sequence that repeats itself, as one print after the other comes in.
 ///
-/// A print stands for what is done, such as the hash of an operator's name and sizes. Each takes constant time in the mean. The
-/// last 131,072 are remembered (1 MiB), so no period of more than 65,536 is found.
+/// A print identifies an operation, such as the hash of an operator's name and sizes. Each takes constant time on
+/// average. The last 131,072 are remembered (1 MiB), so no period of more than 65,536 is found.
 ///
-/// A period is believed once it explains half of all prints that no earlier one has explained, and 64 more. So a loop
-/// within a step is taken for a step only where nothing longer has come. An explained print makes up for one that was not.
+/// A period is accepted once it explains half of all prints that no earlier period has explained, and 64 more. So a
+/// loop within a step is taken for a step only if nothing longer has come. An explained print cancels an unexplained
+/// one.
 ///
 /// ```
 /// # mod toma { pub use toma_plan as plan; }
@@ -29,35 +30,34 @@ use std::collections::{HashMap, VecDeque};
 #[derive(Clone, Debug, Default)]
 pub struct Periods {
     prints: VecDeque<u64>,
-    /// How many prints came in.
+    /// Number of prints so far.
     count: u64,
-    /// Where the last few prints were seen last, by their hash.
+    /// Last position of each run of a few prints, by their hash.
     seen: HashMap<u64, u64>,
-    /// The distance at which the last prints repeat earlier ones, and how many do.
+    /// The distance at which the last prints repeat earlier ones, and their number.
     period: usize,
     matched: usize,
     is_believed: bool,
     unexplained: usize,
 }
 
-/// How many prints are remembered.
+/// Number of prints that are remembered.
 const MOST: usize = 1 << 17;
 
-/// How many prints together are looked for, so that a common one does not mislead.
+/// Number of successive prints that are searched together, so that a common one does not mislead.
 const FEW: usize = 16;
 
-/// As if so many prints had come before the first, which none explains.
+/// Number of unexplained prints that are assumed before the first one.
 const BEFORE: usize = 64;
 
 impl Periods {
-    /// Nothing has come in.
+    /// Creates a detector that has received no print.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a print. Returns the period, if the last prints of that number are equal to those before them and it is
-    /// believed.
+    /// Adds a print. Returns the period if it is accepted and the last prints of that number equal those before them.
     pub fn push(&mut self, print: u64) -> Option<usize> {
         self.remember(print);
         self.goes_on();
@@ -72,7 +72,7 @@ impl Periods {
         self.is_believed.then_some(self.period)
     }
 
-    /// How many prints no period has explained, less those that one has since.
+    /// Returns the number of prints that no period has explained, less those that one has explained since.
     #[must_use]
     pub fn unexplained(&self) -> usize {
         self.unexplained
@@ -112,7 +112,7 @@ impl Periods {
         self.count += 1;
     }
 
-    /// The distance to where the last few prints came together before, and notes that they do now.
+    /// Returns the distance to the last position of the last few prints, and records their new position.
     fn last_seen(&mut self) -> Option<usize> {
         let last = self.prints.iter().rev().take(FEW);
         let hash =
@@ -121,7 +121,7 @@ impl Periods {
         usize::try_from(self.count - before).ok()
     }
 
-    /// Whether the print so far from the end is that a period before it.
+    /// True if the print `back` positions from the end equals the one a period before it.
     fn repeats(&self, back: usize, period: usize) -> bool {
         let Some(at) = self.prints.len().checked_sub(back + 1) else { return false };
         at.checked_sub(period).is_some_and(|before| self.prints[before] == self.prints[at])

@@ -1,4 +1,4 @@
-//! A plan, and how it is shown.
+//! A plan and its display.
 
 use std::fmt::{self, Write as _};
 
@@ -6,10 +6,10 @@ use toma_trace::Size;
 
 use super::{Round, Step};
 
-/// What leaves after each operator of a step, and what is fetched when it begins for later.
+/// Evictions after each operator of a step, and fetches for later operators when it begins.
 ///
-/// It is for a step that is repeated: what left in one round may be fetched in the next. What an operator lacks
-/// although it is planned otherwise is fetched when it begins.
+/// The plan is for a step that is repeated: a storage evicted in one round may be fetched in the next. A
+/// storage that an operator lacks against the plan is fetched when the operator begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     name: &'static str,
@@ -21,28 +21,28 @@ pub struct Plan {
     pub(super) peak_bytes: u64,
 }
 
-/// A storage that is away between two uses.
+/// An eviction of a storage between two uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Absence {
     /// The storage.
     pub storage: usize,
-    /// It leaves when this operator has ended.
+    /// Operator after which the storage is evicted.
     pub leaves_after: usize,
-    /// How it ends.
+    /// Fetch that ends the absence; `None` if the storage is freed first.
     pub back: Option<Back>,
 }
 
-/// How a storage comes back. Operators up to that after which it left are those of the next round.
+/// Fetch of an evicted storage. Operators up to the one after which it was evicted are those of the next round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Back {
-    /// The operator at whose begin it is fetched.
+    /// Operator at whose begin the storage is fetched.
     pub fetched_at: usize,
-    /// The operator that uses it.
+    /// Operator that uses the storage.
     pub used_by: usize,
 }
 
 impl Plan {
-    /// The plan of these absences before it is simulated.
+    /// Creates the plan of these absences before it is simulated.
     pub(super) fn of(step: &Step, name: &'static str, absences: Vec<Absence>) -> Self {
         let operators = step.operators.len();
         let mut plan = Self {
@@ -63,7 +63,7 @@ impl Plan {
         plan
     }
 
-    /// What is away when a step ends.
+    /// Returns the storages that are evicted when a step ends.
     pub(super) fn away_at_the_end(&self, step: &Step) -> impl Iterator<Item = usize> {
         let is_away = |absence: &&Absence| {
             let storage = step.storages[absence.storage];
@@ -75,60 +75,60 @@ impl Plan {
         self.absences.iter().filter(is_away).map(|absence| absence.storage)
     }
 
-    /// What made it.
+    /// Returns the name of the plan's maker.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Every absence.
+    /// Returns every absence.
     pub fn absences(&self) -> &[Absence] {
         &self.absences
     }
 
-    /// The storages that leave when an operator has ended, in order.
+    /// Returns the storages that are evicted when an operator has ended, in order.
     ///
     /// # Panics
     ///
-    /// Where the step has no such operator.
+    /// If the step has no such operator.
     pub fn leaves_after(&self, operator: usize) -> &[usize] {
         &self.leaves[operator]
     }
 
-    /// The storages that are fetched when an operator begins, in order, after those that it lacks itself.
+    /// Returns the storages that are fetched when an operator begins, in order, after its own missing ones.
     ///
     /// # Panics
     ///
-    /// Where the step has no such operator.
+    /// If the step has no such operator.
     pub fn fetches_at(&self, operator: usize) -> &[usize] {
         &self.fetches[operator]
     }
 
-    /// The time of a step that has been repeated.
+    /// Returns the time of a repeated step in seconds.
     pub fn seconds(&self) -> f64 {
         self.round.seconds
     }
 
-    /// The time of the operators alone.
+    /// Returns the time of the operators alone in seconds.
     pub fn operator_seconds(&self) -> f64 {
         self.operator_seconds
     }
 
-    /// The bytes that are fetched in a step that has been repeated.
+    /// Returns the bytes that are fetched in a repeated step.
     pub fn bytes_in(&self) -> u64 {
         self.round.bytes_in
     }
 
-    /// The bytes that are copied out in a step that has been repeated.
+    /// Returns the bytes that are copied out in a repeated step.
     pub fn bytes_out(&self) -> u64 {
         self.round.bytes_out
     }
 
-    /// The most bytes that lie on the device.
+    /// Returns the most bytes on the device.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
 
-    /// What the plan does with a storage, a sentence for each absence.
+    /// Describes the plan for a storage, in a sentence for each absence.
     pub fn explain(&self, storage: usize) -> String {
         let mut text = String::new();
         for absence in self.absences.iter().filter(|absence| absence.storage == storage) {
@@ -152,7 +152,7 @@ impl Plan {
     }
 }
 
-/// A line with the figures.
+/// Shows a line with the figures.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [peak, bytes_in, bytes_out] = [self.peak_bytes, self.bytes_in(), self.bytes_out()].map(Size::of);

@@ -1,4 +1,4 @@
-//! Steps that were recorded.
+//! Steps made from traces.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use toma_trace::{Access, Block, Place, StorageId, Tick, Trace};
 use super::{Operator, Step, Storage, Use};
 
 impl Step {
-    /// The step of a trace, as one place saw it, for a program that repeats it.
+    /// Returns the step of a trace as seen by one place, for a program that repeats it.
     ///
-    /// Blocks of less than `min_bytes` stay. Blocks that live within one operator are part of what it allocates. A
-    /// block that a step leaves behind takes the place of one of the same size that is gone before, as gradients do.
-    /// Operators without a measured duration take no time.
+    /// Blocks of less than `min_bytes` stay. Blocks that live within one operator are part of its own allocations. A
+    /// block that outlives the step replaces a block of the same size that is freed before, as gradients do. Operators
+    /// without a measured duration take no time.
     ///
-    /// It is [valid](Step::check) if the trace has operators.
+    /// The step is [valid](Step::check) if the trace has operators.
     #[must_use]
     pub fn of(trace: &Trace, place: &Place, min_bytes: u64) -> Self {
         let clock = Clock::new(trace);
@@ -31,12 +31,12 @@ impl Step {
         Self { storages, operators }.joined()
     }
 
-    /// The time of all operators.
+    /// Returns the time of all operators in seconds.
     pub fn seconds(&self) -> f64 {
         self.operators.iter().map(|operator| operator.duration.as_secs_f64()).sum()
     }
 
-    /// The same with what a step leaves behind as the next one's predecessor of it.
+    /// Joins each block that outlives the step with the block that the next step finds in its place.
     fn joined(mut self) -> Self {
         let mut left_behind: BTreeMap<u64, VecDeque<usize>> = BTreeMap::new();
         for (index, storage) in self.storages.iter().enumerate() {
@@ -58,7 +58,7 @@ impl Step {
         self.renumbered(&number)
     }
 
-    /// With only those storages whose number is their own.
+    /// Keeps only the storages whose number is their own.
     fn renumbered(self, number: &[usize]) -> Self {
         let is_kept: Vec<_> = number.iter().enumerate().map(|(index, new)| index == *new).collect();
         let mut places = vec![0; number.len()];
@@ -75,7 +75,7 @@ impl Step {
     }
 }
 
-/// Which operator a tick belongs to: the last one that has begun.
+/// Maps a tick to its operator: the last one that has begun.
 struct Clock {
     begins: Vec<Tick>,
 }
@@ -85,12 +85,12 @@ impl Clock {
         Self { begins: trace.operators().map(|(_, operator)| operator.interval.begin).collect() }
     }
 
-    /// How many operators have begun.
+    /// Returns the number of operators that have begun.
     fn begun(&self, tick: Tick) -> usize {
         self.begins.partition_point(|begin| *begin <= tick)
     }
 
-    /// `None` for what no operator finds.
+    /// Returns the storage of a block; `None` if no operator can find it.
     fn storage(&self, block: &Block, min_bytes: u64) -> Option<Storage> {
         let birth = block.birth.and_then(|birth| self.begun(birth.tick).checked_sub(1));
         let death = block.death.map(|death| self.begun(death.tick));

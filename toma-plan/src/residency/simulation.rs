@@ -1,22 +1,22 @@
-//! What a simulation says.
+//! Results of a simulation.
 
 use super::OutOfMemory;
 
-/// What a step takes under an eviction or a plan.
+/// Result of a step under an eviction or a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Simulation {
-    /// What moved, in order.
+    /// Moves, in order.
     pub log: Vec<Move>,
-    /// Each repetition that came to its end. The first one starts with everything on the device.
+    /// Each round that was completed. The first one starts with everything on the device.
     pub rounds: Vec<Round>,
-    /// The most bytes that lay on the device.
+    /// The most bytes on the device.
     pub peak_bytes: u64,
-    /// The operator that did not fit, with which all ends.
+    /// The operator that did not fit, which ends the simulation.
     pub out_of_memory: Option<OutOfMemory>,
 }
 
-/// What one repetition of a step took.
+/// Figures of one repetition of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Round {
@@ -24,51 +24,51 @@ pub struct Round {
     pub bytes_in: u64,
     /// Bytes that were copied out.
     pub bytes_out: u64,
-    /// From the end of the round before to the end of its last operator.
+    /// Time from the end of the round before to the end of the last operator.
     pub seconds: f64,
-    /// The part of it in which no operator ran.
+    /// Part of that time in which no operator ran.
     pub stalled_seconds: f64,
 }
 
 impl Round {
-    /// Bytes both ways.
+    /// Returns the bytes in both directions.
     pub fn bytes(&self) -> u64 {
         self.bytes_in + self.bytes_out
     }
 }
 
-/// A storage that came or left.
+/// A storage that was fetched or evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Move {
-    /// The number of the operator that began or, where `is_after`, had ended; counted over all rounds.
+    /// Number of the operator that began or, if `is_after`, had ended; counted over all rounds.
     pub operator: u64,
-    /// Whether it moved after the operator.
+    /// True if the storage moved after the operator.
     pub is_after: bool,
-    /// Its place in the list of storages.
+    /// Index of the storage in the list of storages.
     pub storage: u64,
-    /// What happened.
+    /// Kind of the move.
     pub kind: MoveKind,
 }
 
-/// How a storage moves.
+/// Kinds of moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MoveKind {
-    /// It was fetched.
+    /// The storage was fetched.
     Fetched,
-    /// It left, and was copied out.
+    /// The storage was evicted and copied out.
     CopiedOut,
-    /// It left; a valid copy lay outside already.
+    /// The storage was evicted without a copy, because the host had a valid one.
     Left,
 }
 
 impl Simulation {
-    /// The last round, which is that of a steady state after enough of them.
+    /// Returns the last round, which is that of a steady state after enough rounds.
     ///
     /// # Errors
     ///
-    /// Where no round came to its end.
+    /// If an operator did not fit.
     pub fn last(&self) -> Result<Round, OutOfMemory> {
         match (self.out_of_memory, self.rounds.last()) {
             (Some(error), _) => Err(error),
@@ -76,12 +76,12 @@ impl Simulation {
         }
     }
 
-    /// The time of all rounds.
+    /// Returns the time of all rounds in seconds.
     pub fn seconds(&self) -> f64 {
         self.rounds.iter().map(|round| round.seconds).sum()
     }
 
-    /// The time of all rounds in which no operator ran.
+    /// Returns the time of all rounds in which no operator ran, in seconds.
     pub fn stalled_seconds(&self) -> f64 {
         self.rounds.iter().map(|round| round.stalled_seconds).sum()
     }

@@ -1,4 +1,4 @@
-//! The one judge of evictions and plans.
+//! The simulator, which alone computes the cost of evictions and plans.
 
 use std::collections::BTreeSet;
 
@@ -9,25 +9,26 @@ use super::{
     Absence, Candidate, Eviction, NextEvent, OutOfMemory, Plan, Situation, Step, Storage, Terms, Use,
 };
 
-/// Says what `rounds` repetitions of a step take under an eviction, without its plan.
+/// Simulates `rounds` repetitions of a step under an eviction, without its plan.
 ///
 /// # Panics
 ///
-/// Where the step is [invalid](Step::check).
+/// If the step is [invalid](Step::check).
 pub fn simulate(step: &Step, terms: &Terms, eviction: &mut dyn Eviction, rounds: usize) -> Simulation {
     let mut simulator = Simulator::new(step, terms);
     simulator.repeat(rounds, eviction, None);
     simulator.outcome
 }
 
-/// Says what `rounds` repetitions of a step take under a plan.
+/// Simulates `rounds` repetitions of a step under a plan.
 ///
-/// Where the plan leaves too little room, [`NextEvent`] decides: in the first rounds, as a plan is for a step that
-/// has been repeated, or in a smaller budget. A planned fetch that lacks room is left to the operator that needs it.
+/// If the plan leaves too little room, [`NextEvent`] decides. This happens in the first rounds, because a plan is for a
+/// step that has been repeated, or in a smaller budget. A planned fetch that lacks room is left to the operator that
+/// needs the storage.
 ///
 /// # Panics
 ///
-/// Where the step is [invalid](Step::check), or the plan another one's.
+/// If the step is [invalid](Step::check), or the plan is one of another step.
 pub fn simulate_plan(step: &Step, terms: &Terms, plan: &Plan, rounds: usize) -> Simulation {
     let mut simulator = Simulator::new(step, terms);
     simulator.repeat(rounds, &mut NextEvent, Some(plan));
@@ -35,11 +36,11 @@ pub fn simulate_plan(step: &Step, terms: &Terms, plan: &Plan, rounds: usize) -> 
 }
 
 impl Plan {
-    /// A plan of these absences. Those that are fetched at the same operator are so in this order.
+    /// Creates a plan of these absences. Storages that are fetched at the same operator are fetched in this order.
     ///
     /// # Panics
     ///
-    /// Where the step is [invalid](Step::check), or an absence names what is not in it.
+    /// If the step is [invalid](Step::check), or an absence names a storage or an operator that is not in it.
     pub fn new(step: &Step, terms: &Terms, name: &'static str, absences: Vec<Absence>) -> Self {
         let mut plan = Self::of(step, name, absences);
         let Simulation { rounds, peak_bytes, .. } = settled(step, terms, &plan);
@@ -49,7 +50,7 @@ impl Plan {
     }
 }
 
-/// The second of two rounds of a plan that begin with what it has away at the end of a step.
+/// Simulates two rounds of a plan that begin with the evictions that it has at the end of a step.
 fn settled(step: &Step, terms: &Terms, plan: &Plan) -> Simulation {
     let mut simulator = Simulator::new(step, terms);
     for storage in plan.away_at_the_end(step) {
@@ -62,7 +63,7 @@ fn settled(step: &Step, terms: &Terms, plan: &Plan) -> Simulation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lies {
-    /// Not made, or gone.
+    /// Not made, or freed.
     Nowhere,
     OnDevice,
     Outside,
@@ -80,7 +81,7 @@ struct Simulator<'a> {
     terms: &'a Terms,
     timeline: Timeline,
     states: Vec<State>,
-    /// What lies on the device and may leave.
+    /// Storages on the device that may be evicted.
     movable: BTreeSet<usize>,
     /// Bytes on the device.
     resident: u64,
@@ -148,7 +149,7 @@ impl<'a> Simulator<'a> {
         Ok(())
     }
 
-    /// What is there without an operator.
+    /// Makes storages that appear without an operator.
     fn bring(&mut self, which: impl Fn(&Storage) -> bool, now: u64) {
         for (index, storage) in self.step.storages.iter().enumerate() {
             if which(storage) {
@@ -163,7 +164,7 @@ impl<'a> Simulator<'a> {
         self.links.made(storage);
     }
 
-    /// What ends before an operator is gone.
+    /// Frees storages that end before an operator.
     fn end(&mut self, operator: usize) {
         for index in 0..self.timeline.gone(operator).len() {
             self.goes(self.timeline.gone(operator)[index], Lies::Nowhere);
@@ -193,7 +194,7 @@ impl<'a> Simulator<'a> {
         uses.filter(|storage| self.states[*storage].lies == Lies::Outside).collect()
     }
 
-    /// What an operator takes beyond what lies on the device.
+    /// Returns the bytes that an operator takes in addition to those on the device.
     fn wanted(&self, operator: usize) -> u64 {
         let missing = self.missing(operator).into_iter().map(|storage| self.step.storages[storage].bytes);
         missing.sum::<u64>() + self.step.operators[operator].inside_bytes
@@ -235,7 +236,7 @@ impl<'a> Simulator<'a> {
         }
     }
 
-    /// What may leave, by its number: all that lies on the device, but what is in use.
+    /// Returns the storages that may be evicted, by number: all on the device except those in use.
     fn candidates(&self, now: u64, uses: &[Use]) -> Vec<Candidate> {
         let may = self.movable.iter().filter(|index| uses.iter().all(|used| used.storage != **index));
         let candidates = may.map(|&index| Candidate {
@@ -253,7 +254,7 @@ impl<'a> Simulator<'a> {
         eviction.leave(&Situation { now, lacking_bytes: 0, candidates: &candidates })
     }
 
-    /// Moves a storage out, if it can. Returns the bytes that are freed.
+    /// Evicts a storage, if it can move. Returns the bytes that are freed.
     fn offload(&mut self, storage: u64, now: u64, is_after: bool) -> u64 {
         let index = usize::try_from(storage).unwrap_or(usize::MAX);
         if !self.movable.contains(&index) {
@@ -272,7 +273,7 @@ impl<'a> Simulator<'a> {
         bytes
     }
 
-    /// A storage comes while so many bytes are taken beyond those on the device.
+    /// Fetches a storage while so many bytes are taken in addition to those on the device.
     fn fetch(&mut self, storage: usize, now: u64, inside_bytes: u64) {
         let bytes = self.step.storages[storage].bytes;
         self.comes(storage);
@@ -282,10 +283,10 @@ impl<'a> Simulator<'a> {
         self.outcome.log.push(moved);
     }
 
-    /// Fetches what is missing, then what is planned for later, and runs.
+    /// Fetches missing arguments, then storages that are planned for later, and runs the operator.
     fn run(&mut self, operator: usize, now: u64, plan: Option<&Plan>) {
         let row = &self.step.operators[operator];
-        // Its own bytes are taken when its arguments are there.
+        // The operator's own bytes are taken when its arguments are there.
         for storage in self.missing(operator) {
             self.fetch(storage, now, 0);
         }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A step that is repeated: what its operators use, make and take in between.
+/// A step that is repeated: its operators with their uses, results and allocations.
 ///
-/// Operators count from 0, storages by their place in the list. One storage is one block of memory with one
-/// life; a life may reach over the end of the step into the next one.
+/// Operators count from 0, storages by their index in the list. One storage is one block of memory with one lifetime,
+/// which may reach over the end of the step into the next one.
 ///
 /// ```
 /// # mod toma { pub use toma_plan as plan; }
@@ -31,9 +31,9 @@ use thiserror::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// What operators work on.
+    /// Storages that the operators use.
     pub storages: Vec<Storage>,
-    /// What is done, in order.
+    /// Operators in order.
     pub operators: Vec<Operator>,
 }
 
@@ -41,21 +41,22 @@ pub struct Step {
 ///
 /// | birth | death | |
 /// |---|---|---|
-/// | – | – | lives always, as weights do |
-/// | – | `d` | is there when a step begins, as its input is, and gone before operator `d` |
-/// | `b` | `d` after `b` | lives within a step |
-/// | `b` | `d` up to `b` | lives over the end of a step up to operator `d` of the next one, as gradients do |
-/// | `b` | – | lives on unused, until `b` makes it anew |
+/// | – | – | always exists, as weights do |
+/// | – | `d` | exists when a step begins, as its input does, and is freed before operator `d` |
+/// | `b` | `d` after `b` | exists within a step |
+/// | `b` | `d` up to `b` | exists over the end of a step until operator `d` of the next one, as gradients do |
+/// | `b` | – | exists unused until `b` makes it anew |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Storage {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The operator that makes it; `None` if it lives before the step.
+    /// Operator that makes it; `None` if it exists before the step.
     pub birth: Option<usize>,
-    /// The operator before which it is gone: the number of operators at the end of the step. `None`: it lives on.
+    /// Operator before which it is freed: the number of operators at the end of the step. `None` if it outlives the
+    /// step.
     pub death: Option<usize>,
-    /// Whether it never leaves the device.
+    /// True if it is never evicted.
     pub stays: bool,
 }
 
@@ -63,26 +64,26 @@ pub struct Storage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operator {
-    /// What it finds and needs on the device: each storage once, without those that it makes.
+    /// Storages that it needs on the device: each once, without those that it makes.
     pub uses: Vec<Use>,
-    /// The most bytes that it allocates beyond those at its start, results included.
+    /// The most bytes that it allocates in addition to those at its start, results included.
     pub inside_bytes: u64,
-    /// How long it takes with everything on the device.
+    /// Its run time with everything on the device.
     pub duration: Duration,
 }
 
-/// A storage that an operator finds.
+/// A storage that an operator needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Use {
-    /// Its number.
+    /// Number of the storage.
     pub storage: usize,
-    /// Whether the operator changes it, so that copies elsewhere are void.
+    /// True if the operator changes the storage, so that copies elsewhere become invalid.
     pub writes: bool,
 }
 
 impl Storage {
-    /// Whether an operator can use it. One that makes it does not.
+    /// True if an operator can use the storage. The operator that makes it cannot.
     fn may_be_used_by(&self, operator: usize) -> bool {
         match (self.birth, self.death) {
             (None, death) => death.is_none_or(|death| operator < death),
@@ -92,17 +93,17 @@ impl Storage {
         }
     }
 
-    /// Whether it is there when a step begins.
+    /// True if the storage exists when a step begins.
     pub(super) fn lives_before(&self) -> bool {
         self.birth.is_none_or(|birth| self.death.is_none_or(|death| death <= birth))
     }
 
-    /// Whether it is made anew between two steps, by no operator.
+    /// True if the storage is made anew between two steps, by no operator.
     pub(super) fn comes_with_each_step(&self) -> bool {
         self.birth.is_none() && self.death.is_some()
     }
 
-    /// The operator before which it is gone, within its step or the next one.
+    /// Returns the operator before which the storage is freed, within its step or the next one.
     pub(super) fn end(&self) -> Option<usize> {
         self.death.or(self.birth)
     }
@@ -112,11 +113,11 @@ impl Step {
     /// The most bytes that all storages and the inside of an operator may have together: 256 TiB.
     pub const MOST_BYTES: u64 = 1 << 48;
 
-    /// Whether the rows fit each other. All functions that take a step panic where they do not.
+    /// Checks that the rows are consistent. All functions that take a step panic if they are not.
     ///
     /// # Errors
     ///
-    /// The first row that cannot be.
+    /// The first inconsistent row.
     pub fn check(&self) -> Result<(), InvalidStep> {
         if self.operators.is_empty() {
             return Err(InvalidStep::NoOperators);
@@ -151,7 +152,7 @@ impl Step {
         Ok(())
     }
 
-    /// So that no sum of bytes overflows.
+    /// Checks that no sum of bytes overflows.
     fn check_sums(&self) -> Result<(), InvalidStep> {
         let most = self.operators.iter().map(|operator| operator.inside_bytes).max();
         let all = self.storages.iter().map(|storage| storage.bytes).chain(most);
@@ -159,26 +160,26 @@ impl Step {
         sum.filter(|sum| *sum <= Self::MOST_BYTES).map(drop).ok_or(InvalidStep::TooManyBytes)
     }
 
-    /// The bytes that lie on the device while each operator runs, if nothing leaves, with all it allocates.
+    /// Returns the bytes on the device while each operator runs, with all that it allocates, if nothing is evicted.
     pub(super) fn resident_bytes(&self) -> Vec<u64> {
         self.bytes_beside(|_| true)
     }
 
-    /// The most bytes that lie on the device at once if nothing leaves.
+    /// Returns the most bytes on the device at once if nothing is evicted.
     pub fn peak_bytes(&self) -> u64 {
         self.resident_bytes().into_iter().max().unwrap_or(0)
     }
 
-    /// The first operator that needs the least budget in which all run, and that budget in bytes.
+    /// Returns the first operator that needs the least budget in which all run, and that budget in bytes.
     ///
-    /// It is the largest sum of what an operator uses, what it allocates, and what never leaves.
+    /// The budget is the largest sum of an operator's uses, its allocations, and the storages that are never evicted.
     pub fn least_budget(&self) -> (usize, u64) {
         let needed = self.needed_bytes();
         let most = needed.iter().enumerate().rev().max_by_key(|(_, bytes)| **bytes);
         most.map_or((0, 0), |(operator, bytes)| (operator, *bytes))
     }
 
-    /// The bytes that must lie on the device while each operator runs.
+    /// Returns the bytes that must be on the device while each operator runs.
     pub(super) fn needed_bytes(&self) -> Vec<u64> {
         let mut needed = self.bytes_beside(|storage| storage.stays);
         for (operator, needed) in self.operators.iter().zip(&mut needed) {
@@ -208,7 +209,7 @@ impl Step {
 }
 
 impl Storage {
-    /// The operators beside which it lives: at most two ranges, each without its end.
+    /// Returns the operators during which the storage exists: at most two ranges, each without its end.
     pub(super) fn spans(&self, operators: usize) -> [Option<(usize, usize)>; 2] {
         let end = self.death.unwrap_or(operators);
         match self.birth {
@@ -222,12 +223,12 @@ impl Storage {
     }
 }
 
-/// A step whose rows do not fit each other.
+/// Inconsistencies of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the messages say what the values are")]
 #[non_exhaustive]
 pub enum InvalidStep {
-    /// There is nothing to do.
+    /// There is no operator.
     #[error("a step has no operators")]
     NoOperators,
     /// A birth or death lies beyond the end.
@@ -239,10 +240,10 @@ pub enum InvalidStep {
     /// One operator lists a storage twice.
     #[error("operator {operator} lists storage {storage} twice")]
     UsedTwice { operator: usize, storage: usize },
-    /// The storage is not born, made by the operator itself, or gone.
+    /// The storage is not born, made by the operator itself, or already freed.
     #[error("operator {operator} uses storage {storage}, which is not there when it begins")]
     NotAlive { operator: usize, storage: usize },
-    /// Sums of what moves could overflow.
+    /// Sums of bytes could overflow.
     #[error("the bytes of all storages and the most inside an operator exceed {} together", Step::MOST_BYTES)]
     TooManyBytes,
 }

@@ -1,8 +1,8 @@
-//! What happens when in a step that is repeated.
+//! Events of a repeated step.
 
 use super::{Next, Step, Storage};
 
-/// When each storage of a step is used and gone, for [`Candidate::next`](super::Candidate::next).
+/// Times at which each storage of a step is used and freed, for [`Candidate::next`](super::Candidate::next).
 ///
 /// ```
 /// # mod toma { pub use toma_plan as plan; }
@@ -22,18 +22,18 @@ pub struct Timeline {
     storages: Vec<Storage>,
     /// The operators that use each storage, in order.
     uses: Vec<Vec<usize>>,
-    /// What is gone before each operator begins, and at the end.
+    /// Storages that are freed before each operator begins, and at the end.
     gone: Vec<Vec<usize>>,
-    /// What each operator makes.
+    /// Storages that each operator makes.
     made: Vec<Vec<usize>>,
 }
 
 impl Timeline {
-    /// That of a step.
+    /// Builds the timeline of a step.
     ///
     /// # Panics
     ///
-    /// Where the step is [invalid](Step::check).
+    /// If the step is [invalid](Step::check).
     pub fn new(step: &Step) -> Self {
         step.check().unwrap_or_else(|error| panic!("{error}"));
         let operators = step.operators.len();
@@ -50,23 +50,23 @@ impl Timeline {
         Self { storages: step.storages.clone(), uses, gone, made }
     }
 
-    /// What is gone before an operator begins, and for the number of operators at the end.
+    /// Returns the storages that are freed before an operator begins; the number of operators stands for the end.
     pub(super) fn gone(&self, operator: usize) -> &[usize] {
         &self.gone[operator]
     }
 
-    /// What an operator makes.
+    /// Returns the storages that an operator makes.
     pub(super) fn made(&self, operator: usize) -> &[usize] {
         &self.made[operator]
     }
 
-    /// What happens to a storage after the operator of a number.
+    /// Returns the next event of a storage after the operator of a number.
     ///
-    /// Numbers count over all repetitions: that of n operators begins with 0, n, 2 n.
+    /// Numbers count over all repetitions: a step of n operators begins with 0, n, 2 n.
     ///
     /// # Panics
     ///
-    /// Where the step has no such storage.
+    /// If the step has no such storage.
     pub fn next(&self, storage: usize, now: u64) -> Next {
         let operators = self.made.len();
         let operator = usize::try_from(now % operators as u64).unwrap_or_default();

@@ -5,7 +5,7 @@ use toma_trace::{ScopeKind, Tick, Trace};
 use super::RESULT;
 use crate::alike::Recorded;
 
-/// The operators of both forwards, with the one that takes the result.
+/// Returns the operators of both forwards, including the one that takes the result.
 pub(super) fn forwards(traces: [(u32, &Trace); 2]) -> [Recorded<'_>; 2] {
     traces.map(|(size, trace)| Recorded { size, trace, until: forward_end(trace) })
 }
@@ -17,8 +17,8 @@ pub(super) fn scopes<'a>(trace: &'a Trace, name: &'a str) -> impl Iterator<Item 
         .filter(move |scope| scope.label.kind == ScopeKind::Attempt && scope.label.name == name)
 }
 
-/// Where the result has been taken. Without such a scope the first node of gradients begins backward: from there on
-/// gradients meet, and optimizers run.
+/// Returns the tick after which the result has been taken. Without such a scope, backward begins with the first node of
+/// the autograd graph: from there on gradients meet, and optimizers run.
 fn forward_end(trace: &Trace) -> Tick {
     if let Some(result) = scopes(trace, RESULT).next() {
         return result.interval.end;

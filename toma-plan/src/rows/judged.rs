@@ -1,4 +1,4 @@
-//! The program of a step that was judged, to be compared with what a call runs.
+//! The program of a judged step, for comparison with the operators that a call runs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,9 +13,9 @@ use crate::alike::{Recorded, Unlike};
 
 /// A verdict with the operators that it is about.
 ///
-/// A verdict holds for one program. So it is compared with the operators of a real run before anything follows
-/// from it: their names, tensors, shapes and arguments. Numbers that were the same at both sizes may have changed
-/// since, as a weight that is annealed.
+/// A verdict holds for one program. So it is compared with the operators of a real run before it is used: their names,
+/// tensors, shapes and arguments. Numbers that were the same at both sizes may have changed since, as a weight that is
+/// annealed.
 #[derive(Clone, Debug)]
 pub struct Judged {
     rows: Rows,
@@ -30,25 +30,25 @@ struct Call {
     tensors: Vec<Shaped>,
     integers: Vec<Vec<i64>>,
     numbers: Vec<f64>,
-    /// The program has read a number before, from which these may be computed.
+    /// True if the program has read a number before, from which these may be computed.
     follows_read: bool,
 }
 
-/// A tensor of a call: storages are numbered as they come up.
+/// A tensor of a call: storages are numbered in order of appearance.
 #[derive(Clone, Debug, PartialEq)]
 struct Shaped {
     storage: usize,
     access: Access,
-    /// Empty where only data know it: a mask has selected the elements.
+    /// Empty if the shape depends on data, because a mask has selected the elements.
     shape: Vec<i64>,
 }
 
 impl Judged {
-    /// The verdict of two traces, as [`Rows::of`].
+    /// Computes the verdict of two traces, as [`Rows::of`].
     ///
     /// # Errors
     ///
-    /// Those of [`Rows::of`].
+    /// Errors of [`Rows::of`].
     pub fn of(traces: [(u32, &Trace); 2]) -> Result<Self, Unlike> {
         let rows = Rows::of(traces)?;
         let [first, second] = forwards(traces).map(calls);
@@ -56,13 +56,13 @@ impl Judged {
         Ok(Self { rows, sizes: traces.map(|(size, _)| size), calls })
     }
 
-    /// The verdict.
+    /// Returns the verdict.
     #[must_use]
     pub fn rows(&self) -> &Rows {
         &self.rows
     }
 
-    /// Whether a trace of the forward of so many items is of the program that was judged.
+    /// True if a trace of the forward of `size` items is of the judged program.
     #[must_use]
     pub fn is_of(&self, size: u32, trace: &Trace) -> bool {
         let whole = Recorded { size, trace, until: trace.end() };
@@ -71,7 +71,7 @@ impl Judged {
             && calls.iter().zip(&self.calls).all(|(call, judged)| call.is_at(size, judged, self.sizes))
     }
 
-    /// Whether numbers are the same in two traces of the program that was judged, but for those that change with the rows.
+    /// True if two traces of the judged program have the same numbers, except for numbers that change with the rows.
     #[must_use]
     pub fn has_same_numbers(&self, traces: [&Trace; 2]) -> bool {
         let [one, other] = traces.map(|trace| calls(Recorded { size: 1, trace, until: trace.end() }));
@@ -85,15 +85,15 @@ impl Judged {
         })
     }
 
-    /// Whether two traces of the forward of as many items are of one program.
+    /// True if two traces of the forward of equally many items are of one program.
     #[must_use]
     pub fn is_same(traces: [&Trace; 2]) -> bool {
         let [one, other] = traces.map(|trace| calls(Recorded { size: 1, trace, until: trace.end() }));
         one == other
     }
 
-    /// Whether the operators of a trace that reduce rows are those that were judged, in the same shapes. Libraries choose
-    /// others for a few items, but none of these.
+    /// True if the operators of a trace that reduce rows are the judged ones, in the same shapes. For a few items,
+    /// libraries choose other operators, but not other reductions.
     #[must_use]
     pub fn reduces_alike(&self, size: u32, trace: &Trace) -> bool {
         let calls = calls(Recorded { size, trace, until: trace.end() });
@@ -105,8 +105,8 @@ impl Judged {
         own.len() == judged.len() && own.iter().zip(&judged).all(is_at)
     }
 
-    /// Whether a number of the program changes with the rows. At one size it may be another by chance, so a run is not
-    /// known by it.
+    /// True if a number of the program changes with the rows. At a single size such a number may match by chance, so a
+    /// run is not recognized by it.
     #[must_use]
     pub fn counts_rows(&self) -> bool {
         self.calls.iter().any(|[one, other]| one.numbers != other.numbers)
@@ -119,7 +119,7 @@ impl Call {
         matches!(row_rule(&self.name), Some(Sums | Averages | AlongDim | Loss | ClassLoss))
     }
 
-    /// The same in whatever storages.
+    /// Returns the call with all storages replaced by one, so that comparisons ignore them.
     fn anywhere(&self) -> Self {
         let tensors = self.tensors.iter().map(|tensor| Shaped { storage: 0, ..tensor.clone() });
         Self { tensors: tensors.collect(), ..self.clone() }
@@ -165,8 +165,8 @@ impl Call {
     }
 }
 
-/// Whether a number may be one that was judged. One that was the same at both sizes may be another by now, but none
-/// that looks like a number of rows: that may be the same only by chance.
+/// True if a number may be the judged one. A number that was the same at both sizes may have changed since, but not to
+/// one that looks like a number of rows, because that may be the same only by chance.
 fn is_number_at(own: f64, [one, other]: [f64; 2], size: u32, sizes: [u32; 2], follows_read: bool) -> bool {
     let [small, large, size] = [sizes[0], sizes[1], size].map(f64::from);
     let is_simple = |number: f64| (1..=16).any(|times| is_near(number.abs(), f64::from(times)));
@@ -181,8 +181,8 @@ fn is_number_at(own: f64, [one, other]: [f64; 2], size: u32, sizes: [u32; 2], fo
     }
 }
 
-/// The first call that writes to a tensor from before the forward, of which the result is made. Statistics of batch norm
-/// are judged by themselves.
+/// Returns the first call that writes to a tensor from before the forward on which the result depends. Statistics of
+/// batch norm are judged separately.
 pub(super) fn changed<'c>(calls: &'c [Twin<'_>], recorded: Recorded<'_>) -> Option<Coupled> {
     let (_, needs) = path(recorded, &operands(recorded));
     let mut made = HashSet::new();
@@ -202,7 +202,7 @@ pub(super) fn changed<'c>(calls: &'c [Twin<'_>], recorded: Recorded<'_>) -> Opti
     Some(Coupled { operator: twin.id, name, coupling: Coupling::ChangesConstant })
 }
 
-/// The operators that the result is made of, from the last to the first, and what they take.
+/// Returns the operators that the result depends on, from the last to the first, and the tensors that they take.
 fn path<'a>(
     recorded: Recorded<'a>,
     operands: &[Vec<&'a Operand>],
@@ -210,11 +210,11 @@ fn path<'a>(
     let mut needs = Needs::default();
     let is_data =
         |operator: &Operator| operator.scope.is_some_and(|scope| recorded.trace[scope].label.name == DATA);
-    // The whole has other sizes from call to call.
+    // The whole batch has other sizes from call to call.
     let mut calls: Vec<_> = recorded.operators().filter(|(_, operator)| !is_data(operator)).collect();
     let last = calls.last().map(|(id, _)| *id);
     calls.reverse();
-    // They compute nothing. A body that logs outputs may detach these, unless it runs dry.
+    // Aliases compute nothing. A body that logs outputs may detach them, except in a dry run.
     let is_alias = |name: &str| matches!(base_name(name), "detach" | "alias");
     calls.retain(|(id, operator)| {
         let is_last = Some(*id) == last;
@@ -223,7 +223,7 @@ fn path<'a>(
     (calls, needs)
 }
 
-/// The calls that the result is made of, in their order: what else a body does, such as counting hits, is left out.
+/// Returns the calls that the result depends on, in order. Other work, such as counting hits, is left out.
 fn calls(recorded: Recorded<'_>) -> Vec<Call> {
     let operands = operands(recorded);
     let (calls, needs) = path(recorded, &operands);
@@ -248,11 +248,11 @@ fn calls(recorded: Recorded<'_>) -> Vec<Call> {
     calls.collect()
 }
 
-/// Names storages alike in all runs.
+/// Numbers storages the same way in all runs.
 #[derive(Default)]
 struct Numbering {
     storages: HashMap<StorageId, usize>,
-    /// Made of elements that a mask has selected.
+    /// Storages made of elements that a mask has selected.
     selected: HashSet<StorageId>,
 }
 
@@ -274,7 +274,7 @@ impl Numbering {
     }
 }
 
-/// What later calls take.
+/// Storages and views that later calls take.
 #[derive(Default)]
 struct Needs<'a> {
     storages: HashSet<StorageId>,
@@ -282,7 +282,7 @@ struct Needs<'a> {
 }
 
 impl<'a> Needs<'a> {
-    /// Whether a call makes any of it; then what it takes itself is needed, too.
+    /// True if a call makes a needed tensor; then the tensors that it takes are needed, too.
     fn take(&mut self, operands: &[&'a Operand], is_last: bool) -> bool {
         let makes = operands.iter().any(|operand| match operand.access {
             Access::Reads => false,
@@ -301,7 +301,7 @@ impl<'a> Needs<'a> {
     }
 }
 
-/// What the schema says of an operator is no argument, and that a number is an integer is told with the numbers.
+/// Returns the integer arguments, without the marks of the schema and without integers that are also listed as numbers.
 fn integers(operator: &Operator) -> Vec<Vec<i64>> {
     let is_number = |name: &str| operator.numbers.iter().any(|number| number.name == name);
     let given =

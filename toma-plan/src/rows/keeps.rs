@@ -1,4 +1,4 @@
-//! What calls make of rows: rows again, an aggregate, or a coupling.
+//! Results that calls compute from rows: rows again, an aggregate, or a coupling.
 
 use toma_trace::operators::{RowRule, window_dims};
 
@@ -14,7 +14,7 @@ struct Taken<'a> {
     layout: Layout,
     dim: usize,
     factor: u64,
-    /// Among the tensors that the call takes.
+    /// Index among the tensors that the call takes.
     at: usize,
 }
 
@@ -27,14 +27,14 @@ impl Taken<'_> {
         self.shape().len() - self.dim
     }
 
-    /// How many elements lie before a row and the next, over all dimensions before.
+    /// Number of elements between a row and the next, over all dimensions before.
     fn outer(&self) -> u64 {
         self.shape()[..self.dim].iter().product::<u64>() * self.layout.merged()
     }
 }
 
 impl Call<'_> {
-    /// What a result is made of, where the call takes rows.
+    /// Returns the value of a result, if the call takes rows.
     pub(super) fn of_rows(&self, rule: RowRule, result: &Tensor<'_>) -> Result<Value, Coupling> {
         if self.inputs.iter().any(|input| matches!(input.value, Value::Aggregate(_))) {
             return Err(Coupling::RowsWithAggregate);
@@ -66,7 +66,7 @@ impl Call<'_> {
         }
     }
 
-    /// All rows that the call takes; at least one.
+    /// Returns all rows that the call takes, at least one.
     fn taken(&self) -> Result<Vec<Taken<'_>>, Coupling> {
         let rows = self.inputs.iter().enumerate().filter_map(|(at, input)| {
             let (Value::Rows(layout), Batch::Dim { dim, factor }) = (&input.value, input.tensor.batch) else {
@@ -79,7 +79,7 @@ impl Call<'_> {
         if is_known && !rows.is_empty() { Ok(rows) } else { Err(Coupling::OtherOrder) }
     }
 
-    /// The layout of a result that has rows, too.
+    /// Returns the layout of a result that has rows, too.
     fn kept(
         &self,
         rule: RowRule,
@@ -119,14 +119,14 @@ impl Call<'_> {
             RowRule::Lookup if rows.len() == 1 && first.at == 1 && is_same(&first) => Ok(first.layout),
             RowRule::PicksAlongDim => self.picked(rows, factor),
             RowRule::Selects => Ok(selected(rows, factor)?),
-            // Of every time, or the state after the last.
+            // The output of every time step, or the state after the last.
             RowRule::Recurrent if first.dim == 1 && from_end == 2 => met(rows),
             RowRule::Recurrent => Err(Coupling::AlongBatch),
             _ => Err(Coupling::Unknown),
         }
     }
 
-    /// Dimensions that change places or are cut; that of the batch must not be cut.
+    /// Returns the layout after dimensions change places or are cut; the batch dimension must not be cut.
     fn moved(&self, first: Taken<'_>, factor: u64) -> Result<Layout, Coupling> {
         let last = match self.name {
             "tril" | "triu" => 2,
@@ -166,7 +166,7 @@ impl Call<'_> {
         met(rows)
     }
 
-    /// Of a matrix, the rows of the first or the columns of the second.
+    /// Returns the layout of a matrix product: rows of the first matrix, or columns of the second.
     fn product(
         &self,
         rows: &[Taken<'_>],
@@ -208,7 +208,7 @@ impl Call<'_> {
         if rows.iter().all(keeps) { met(rows) } else { Err(Coupling::OtherAggregate) }
     }
 
-    /// Elements by number: of rows along another dimension, or of a constant for each row.
+    /// Returns the layout of elements picked by index: of rows along another dimension, or of a constant for each row.
     fn picked(&self, rows: &[Taken<'_>], factor: u64) -> Result<Layout, Coupling> {
         let takes_rows = rows[0].at == 0;
         let is_by_place = matches!(self.name, "index_select" | "index");
@@ -228,7 +228,7 @@ impl Call<'_> {
         self.attribute("dim").or_else(|| self.attribute("dims")).filter(|dims| !dims.is_empty())
     }
 
-    /// Whether a `dim` is that of the batch. Without one, a call takes all.
+    /// True if a `dim` is that of the batch. Without a `dim`, a call takes all dimensions.
     fn runs_along(&self, rows: Taken<'_>) -> bool {
         let rank = rows.shape().len();
         self.dims().is_none_or(|dims| dims.iter().any(|dim| from_start(*dim, rank) == Some(rows.dim)))
@@ -266,7 +266,8 @@ impl Call<'_> {
         }
     }
 
-    /// Of scores, labels and weights. A class is ignored that no data need have: -100 by default.
+    /// Returns how a loss over classes is averaged: by counts if it has weights or ignores another class than
+    /// the default -100, which data need not contain.
     fn class_mean(&self, rows: &[Taken<'_>]) -> Combined {
         let has_weights = self.inputs.len() > rows.len();
         let ignores = self.attribute("ignore_index").is_some_and(|index| index != [-100]);
@@ -282,7 +283,7 @@ fn from_start(dim: i64, rank: usize) -> Option<usize> {
     usize::try_from(if dim < 0 { dim.checked_add_unsigned(rank as u64)? } else { dim }).ok()
 }
 
-/// Rows that meet element by element.
+/// Returns the layout of rows that meet element by element.
 fn aligned(rows: &[Taken<'_>], from_end: usize, factor: u64) -> Result<Layout, Coupling> {
     let is_there = |taken: &Taken<'_>| taken.end_distance() == from_end && taken.factor == factor;
     if rows.iter().all(is_there) { met(rows) } else { Err(Coupling::OtherOrder) }
@@ -297,7 +298,7 @@ fn fold(layouts: impl IntoIterator<Item = Layout>) -> Result<Layout, Coupling> {
     layouts.try_fold(Layout::ANY, Layout::meets).ok_or(Coupling::OtherOrder)
 }
 
-/// The same elements in another shape: as many lie before a row as before.
+/// Returns the layout of the same elements in another shape. As many elements as before lie before a row.
 fn reshaped(rows: Taken<'_>, result: &Tensor<'_>, (dim, factor): (usize, u64)) -> Result<Layout, Coupling> {
     if rows.layout == Layout::ANY {
         return Ok(Layout::ANY);
@@ -308,7 +309,7 @@ fn reshaped(rows: Taken<'_>, result: &Tensor<'_>, (dim, factor): (usize, u64)) -
     if fits { Ok(Layout { merged, ..rows.layout }) } else { Err(Coupling::OtherOrder) }
 }
 
-/// Elements of all rows, one after the other.
+/// Returns the layout of the selected elements of all rows, one after the other.
 fn selected(rows: &[Taken<'_>], factor: u64) -> Result<Layout, Coupling> {
     let [values, mask] = rows else { return Err(Coupling::Unknown) };
     let is_same = values.end_distance() == mask.end_distance() && values.factor == mask.factor;
@@ -321,7 +322,7 @@ fn selected(rows: &[Taken<'_>], factor: u64) -> Result<Layout, Coupling> {
 }
 
 impl Call<'_> {
-    /// Whether it normalizes rows by statistics of the batch.
+    /// True if the call normalizes rows by statistics of the batch.
     pub(super) fn takes_batch_statistics(&self, rule: Option<RowRule>) -> bool {
         let is_over_batch =
             |input: &Input<'_>| matches!(input.tensor.batch, Batch::Dim { dim, .. } if dim != 1);

@@ -1,9 +1,9 @@
-//! Whether the rows of a batch are worked on by themselves, so that results of pieces make up that of the whole.
+//! Decides if the rows of a batch are computed independently, so that results of pieces make up the whole result.
 //!
 //! # Why
 //!
-//! A wrong answer is a wrong gradient that nobody sees. So an operator counts as one that keeps rows apart only
-//! where a rule says how, and everything that no rule covers is refused by name.
+//! A wrong verdict gives a wrong gradient that nobody notices. So an operator counts as one that keeps rows apart only
+//! if a rule says how, and every operator that no rule covers is refused by name.
 
 mod forward;
 mod judged;
@@ -19,31 +19,31 @@ use toma_trace::OperatorId;
 
 pub use judged::Judged;
 
-/// The scope in which the data of a piece are cut from those of the whole.
+/// The scope in which the data of a piece are cut from the whole batch.
 pub const DATA: &str = "data";
 
 /// The scope whose first operator takes the result of a piece.
 pub const RESULT: &str = "result";
 
-/// What a step does with the rows of its batch, by traces of it at two sizes.
+/// Treatment of the rows of a batch by a step, computed from traces at two sizes.
 ///
-/// The dimension that differs is that of the batch. A tensor with it is *rows*; one without it, but made of
-/// rows, is an *aggregate*, and so is what is made of aggregates; all else is *constant*. Each operator has a rule
-/// that says which rows of its results depend on which rows of its arguments.
+/// The dimension that differs is the batch dimension. A tensor with it is *rows*; a tensor without it that is made of
+/// rows or of aggregates is an *aggregate*; all others are *constant*. Each operator has a rule that says which rows of
+/// its results depend on which rows of its arguments.
 ///
-/// Looked at is the forward: the operators before the result is taken, or before the first scope of kind
-/// [`Node`](toma_trace::ScopeKind::Node). Not found is what the program computes without operators from numbers that it
-/// writes into tensors of a fixed shape.
+/// Only the forward is examined: the operators before the result is taken, or before the first scope of kind
+/// [`Node`](toma_trace::ScopeKind::Node). Values that the program computes without operators, from numbers that it
+/// writes into tensors of a fixed shape, are not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rows {
-    /// How results of pieces make up that of the whole, or the first operator that keeps them from it.
+    /// Rule that combines the results of pieces, or the first operator that prevents it.
     pub combined: Result<Combined, Coupled>,
     /// Operators that normalize by statistics of the batch, as batch norm does in training.
     pub batch_statistics: Vec<OperatorId>,
 }
 
-/// How the results of pieces make up the result of the whole.
+/// Rule that combines the results of pieces to the result of the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Combined {
@@ -53,9 +53,10 @@ pub enum Combined {
     Mean,
     /// As a sum.
     Sum,
-    /// As a mean in which each piece weighs by what it counts, such as the tokens under a mask.
+    /// As a mean in which each piece weighs by its count of elements, such as the tokens under a mask.
     Counted,
-    /// As a mean by rows, or by counts where rows are passed over: a loss that ignores a class which no data may have.
+    /// As a mean by rows, or by counts if rows are skipped: a loss with an ignored class that may not occur in the
+    /// data.
     MeanOrCounted,
 }
 
@@ -65,13 +66,13 @@ pub enum Combined {
 pub struct Coupled {
     /// The operator, in both traces.
     pub operator: OperatorId,
-    /// What the library calls it.
+    /// The library's name of the operator.
     pub name: String,
-    /// How it couples them.
+    /// The way in which it couples rows.
     pub coupling: Coupling,
 }
 
-/// How rows of a batch depend on each other, or why that cannot be told.
+/// Dependencies between rows of a batch, or reasons why they cannot be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Coupling {
@@ -79,9 +80,9 @@ pub enum Coupling {
     TwoBatchDims,
     /// Rows meet an aggregate of rows.
     RowsWithAggregate,
-    /// It runs along the batch: softmax, sort and the like.
+    /// It runs along the batch, as softmax and sort do.
     AlongBatch,
-    /// It picks rows by their place in the batch.
+    /// It picks rows by their position in the batch.
     PicksRows,
     /// Rows meet rows in another order.
     OtherOrder,
@@ -99,7 +100,7 @@ pub enum Coupling {
     ReadNumber,
     /// It takes values that the program has written itself.
     Written,
-    /// It changes a tensor from before the forward, of which the result is made: each piece would find another.
+    /// It changes a tensor from before the forward on which the result depends: each piece would find another value.
     ChangesConstant,
     /// No rule says how it treats rows.
     Unknown,

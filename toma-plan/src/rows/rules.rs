@@ -1,4 +1,4 @@
-//! The rules by which operators treat rows.
+//! Rules for the treatment of rows by operators.
 
 use toma_trace::operators::{RowRule, base_name, row_rule};
 use toma_trace::{Access, Operator, OperatorId, ScopeKind, Tick, Trace};
@@ -12,22 +12,22 @@ use super::{Combined, Coupled, Coupling, DATA, Rows};
 pub(super) struct Walk {
     values: Values,
     batch_statistics: Vec<OperatorId>,
-    /// Data are cut in scopes of their own: what is cut elsewhere is no data.
+    /// True if data are cut in scopes of their own: tensors that are cut elsewhere are no data.
     is_cut: bool,
-    /// The program has read a number of the rows.
+    /// True if the program has read a number of the rows.
     has_read: bool,
-    /// When a backward has begun.
+    /// Tick at which the first backward begins.
     backward: Option<Tick>,
 }
 
-/// A call and what it takes.
+/// A call and its arguments.
 pub(super) struct Call<'a> {
     pub(super) name: &'a str,
     operators: [&'a Operator; 2],
     pub(super) inputs: Vec<Input<'a>>,
     pub(super) results: Vec<&'a Tensor<'a>>,
     pub(super) numbers: Numbers,
-    /// Constants may become rows here: data are cut.
+    /// True if constants may become rows here, because data are cut.
     cuts_data: bool,
     pub(super) has_read: bool,
 }
@@ -37,7 +37,7 @@ pub(super) struct Input<'a> {
     pub(super) value: Value,
 }
 
-/// How the numbers of a call change with the rows.
+/// Change of the numbers of a call with the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Numbers {
     None,
@@ -69,7 +69,7 @@ impl Walk {
             }
             Err(coupling) => Err(Value::Coupled(coupled(coupling))),
             Ok(mut inputs) => {
-                // In training running statistics are written and not used.
+                // In training, running statistics are written and not used.
                 if row_rule(name) == Some(RowRule::BatchNorm) && attribute(operator, "training") != Some(&[0])
                 {
                     inputs.truncate(1);
@@ -111,7 +111,7 @@ impl Walk {
         Ok(Input { tensor, value: self.values.taken(tensor)? })
     }
 
-    /// What the walk has found of the result: the argument of `last` where that only takes it, else what `last` makes.
+    /// Returns the verdict on the result: the argument of `last` if `takes`, else the result of `last`.
     pub(super) fn finish(self, last: Option<&Twin<'_>>, takes: bool) -> Rows {
         let result = last.and_then(|last| {
             let mut tensors = last.tensors.iter().filter(|tensor| takes != tensor.is_result());
@@ -143,12 +143,12 @@ impl Walk {
     }
 }
 
-/// Whether the first dimension has one element for each row.
+/// True if the first dimension has one element for each row.
 fn is_plain(tensor: &Tensor<'_>) -> bool {
     tensor.batch == Batch::Dim { dim: 0, factor: 1 }
 }
 
-/// The tensors that a call takes. What it writes is an argument, and may be a result, too.
+/// Returns the tensors that a call takes. A written tensor is an argument, and may be a result, too.
 fn inputs<'a>(tensors: &'a [Tensor<'a>]) -> impl Iterator<Item = &'a Tensor<'a>> {
     let is_new = |index: usize, tensor: &Tensor<'_>| match tensor.operand.access {
         Access::Reads => true,
@@ -188,7 +188,7 @@ impl Numbers {
     }
 }
 
-/// Whether two numbers are equal but for rounding.
+/// True if two numbers are equal except for rounding.
 pub(super) fn is_near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
 }
@@ -198,7 +198,7 @@ fn attribute<'a>(operator: &'a Operator, name: &str) -> Option<&'a [i64]> {
 }
 
 impl Call<'_> {
-    /// What a result is made of.
+    /// Returns the value of a result.
     fn value(&self, result: &Tensor<'_>) -> Result<Value, Coupling> {
         let has = |is: fn(&Value) -> bool| self.inputs.iter().any(|input| is(&input.value));
         let rule = row_rule(self.name).or_else(|| {
@@ -217,7 +217,7 @@ impl Call<'_> {
         }
     }
 
-    /// What is certain of a call without a rule.
+    /// Returns the coupling that is certain for a call without a rule.
     fn unknown(&self, result: &Tensor<'_>) -> Coupling {
         let meets = self.inputs.iter().any(|input| matches!(input.value, Value::Aggregate(_)));
         match result.batch {
@@ -264,7 +264,7 @@ impl Call<'_> {
         }
     }
 
-    /// Sums and means of aggregates, and their products with constants.
+    /// Combines aggregates: sums, means, and their products with constants.
     fn of_aggregates(&self, rule: RowRule) -> Result<Combined, Coupling> {
         let aggregates = || {
             self.inputs.iter().filter_map(|input| match input.value {
@@ -280,7 +280,7 @@ impl Call<'_> {
             (RowRule::Elementwise, "mul" | "div") => self.scaled(first),
             (RowRule::Elementwise, "add" | "sub" | "rsub") => {
                 let is_alone = aggregates().count() < 2;
-                // As many of a constant as there are rows.
+                // The constant is added once for each row.
                 if is_alone && (self.numbers, first) == (Numbers::Grows, Combined::Sum) {
                     return Ok(first);
                 }
@@ -321,7 +321,7 @@ impl Call<'_> {
         }
     }
 
-    /// A product or quotient: a sum that is divided by the number of rows is a mean.
+    /// Combines a product or quotient: a sum that is divided by the number of rows is a mean.
     fn scaled(&self, first: Combined) -> Result<Combined, Coupling> {
         let is_quotient = self.name == "div";
         let of = |at: usize| self.inputs.get(at).map(|input: &Input<'_>| &input.value);
@@ -348,7 +348,7 @@ impl Call<'_> {
     }
 }
 
-/// What the sum of two aggregates is.
+/// Returns the combination of the sum of two aggregates.
 fn added(one: Combined, other: Combined) -> Option<Combined> {
     use Combined::{Counted, Mean, MeanOrCounted};
     match (one, other) {

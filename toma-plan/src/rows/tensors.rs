@@ -4,15 +4,15 @@ use toma_trace::{Access, Operand, Operator, OperatorId};
 
 use crate::alike::{Recorded, Unlike};
 
-/// A tensor that an operator touches, seen at two sizes.
+/// A tensor that an operator uses, at two sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Tensor<'a> {
-    /// As it is at the second size.
+    /// The operand at the second size.
     pub(super) operand: &'a Operand,
     pub(super) batch: Batch,
 }
 
-/// Where the batch lies in a tensor's shape.
+/// Position of the batch in a tensor's shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Batch {
     /// In no dimension: the shape is the same at both sizes.
@@ -38,7 +38,7 @@ impl Batch {
 }
 
 impl Tensor<'_> {
-    /// Whether the operator returns it, or leaves values in it.
+    /// True if the operator returns the tensor or writes to it.
     pub(super) fn is_result(&self) -> bool {
         self.operand.access != Access::Reads
     }
@@ -48,16 +48,16 @@ impl Tensor<'_> {
 #[derive(Debug)]
 pub(super) struct Twin<'a> {
     pub(super) id: OperatorId,
-    /// At each size.
+    /// The operator at each size.
     pub(super) operators: [&'a Operator; 2],
-    /// In the order in which they were noted.
+    /// Tensors in the order in which they were recorded.
     pub(super) tensors: Vec<Tensor<'a>>,
 }
 
-/// The calls of two traces that called the same operators.
+/// Pairs the calls of two traces that called the same operators.
 ///
 /// # Errors
-/// When an operator touched other tensors, with the first.
+/// If an operator used different tensors, with the first.
 pub(super) fn twins(recorded: [Recorded<'_>; 2]) -> Result<Vec<Twin<'_>>, Unlike> {
     let sizes = recorded.map(|recorded| recorded.size);
     let operands = recorded.map(operands);
@@ -73,7 +73,7 @@ pub(super) fn twins(recorded: [Recorded<'_>; 2]) -> Result<Vec<Twin<'_>>, Unlike
     Ok(twins)
 }
 
-/// The operands of each operator.
+/// Returns the operands of each operator.
 pub(super) fn operands(recorded: Recorded<'_>) -> Vec<Vec<&Operand>> {
     let mut operands = vec![Vec::new(); recorded.trace.operators().len()];
     for used in recorded.trace.uses() {

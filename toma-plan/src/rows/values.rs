@@ -1,4 +1,4 @@
-//! What tensors are made of, storage by storage.
+//! Values of tensors, storage by storage.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use toma_trace::{Access, StorageId};
 use super::tensors::{Batch, Tensor};
 use super::{Combined, Coupled, Coupling};
 
-/// What a tensor is made of.
+/// Dependence of a tensor on the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// Of no rows.
+    /// No rows.
     Constant,
-    /// Numbers of the program's own, which may be of rows that it has read.
+    /// Numbers written by the program, which may come from rows that it has read.
     Written,
     /// A row for each row of the data.
     Rows(Layout),
     /// All rows together; never [`Combined::Rows`].
     Aggregate(Combined),
-    /// Of rows that are coupled.
+    /// Rows that are coupled.
     Coupled(Coupled),
 }
 
-/// Where the rows lie in their dimension of the batch.
+/// Position of the rows in the batch dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// How many elements of dimensions before the batch are merged into its dimension; 0 where all elements are
+    /// Number of elements of dimensions before the batch that are merged into its dimension; 0 if all elements are
     /// equal or random, so that no order matters.
     pub(super) merged: u64,
     /// The mask that has selected the elements.
@@ -38,10 +38,10 @@ impl Layout {
     /// Rows that may lie in any order.
     pub(super) const ANY: Self = Self { merged: 0, mask: None };
 
-    /// Rows that meet no others, not even of the same tensor.
+    /// Rows that meet no other rows, not even of the same tensor.
     pub(super) const UNKNOWN: Self = Self { merged: u64::MAX, mask: None };
 
-    /// The layout where elements of both meet.
+    /// Returns the layout of a result in which elements of both meet.
     pub(super) fn meets(self, other: Self) -> Option<Self> {
         match (self, other) {
             (Self::ANY, met) | (met, Self::ANY) => Some(met),
@@ -49,25 +49,25 @@ impl Layout {
         }
     }
 
-    /// For operators to which order matters.
+    /// Returns the number of merged elements for operators to which order matters.
     pub(super) fn merged(self) -> u64 {
         self.merged.max(1)
     }
 }
 
-/// What a storage holds, and how its rows lie in each of its shapes: views of one storage differ by their shapes.
+/// The value of a storage, and the layout of its rows in each of its shapes: views of one storage differ by shape.
 #[derive(Clone, Debug)]
 struct Held {
     value: Value,
     shapes: Vec<(Vec<u64>, Result<Layout, Coupled>)>,
 }
 
-/// What is known of the storages when an operator begins.
+/// Known values of storages when an operator begins.
 #[derive(Debug, Default)]
 pub(super) struct Values(BTreeMap<StorageId, Held>);
 
 impl Values {
-    /// The same, and notes a tensor from before the forward.
+    /// Returns the value of an argument, and records a tensor from before the forward.
     pub(super) fn taken(&mut self, tensor: &Tensor<'_>) -> Result<Value, Coupling> {
         let value = self.of(tensor)?;
         if !self.0.contains_key(&tensor.operand.storage) {
@@ -76,7 +76,7 @@ impl Values {
         Ok(value)
     }
 
-    /// What a tensor is made of, or how it couples rows.
+    /// Returns the value of a tensor, or its coupling.
     pub(super) fn of(&self, tensor: &Tensor<'_>) -> Result<Value, Coupling> {
         let Some(held) = self.0.get(&tensor.operand.storage) else { return unseen(tensor) };
         let seen = held.shapes.iter().find(|(shape, _)| *shape == tensor.operand.shape);
@@ -86,7 +86,7 @@ impl Values {
                 Ok(Value::Rows(*layout))
             }
             (Value::Rows(_), None, Batch::Dim { .. }) => Err(Coupling::OtherOrder),
-            // One row, or some that are picked.
+            // One row, or some picked rows.
             (Value::Rows(_) | Value::Constant, _, Batch::Irregular) => Err(Coupling::TwoBatchDims),
             (Value::Rows(_), _, Batch::None) | (Value::Constant, _, Batch::Dim { .. }) => {
                 Err(Coupling::PicksRows)
@@ -96,7 +96,7 @@ impl Values {
         }
     }
 
-    /// Notes what a result is made of.
+    /// Records the value of a result.
     pub(super) fn note(&mut self, result: &Tensor<'_>, value: &Value) {
         let made = || Held { value: value.clone(), shapes: Vec::new() };
         let held = self.0.entry(result.operand.storage).or_insert_with(made);
@@ -124,7 +124,7 @@ impl Held {
     fn is_seen(&mut self, result: &Tensor<'_>, layout: Result<Layout, Coupled>) {
         match self.shapes.iter_mut().find(|(shape, _)| *shape == result.operand.shape) {
             None => self.shapes.push((result.operand.shape.clone(), layout)),
-            // Two views of one shape whose rows lie differently cannot be told apart.
+            // Two views of one shape whose rows lie differently cannot be distinguished.
             Some((_, known)) => match (&known, layout) {
                 (Ok(one), Ok(other)) => *known = Ok(one.meets(other).unwrap_or(Layout::UNKNOWN)),
                 (_, layout @ Err(_)) => *known = layout,
@@ -134,7 +134,7 @@ impl Held {
     }
 }
 
-/// A tensor from before the forward: a shape that grows with the rows is that of data.
+/// Returns the value of a tensor from before the forward: a shape that grows with the rows is data.
 fn unseen(tensor: &Tensor<'_>) -> Result<Value, Coupling> {
     match tensor.batch {
         Batch::None if tensor.operand.is_written_by_host => Ok(Value::Written),
@@ -144,7 +144,7 @@ fn unseen(tensor: &Tensor<'_>) -> Result<Value, Coupling> {
     }
 }
 
-/// What a storage holds once a value was written into all of it or a part.
+/// Returns the value of a storage after a value was written into all or a part of it.
 fn written(before: &Value, value: &Value) -> Value {
     match (before, value) {
         (Value::Coupled(_), _) => before.clone(),

@@ -10,11 +10,11 @@ use super::{DATA, RESULT, Rows};
 use crate::alike::{Unlike, same_operators};
 
 impl Rows {
-    /// Looks at two traces of a step, each with its size.
+    /// Computes the verdict of two traces of a step, each with its size.
     ///
     /// # Errors
     ///
-    /// When a size is 0 or both are the same, or the forwards called other operators or touched other
+    /// If a size is 0 or both are the same, or the forwards called different operators or used different
     /// tensors.
     pub fn of(traces: [(u32, &Trace); 2]) -> Result<Self, Unlike> {
         let [(size, first), (other, second)] = traces;

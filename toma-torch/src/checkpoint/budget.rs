@@ -1,4 +1,4 @@
-//! How many bytes the plan of a region may take, and what is said where that is too few.
+//! Byte budget of a region's plan, and the error for a budget that is too small.
 
 use toma_core::device;
 use toma_core::memory::MemorySource as _;
@@ -10,10 +10,10 @@ use crate::error::{Error, ErrorKind};
 use crate::memory::Device;
 use crate::offload;
 
-/// Left of what is free, for what was not measured.
+/// Percent of the free bytes that plans leave unused, for allocations that were not measured.
 const HEAD_ROOM_PERCENT: u64 = 2;
 
-/// What one region may take of a device.
+/// Byte budget of one region on one device.
 #[derive(Debug)]
 pub(super) struct Budget {
     device: Device,
@@ -23,7 +23,7 @@ pub(super) struct Budget {
 #[derive(Debug)]
 enum Bytes {
     Asked(u64),
-    /// Free when the region began, and not promised to others.
+    /// Free bytes when the region began, less those promised to other regions.
     Free(u64),
 }
 
@@ -37,7 +37,7 @@ impl Budget {
         &self.device
     }
 
-    /// Of what is free, less some for what was not measured.
+    /// Returns the budget in bytes. A budget of free bytes is reduced by the head room.
     pub(super) fn bytes(&self) -> u64 {
         match self.bytes {
             Bytes::Asked(bytes) => bytes,
@@ -45,13 +45,13 @@ impl Budget {
         }
     }
 
-    /// The same without anything left of it, for a plan that fits in no less.
+    /// Returns the budget without the head room, for a plan that fits in no less.
     pub(super) fn all_bytes(&self) -> u64 {
         let (Bytes::Asked(bytes) | Bytes::Free(bytes)) = self.bytes;
         bytes
     }
 
-    /// In words that mean out of memory, whatever carries them.
+    /// Returns an error that counts as out of memory, also when it is passed on as a panic or as an error of tch.
     pub(super) fn too_small(&self, place: &Place, small: &TooSmall, lacking_bytes: u64) -> Error {
         let Self { device, bytes } = self;
         let TooSmall { stage, solver, least_bytes, .. } = small;

@@ -1,4 +1,4 @@
-//! What is decided for a region: before its first operator, and where it is not what was known.
+//! Choice of a region's plan: before its first operator, and again when it differs from the known structure.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::error::{Error, ErrorKind};
 use crate::ffi::{Begun, Chosen};
 use crate::memory::Device;
 
-/// Decides for one region.
+/// Chooses the plans of one region.
 #[derive(Debug)]
 pub(super) struct Choosing<'a> {
     form: &'a With<'a>,
     place: &'a Place,
     running: &'a Running,
-    /// What it is taken for, and what it may take.
+    /// The known structure that this run matches so far, and its byte budget.
     taken: Option<(Arc<Structure>, Budget)>,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Choosing<'a> {
         Ok(self.take(known, budget, plan))
     }
 
-    /// Of another structure that is known, where the plan was not given for this one.
+    /// Continues as another known structure, unless the user gave the plan.
     fn further(&mut self, other: &Structure, budget: Budget, begun: Begun<'_>) -> Result<Chosen, Error> {
         let (None, Some(now)) = (self.form.plan, self.running.plan()) else { return Ok(Chosen::default()) };
         let Some(known) = knowledge::going_on(self.place, other, begun) else { return Ok(Chosen::default()) };
@@ -71,7 +71,7 @@ impl<'a> Choosing<'a> {
         Err(Error::new(ErrorKind::Other, text))
     }
 
-    /// The fastest that fits. The engine may ask for a leaner one.
+    /// Returns the fastest plan that fits, and offers the engine a leaner one.
     fn plan(&self, known: &Arc<Structure>, budget: &Budget) -> Result<Arc<Plan>, Error> {
         let plan = known.plan(budget.bytes(), self.form.solver);
         let plan = plan.or_else(|_| known.plan(budget.all_bytes(), self.form.solver));

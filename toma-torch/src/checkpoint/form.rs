@@ -2,7 +2,7 @@ use toma_plan::checkpoint::{Costs, Plan, Solver};
 
 use super::knowledge::{self, Place};
 
-/// How a region is checkpointed: everything selectable.
+/// Options of a checkpointed region.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -31,13 +31,13 @@ pub struct With<'a> {
     pub(super) name: Option<&'a str>,
 }
 
-/// Everything at its default.
+/// Returns the default options.
 pub fn with() -> With<'static> {
     With::default()
 }
 
 impl Default for With<'_> {
-    /// [`Solver::Auto`] within what is free on the device.
+    /// [`Solver::Auto`] within the free bytes of the device.
     fn default() -> Self {
         Self {
             budget_bytes: None,
@@ -52,52 +52,52 @@ impl Default for With<'_> {
 }
 
 impl<'a> With<'a> {
-    /// So many bytes beyond what is allocated when the region starts. Unless told, what is free on the device less
-    /// 2 %.
+    /// Sets the budget: bytes beyond those that are allocated when the region starts. The default is the free bytes of
+    /// the device less 2 %.
     pub fn budget(mut self, bytes: u64) -> Self {
         self.budget_bytes = Some(bytes);
         self
     }
 
-    /// How plans are found.
+    /// Sets the solver that finds plans.
     pub fn solver(mut self, solver: Solver) -> Self {
         self.solver = solver;
         self
     }
 
-    /// A plan of [`Costs`] that were measured. Its structure must be that of the region.
+    /// Uses a plan of measured [`Costs`]. Its stages must be those of the region.
     pub fn plan(mut self, plan: &'a Plan) -> Self {
         self.plan = Some(plan);
         self
     }
 
-    /// Compares each repeated tensor with the first one, by a hash: an error names the stage and the operator.
-    /// That reads every tensor twice. Shapes, kinds and counts are always compared.
+    /// Compares each recomputed tensor with its first value by a hash; an error names the stage and the operator. This
+    /// reads every tensor twice. Shapes, kinds and counts are always compared.
     pub fn verify(mut self, on: bool) -> Self {
         self.verify = on;
         self
     }
 
-    /// Treats pieces as batches: the size is kept while any plan fits.
+    /// Treats pieces as batches: their size is kept while any plan fits.
     pub fn keep_size(mut self, on: bool) -> Self {
         self.keep_size = on;
         self
     }
 
-    /// With `false` the closure runs plainly, as with memonger's `set_reforward(False)`.
+    /// With `false` the closure runs without recomputation, as with memonger's `set_reforward(False)`.
     pub fn enabled(mut self, on: bool) -> Self {
         self.enabled = on;
         self
     }
 
-    /// Names the region in reports and errors. What is known belongs to the name instead of the place in the program.
+    /// Names the region in reports and errors. Learned costs then belong to the name instead of the call site.
     pub fn name(mut self, name: &'a str) -> Self {
         self.name = Some(name);
         self
     }
 
-    /// What is known of the newest structure of this region, if its backward has run; of one with a
-    /// [`name`](Self::name), because a place in the program is that of the call.
+    /// Returns the learned costs of the newest structure of this region, if its backward has run. `None` without a
+    /// [`name`](Self::name), because such a region is identified by the call site of `region`.
     pub fn known(&self) -> Option<Costs> {
         Some(knowledge::newest(&Place::Named(self.name?.into()))?.costs.clone())
     }

@@ -1,4 +1,4 @@
-//! What is known of regions: their operators, where stages begin, and what those take.
+//! Cache of learned regions: their operators, the first operators of their stages, and the costs of the stages.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
@@ -11,23 +11,23 @@ use toma_plan::checkpoint::{Action, Costs, Plan, Solver, TooSmall};
 use super::measured;
 use crate::ffi::{Begun, Region};
 
-/// Places that are remembered; the one that was learned longest ago goes first.
+/// Most call sites in the cache; the one added first is removed first.
 const MOST_PLACES: usize = 1024;
-/// Structures of one place, such as the sizes of its batches.
+/// Most structures of one call site, for example one for each batch size.
 const MOST_STRUCTURES: usize = 32;
-/// Plans of one structure.
+/// Most plans of one structure.
 const MOST_PLANS: usize = 16;
-/// As many as successes after which the engine doubts a size.
+/// Plans after which an excess is halved: as many as the successes after which the engine doubts a size.
 const PLANS_OF_AN_EXCESS: u64 = 64;
 
-/// A region in the program.
+/// Identity of a region: its name or its call site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
     Named(Box<str>),
     Line(&'static str, u32, u32),
 }
 
-/// The name, or the line.
+/// Writes the name, or file, line and column.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -37,10 +37,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// What a plan is asked for.
+/// Budget in bytes and solver: the key of a cached plan.
 type BudgetFor = (u64, Solver);
 
-/// The operators of a region for some shapes, and what its stages take.
+/// Operators of a region for certain shapes, and the costs of its stages.
 #[derive(Debug)]
 pub(super) struct Structure {
     pub(super) prints: Arc<[u64]>,
@@ -49,11 +49,11 @@ pub(super) struct Structure {
     pub(super) least_bytes: u64,
     keep_all_bytes: u64,
     region: Arc<Region>,
-    /// By budget and solver.
+    /// Newest first.
     plans: Mutex<VecDeque<(BudgetFor, Arc<Plan>)>>,
-    /// By how much budgets have been too large.
+    /// Bytes by which budgets have been too large.
     excess_bytes: AtomicU64,
-    /// Plans since that was last halved.
+    /// Plans since `excess_bytes` was set or halved.
     planned: AtomicU64,
 }
 
@@ -62,7 +62,7 @@ impl Structure {
         let costs = measured::costs_of(region)?.ok()?;
         let cuts = region.stages().iter().skip(1).map(|stage| stage.first_op).collect();
         let prints = region.prints().into();
-        // To find the least takes longer than a small region does.
+        // Found once here: the search for the least takes longer than a small region runs.
         let (least_bytes, keep_all_bytes) = (costs.least_bytes(), costs.keep_all_bytes());
         let (excess_bytes, planned) = (AtomicU64::new(0), AtomicU64::new(0));
         Some(Self {
@@ -78,13 +78,13 @@ impl Structure {
         })
     }
 
-    /// A budget was too large: from now on so much less is taken of budgets.
+    /// Subtracts `budget_bytes - enough_bytes` from later budgets, because this budget was too large.
     pub(super) fn lean(&self, budget_bytes: u64, enough_bytes: u64) {
         self.excess_bytes.store(budget_bytes.saturating_sub(enough_bytes), Relaxed);
         self.planned.store(0, Relaxed);
     }
 
-    /// What there is too little of may come back, so an excess is halved after some plans.
+    /// Returns the bytes to subtract from a budget. Memory may become free again, so they are halved every few plans.
     fn excess_bytes(&self) -> u64 {
         let excess_bytes = self.excess_bytes.load(Relaxed);
         if excess_bytes > 0 && self.planned.fetch_add(1, Relaxed) + 1 >= PLANS_OF_AN_EXCESS {
@@ -93,18 +93,19 @@ impl Structure {
         excess_bytes
     }
 
-    /// The first operators of stages that begin before one.
+    /// Returns the first operators of the stages that begin before `operator`.
     pub(super) fn cuts_before(&self, operator: usize) -> &[u32] {
         &self.cuts[..self.cuts.partition_point(|&cut| (cut as usize) < operator)]
     }
 
-    /// Of gradients that its variables do not have now.
+    /// Bytes of gradients that the region's variables do not have yet.
     pub(super) fn lacking_bytes(&self) -> u64 {
         self.region.lacking_bytes()
     }
 
-    /// A plan for stages the first of which have run by another one: of what a plan and the leanest come to then the
-    /// fastest that fits, or the leaner one. `None` where no plan begins so.
+    /// Returns a plan whose first actions are `done`, for a region whose first stages have run by another plan. Both
+    /// `plan` and the leanest plan are continued from there; the faster one that fits wins, otherwise the leaner one.
+    /// `None` if neither can be continued.
     pub(super) fn plan_after(
         &self,
         done: &[Action],
@@ -122,15 +123,16 @@ impl Structure {
         Some(Arc::new(best))
     }
 
-    /// The fastest plan within a budget, from which the first gradients of variables are taken: of all variables at
-    /// once, because the order of backward is unknown before it has run.
+    /// Returns the fastest plan within a budget. Gradients that variables do not have yet are subtracted from the
+    /// budget, those of all variables at once, because the order of backward is unknown before it has run.
     pub(super) fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<Arc<Plan>, TooSmall> {
-        // No more than keeping all, so that budgets that make no difference share a plan.
+        // Plans are made for at most the bytes that keep everything, so larger budgets share one plan.
         let usable_bytes = budget_bytes.saturating_sub(self.lacking_bytes());
-        // What was too much once is no reason to give up what fits.
+        // An earlier excess is no reason to refuse a plan that fits.
         let least_bytes = self.least_bytes.min(usable_bytes);
         let leaner_bytes = usable_bytes.saturating_sub(self.excess_bytes()).max(least_bytes);
-        // These are no leaner in less, and a fixed count may need more than to keep all.
+        // These solvers are no leaner with less, and a fixed number of checkpoints may need more than keeping
+        // everything.
         let is_fixed = matches!(solver, Solver::KeepAll | Solver::SqrtN);
         let budget_bytes = if is_fixed { usable_bytes } else { leaner_bytes.min(self.keep_all_bytes) };
         let mut plans = locked(&self.plans);
@@ -147,22 +149,23 @@ impl Structure {
 #[derive(Debug, Default)]
 struct Known {
     structures: VecDeque<Arc<Structure>>,
-    /// Regions whose backward has not run whole yet.
+    /// Regions whose backward has not finished.
     learning: VecDeque<Arc<Region>>,
-    /// Regions that were not what was known, by their first operator.
+    /// Regions that matched no known structure, by the print of their first operator.
     differing: HashMap<u64, Differing>,
 }
 
-/// A region that was not what was known. The next ones that begin like it are measured until it is among them.
+/// A region that matched no known structure. Later regions with the same first operator are measured until one of them
+/// has taught it.
 #[derive(Debug)]
 struct Differing {
     prints: Vec<u64>,
-    /// How many more of them are measured for it.
+    /// Regions that are still to be measured for it.
     tries: usize,
 }
 
 impl Known {
-    /// As many regions are measured as may begin so, in turn.
+    /// Requests as many measurements as there may be structures with this first operator, since they may run in turn.
     fn must_learn(&mut self, prints: Vec<u64>) {
         let Some(&first) = prints.first() else { return };
         let alike = self.structures.iter().filter(|structure| structure.prints.first() == Some(&first));
@@ -170,7 +173,7 @@ impl Known {
         self.differing.insert(first, Differing { prints, tries });
     }
 
-    /// Whether the next region that begins so is measured, because one that does is not known yet.
+    /// Returns whether the next region with this first operator is to be measured, because one such is not known yet.
     fn must_measure(&mut self, print: u64) -> bool {
         let is_known = |prints: &[u64]| self.structures.iter().any(|known| *known.prints == *prints);
         let differing = self.differing.remove(&print).filter(|it| it.tries > 0 && !is_known(&it.prints));
@@ -179,7 +182,7 @@ impl Known {
         true
     }
 
-    /// Takes over what regions have measured since.
+    /// Makes structures of the regions whose backward has finished.
     fn learn(&mut self) {
         let (over, open): (VecDeque<_>, _) =
             self.learning.drain(..).partition(|region| region.figures().is_over);
@@ -207,8 +210,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is known of the region here whose first operator has this print; of several the newest, or that which a plan of
-/// so many stages is for.
+/// Returns the known structure of this call site whose first operator has this print: one with `stages` stages if there
+/// is any, otherwise the newest.
 pub(super) fn structure(place: &Place, print: u64, stages: Option<usize>) -> Option<Arc<Structure>> {
     let mut places = places();
     let known = places.known.get_mut(place)?;
@@ -222,7 +225,8 @@ pub(super) fn structure(place: &Place, print: u64, stages: Option<usize>) -> Opt
     for_plan.or_else(|| begin_so().next()).cloned()
 }
 
-/// What is known of a region here that was taken for another one, and has the same stages so far.
+/// Returns another known structure as which a region can continue that began as `other`: operators and stages agree so
+/// far.
 pub(super) fn going_on(place: &Place, other: &Structure, begun: Begun<'_>) -> Option<Arc<Structure>> {
     let places = places();
     let operators = begun.operators();
@@ -234,7 +238,7 @@ pub(super) fn going_on(place: &Place, other: &Structure, begun: Begun<'_>) -> Op
     places.known.get(place)?.structures.iter().find(is_it).cloned()
 }
 
-/// A structure that begins so and has so many stages, of whatever place: what a plan of costs measured elsewhere is for.
+/// Returns a structure of any call site with this first operator and so many stages, for a plan made elsewhere.
 pub(super) fn elsewhere(print: u64, stages: usize) -> Option<Arc<Structure>> {
     let mut places = places();
     let is_it = |structure: &&Arc<Structure>| {
@@ -246,8 +250,8 @@ pub(super) fn elsewhere(print: u64, stages: usize) -> Option<Arc<Structure>> {
     })
 }
 
-/// A region was not what was known: of those that begin like it the one that it was comes first from now on, and where
-/// there is none it is measured when it comes again.
+/// Records that a region differed from the structure that it was planned as. If its own structure is known, that one is
+/// tried first from now on; otherwise the next such region is measured.
 pub(super) fn differed(place: &Place, region: &Region) {
     let prints = region.prints();
     let mut places = places();
@@ -259,7 +263,7 @@ pub(super) fn differed(place: &Place, region: &Region) {
     }
 }
 
-/// The newest structure of a place.
+/// Returns the newest structure of a call site.
 pub(super) fn newest(place: &Place) -> Option<Arc<Structure>> {
     let mut places = places();
     let known = places.known.get_mut(place)?;
@@ -267,7 +271,7 @@ pub(super) fn newest(place: &Place) -> Option<Arc<Structure>> {
     known.structures.front().cloned()
 }
 
-/// Measures what a region takes, once its backward has run.
+/// Learns the costs of a region once its backward has run.
 pub(super) fn learn(place: &Place, region: Arc<Region>) {
     let mut places = places();
     if !places.known.contains_key(place) {

@@ -1,4 +1,4 @@
-//! What the engine asks for after an attempt has run out of memory all the same.
+//! Handle by which the engine asks for a leaner plan after an attempt has run out of memory.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use toma_plan::checkpoint::{Plan, Solver};
 
 use super::knowledge::Structure;
 
-/// The plan that was taken, and the budget that it was taken for.
+/// The current plan, and the budget that it was made for.
 #[derive(Debug)]
 pub(super) struct Leaner {
     pub(super) known: Arc<Structure>,
@@ -16,7 +16,7 @@ pub(super) struct Leaner {
 }
 
 impl Lean for Leaner {
-    /// A fifth less than was planned, as long as some plan needs no more.
+    /// Makes later plans a fifth leaner than this one, if any plan needs less.
     fn lean(&self) -> bool {
         let (peak, least) = (self.plan.peak_bytes(), self.known.least_bytes);
         let has_others = !matches!(self.plan.solver(), Some(Solver::KeepAll | Solver::SqrtN));

@@ -1,4 +1,4 @@
-//! What a region has measured, as costs that plans are made of.
+//! Conversion of a region's measurements into the costs that plans are made from.
 
 use std::iter;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use toma_plan::checkpoint::{Action, Costs, InvalidCosts, Plan, Stage};
 
 use crate::ffi::{Figures, RawAction, RawStage, Region};
 
-/// The costs of a region whose backward has run; `None` while it has not, or has not run whole.
+/// Returns the costs of a region whose whole backward has run, otherwise `None`.
 pub(super) fn costs_of(region: &Region) -> Option<Result<Costs, InvalidCosts>> {
     let (figures, stages) = (region.figures(), region.stages());
     let is_whole = figures.is_over && figures.is_whole && !stages.is_empty();
@@ -18,10 +18,10 @@ fn costs(raw: &[RawStage], figures: &Figures) -> Result<Costs, InvalidCosts> {
     let gradients = raw.iter().map(|stage| stage.gradient_bytes);
     let inputs = iter::once(figures.input_gradient_bytes).chain(gradients);
     let mut stages: Vec<_> = raw.iter().zip(inputs).map(|(stage, input)| of(stage, input)).collect();
-    // What follows on the outputs counts with their gradient until the last stage's backward has run. Some of it stays,
-    // and is there when earlier ones are repeated.
+    // The last stage's `gradient_bytes` include what the program allocates after the region, such as the loss. Some of
+    // it outlives the last stage's backward and is there when earlier stages are recomputed: `others_bytes`.
     let earlier = stages.len().saturating_sub(1);
-    // Plans count it from the start. First runs come before it.
+    // Plans count these bytes from the start, but first runs come before they are allocated.
     let following = stages.last().map_or(0, |stage| stage.gradient_bytes);
     for stage in &mut stages {
         for peak in [&mut stage.forward_peak_bytes, &mut stage.saving_peak_bytes] {
@@ -41,14 +41,14 @@ fn costs(raw: &[RawStage], figures: &Figures) -> Result<Costs, InvalidCosts> {
 
 fn of(raw: &RawStage, input_gradient_bytes: u64) -> Stage {
     let seconds = |nanoseconds: u64| Duration::from_nanos(nanoseconds).as_secs_f64();
-    // Those that are kept are saved without their input everywhere.
+    // Plans save a stage that cannot be recomputed without its input, so it holds the passing bytes as well.
     let saved_bytes = if raw.is_kept { raw.united_bytes } else { raw.saved_bytes.max(raw.output_bytes) };
-    // Of stages whose slots no repetition had to fill.
+    // A stage that was never recomputed counts with the figures of its first run.
     let repeated = |measured: u64, first: u64| if raw.repeats == 0 { first } else { measured };
-    // The first run dropped for real, and the program's temporaries lived longer.
+    // The first run dropped activations as well, and the program's temporaries lived longer in it.
     let repeat_peak_bytes = repeated(raw.repeat_peak_bytes, raw.peak_bytes).min(raw.peak_bytes);
     let repeat_saving_peak_bytes = repeated(raw.repeat_saving_peak_bytes, raw.saving_peak_bytes);
-    // Inside one operator memory that it saves is not told from what it needs meanwhile: a repetition saves for real.
+    // Within one operator, the first run cannot tell saved bytes from scratch bytes. A recomputation saves for real.
     let saving_peak_bytes = raw
         .saving_peak_bytes
         .max(repeat_saving_peak_bytes.saturating_add(raw.peak_bytes.saturating_sub(repeat_peak_bytes)));
@@ -70,7 +70,7 @@ fn of(raw: &RawStage, input_gradient_bytes: u64) -> Stage {
     }
 }
 
-/// A plan in the words of the shim.
+/// Converts a plan into actions of the shim.
 pub(super) fn actions_of(plan: &Plan) -> Vec<RawAction> {
     let kind = |action: &Action| match action {
         Action::Drop(_) => RawAction::DROP,

@@ -1,4 +1,4 @@
-//! The life of a region: plain or recorded, planned where it is known, and learned from.
+//! Run of a region: with or without a recording, by a plan if its costs are known, and learned from otherwise.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Chosen, RecordingRegion, Region, RegionOptions};
 
 impl With<'_> {
-    /// Runs a closure whose backward repeats what does not fit.
+    /// Runs a closure and recomputes in its backward the activations that do not fit.
     ///
     /// # Panics
     /// As [`region`](super::region()).
@@ -28,26 +28,25 @@ impl With<'_> {
         self.region_at(Location::caller(), body)
     }
 
-    /// The same for a closure that returns errors of tch.
+    /// Runs [`region`](Self::region) with a closure that returns errors of tch.
     ///
     /// # Errors
-    /// Those of the closure; and of its first operator, or the first that is not what was known, where no plan fits the
-    /// budget.
+    /// Errors of the closure. If no plan fits the budget, the error of the first operator, or of the first one that
+    /// differs from the known structure.
     #[track_caller]
     pub fn f_region<R>(&self, body: impl FnOnce() -> Result<R, TchError>) -> Result<R, TchError> {
         self.f_region_at(Location::caller(), body)
     }
 
-    /// What the stages of a closure take: it runs once with its backward, and leaves no trace. Gradients, random
-    /// numbers and what it writes to are put back, and its backward ends at tensors that were computed before it. A
-    /// `backward` within the closure leaves its gradients, and shapes that are changed in place stay changed.
+    /// Measures the costs of a closure's stages by one run with its backward, which leaves no trace. Gradients, random
+    /// numbers and tensors that the closure writes to are put back, and its backward ends at tensors that were computed
+    /// before. A `backward` within the closure leaves its gradients, and shapes that are changed in place stay changed.
     ///
-    /// Operators of the CPU draw from a generator of their own meanwhile. On accelerators the numbers of the process are
-    /// set back afterwards, so a thread that draws there at the same time may draw numbers twice.
+    /// During the run operators of the CPU draw from a generator of their own. On accelerators the generators of the
+    /// process are set back afterwards, so a thread that draws there at the same time may draw numbers twice.
     ///
-    /// # Errors
-    /// Errors of the closure and of its backward; for a closure that returns a tensor that it did not make, or that wants no
-    /// gradient; and for an operator of the CPU that draws random numbers and takes no generator.
+    /// Errors of the closure and of its backward; for a closure that returns a tensor that it did not make or that
+    /// requires no gradient; and for an operator of the CPU that draws random numbers and takes no generator.
     #[track_caller]
     pub fn measure(&self, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
         measure(self, &self.place(Location::caller()), body)
@@ -73,7 +72,7 @@ impl With<'_> {
     }
 }
 
-/// Runs a closure as a region, where there is something to repeat.
+/// Runs a closure as a region, or plainly where nothing is to be recomputed.
 fn run<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Result<R, Error> {
     if ffi::records_region() {
         let _stage = StageOf::begin();
@@ -108,7 +107,7 @@ fn recorded<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Resul
     Ok(value)
 }
 
-/// A stage of the region around it.
+/// Guard that makes its lifetime a stage of the outer region.
 struct StageOf;
 
 impl StageOf {
@@ -124,11 +123,11 @@ impl Drop for StageOf {
     }
 }
 
-/// Outputs that cannot be measured.
+/// Ends of the error texts for outputs that cannot be measured.
 const FOREIGN: &str = "it did not make, whose backward would run through a graph from outside; return what the closure computes";
 const UNTRAINED: &str = "wants no gradient, so it has no backward; compute it of variables";
 
-/// Runs the closure and its backward as a new region, and puts back all that they change.
+/// Runs the closure and its backward as a new region, and puts back everything that they change.
 fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
     if ffi::records_region() {
         let text = format!("checkpoint {place}: cannot be measured inside another region");
@@ -161,7 +160,7 @@ fn refused(place: &Place, tensor: &str) -> Error {
     Error::new(ErrorKind::Unsupported, text)
 }
 
-/// As if the output were a part of a loss: its gradient is made by the engine.
+/// Runs backward with the output as a part of a loss, so that the engine makes the output's gradient.
 fn backward(region: &Arc<Region>, output: Tensor) -> Result<(), Error> {
     region.set_gradients_aside();
     let ones = output.f_ones_like()?;

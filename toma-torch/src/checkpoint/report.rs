@@ -22,11 +22,12 @@ thread_local! {
 }
 
 pub(super) fn set_last(ran: Ran) {
-    // While a thread ends there is no place for it.
+    // A thread that ends has no thread-local storage left for it.
     let _ = LAST.try_with(|last| last.replace(Some(ran)));
 }
 
-/// What the last region of this thread did; `None` before the first. Once its backward has run, with that.
+/// Returns the report of this thread's last region, with its backward once that has run; `None` before the first
+/// region.
 ///
 /// ```
 /// # use tch::{Device, Kind, Tensor};
@@ -43,7 +44,8 @@ pub fn last() -> Option<Report> {
     Some(Report::of(&ran))
 }
 
-/// What a region did: its plan, what was predicted and what was measured, and what is kept and why.
+/// Report of a region: its plan, the predicted and the measured figures, and the operators that are kept, with the
+/// reason.
 #[derive(Clone, Debug)]
 pub struct Report {
     place: String,
@@ -77,53 +79,53 @@ impl Report {
         }
     }
 
-    /// What was planned; `None` for a run that measures.
+    /// The plan; `None` for a run that measures.
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_deref()
     }
 
-    /// How many stages it has.
+    /// Number of stages.
     pub fn stages(&self) -> usize {
         self.repeats.len()
     }
 
-    /// How often each stage was repeated.
+    /// How often each stage was recomputed.
     pub fn repeats(&self) -> Vec<u32> {
         self.repeats.clone()
     }
 
-    /// The most bytes so far beyond those that were allocated when it began.
+    /// The most bytes so far beyond those that were allocated when the region began.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
 
-    /// The time of all runs and backwards of its stages so far.
+    /// Seconds of all runs and backwards of the stages so far.
     pub fn seconds(&self) -> f64 {
         self.seconds
     }
 
-    /// The time of its repetitions so far.
+    /// Time of the recomputations so far.
     pub fn repeating(&self) -> Duration {
         self.repeating
     }
 
-    /// What is kept because it cannot be repeated exactly, and why.
+    /// Operators that are kept because they cannot be recomputed exactly, with the reason.
     pub fn kept(&self) -> &[String] {
         &self.kept
     }
 
-    /// The first operator that was not what was known of the region.
+    /// The number of the first operator that differed from the known structure.
     pub fn differs(&self) -> Option<u64> {
         self.differs
     }
 
-    /// Whether its graph is gone, so that nothing changes any more.
+    /// Returns whether the region's graph is gone, so that the figures are final.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 }
 
-/// A line with the figures, what is kept, and the plan.
+/// Writes a line with the figures, the kept operators, and the plan.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { place, operators, seconds, .. } = self;

@@ -1,4 +1,4 @@
-//! A region while its graph lives: what it has promised to allocate, and what it tells the attempt around it.
+//! State of a region while its graph lives: bytes promised to it, and progress reported to the surrounding attempt.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) struct Running(Mutex<Option<Planned>>);
 #[derive(Debug)]
 struct Planned {
     plan: Arc<Plan>,
-    /// Taken back at the end.
+    /// Dropped when the graph is gone.
     promise: Option<Promise>,
 }
 
@@ -26,7 +26,7 @@ impl Running {
         *self.planned() = Some(Planned { plan, promise });
     }
 
-    /// `None` where nothing was known.
+    /// The region's plan; `None` while the region is measured.
     pub(super) fn plan(&self) -> Option<Arc<Plan>> {
         self.planned().as_ref().map(|planned| planned.plan.clone())
     }

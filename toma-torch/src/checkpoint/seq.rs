@@ -8,7 +8,7 @@ use tch::nn::{Module, ModuleT};
 use super::With;
 use crate::ffi;
 
-/// While it lives the program is in layers that have stages of their own.
+/// Guard in whose lifetime stages begin at layers only.
 struct Layers;
 
 impl Layers {
@@ -24,7 +24,7 @@ impl Drop for Layers {
     }
 }
 
-/// The outputs of the first `n` layers, one after the other; a layer at least, as with tch.
+/// The outputs of the first `n` layers, in order; at least one layer runs, as with tch.
 fn outputs<L>(
     layers: &[L],
     n: usize,
@@ -72,7 +72,7 @@ macro_rules! sequential {
                 self.layers.len() as i64
             }
 
-            /// Whether there are no layers.
+            /// Returns whether there are no layers.
             pub fn is_empty(&self) -> bool {
                 self.layers.is_empty()
             }
@@ -94,7 +94,7 @@ macro_rules! sequential {
                 self.add(tch::nn::func(f))
             }
 
-            /// With `false` its forward is a plain run, as with memonger's `set_reforward(False)`.
+            /// With `false` its forward runs without recomputation, as with memonger's `set_reforward(False)`.
             #[must_use]
             pub fn enabled(mut self, on: bool) -> Self {
                 self.enabled = on;
@@ -117,7 +117,7 @@ pub fn seq() -> Sequential {
     Sequential::empty()
 }
 
-/// A sequence without layers that knows training from evaluation, as `nn::seq_t()`.
+/// A sequence without layers that distinguishes training from evaluation, as `nn::seq_t()`.
 #[track_caller]
 pub fn seq_t() -> SequentialT {
     SequentialT::empty()
@@ -138,7 +138,7 @@ impl Module for Sequential {
 }
 
 impl SequentialT {
-    /// Appends a closure that knows training from evaluation.
+    /// Appends a closure that distinguishes training from evaluation.
     #[must_use]
     pub fn add_fn_t<F>(self, f: F) -> Self
     where

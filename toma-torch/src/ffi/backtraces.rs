@@ -1,20 +1,20 @@
-//! Whether errors carry a backtrace.
+//! Backtraces of errors, which are left out where the error will be retried.
 
 use std::fs;
 
 use toma_core::thread_state;
 
-// Sound to call with anything, from any thread: a number of the calling thread changes.
+// Sound to call with any values, from any thread: a counter of the calling thread changes.
 unsafe extern "C" {
     fn toma_backtraces_install(would_retry: extern "C" fn() -> bool);
-    /// Changes how many want this thread's errors without a backtrace.
+    /// Changes the number of callers on this thread that want errors without a backtrace.
     pub(crate) safe fn toma_backtraces_quiet(change: i32);
 }
 
 /// Leaves backtraces out where an error will be retried.
 ///
-/// In a library that is loaded while other threads run nothing happens: errors are as right there, and
-/// take libtorch milliseconds. Where the number of threads is not known, there may be others.
+/// Does nothing while other threads run, as in a library that is loaded later: errors are just as right, and each takes
+/// libtorch milliseconds. If the number of threads is unknown, there may be others.
 pub(crate) fn install_backtraces() -> bool {
     let has_one_thread = fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
     if has_one_thread {
@@ -24,7 +24,7 @@ pub(crate) fn install_backtraces() -> bool {
     has_one_thread
 }
 
-/// The one thing the shim calls: it reads a variable of the thread, and cannot panic.
+/// Callback of the shim, which reads a variable of the thread and cannot panic.
 extern "C" fn would_retry() -> bool {
     thread_state::would_retry_out_of_memory()
 }

@@ -6,11 +6,11 @@ use super::{RawError, checked};
 use crate::error::Error;
 use crate::stats::Stats;
 
-// Sound to call with any numbers, from any thread: the shim checks what it is given.
+// Sound to call with any numbers, from any thread: the shim checks its arguments.
 unsafe extern "C" {
     safe fn toma_device_stats(id: DeviceId, out: &mut Stats, error: &mut RawError) -> i32;
     safe fn toma_device_memory(id: DeviceId, out: &mut [u64; 2], error: &mut RawError) -> i32;
-    // Writes at most `most` parts: so many must be there.
+    // Writes at most `most` parts, for which there must be room.
     fn toma_device_parts(
         id: DeviceId,
         parts: *mut Part,
@@ -34,7 +34,7 @@ struct Part {
     serves_all: bool,
 }
 
-/// A device as the shim knows it: the number of its kind in c10, and its index.
+/// A device of the shim: the number of its kind in c10, and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)] // `toma_device` of the shim.
 pub(crate) struct DeviceId {
@@ -44,10 +44,10 @@ pub(crate) struct DeviceId {
 
 impl DeviceId {
     pub(crate) fn of(device: tch::Device) -> Self {
-        // The numbers of c10::DeviceType, which never change: files hold them.
+        // The numbers of c10::DeviceType, which never change because files contain them.
         let (kind, index) = match device {
             tch::Device::Cpu => (0, 0),
-            // An index beyond any device's is no device.
+            // An index that is too large for any device is no device.
             tch::Device::Cuda(index) => (1, i32::try_from(index).unwrap_or(-1)),
             tch::Device::Vulkan => (10, 0),
             tch::Device::Mps => (13, 0),
@@ -55,7 +55,7 @@ impl DeviceId {
         Self { kind, index }
     }
 
-    /// The device as tch names it; the CPU where tch has no name.
+    /// Returns the device of tch; the CPU if tch has no name for it.
     pub(crate) fn device(self) -> tch::Device {
         match self.kind {
             1 => tch::Device::Cuda(usize::try_from(self.index).unwrap_or_default()),
@@ -65,7 +65,7 @@ impl DeviceId {
         }
     }
 
-    /// Kind and index as events tell them.
+    /// Returns kind and index, in the form that events have.
     pub(crate) fn numbers(self) -> (u32, u32) {
         (self.kind.unsigned_abs(), self.index.unsigned_abs())
     }
@@ -77,15 +77,15 @@ pub(crate) fn device_stats(id: DeviceId) -> Result<Stats, Error> {
     Ok(stats)
 }
 
-/// Free and total bytes, as the driver says.
+/// Returns free and total bytes, as the driver reports them.
 pub(crate) fn device_memory(id: DeviceId) -> Result<[u64; 2], Error> {
     let mut memory = [0; 2];
     checked(|error| toma_device_memory(id, &mut memory, error))?;
     Ok(memory)
 }
 
-/// The segments that CUDA's allocator has reserved, as far as what this thread asks for may be served from them. Others
-/// are in use as a whole, or left out where they are free, since they are released for those that need it.
+/// Returns the segments that CUDA's allocator has reserved, as far as requests of this thread may be served from them.
+/// Other segments count as used as a whole, or are left out if they are free, because they are released on demand.
 pub(crate) fn device_segments(id: DeviceId) -> Result<Vec<Segment>, Error> {
     let parts = device_parts(id)?;
     let segments = parts.chunk_by(|_, next| !next.begins);
@@ -108,10 +108,10 @@ fn device_parts(id: DeviceId) -> Result<Vec<Part>, Error> {
     loop {
         parts.resize(count, Part::default());
         checked(|error| {
-            // SAFETY: there is room for as many parts as it is told.
+            // SAFETY: there is room for the number of parts that is passed.
             unsafe { toma_device_parts(id, parts.as_mut_ptr(), parts.len(), &mut count, error) }
         })?;
-        // Other threads may have made more since.
+        // Other threads may have made more parts since.
         if count <= parts.len() {
             parts.truncate(count);
             return Ok(parts);

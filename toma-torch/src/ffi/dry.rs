@@ -16,29 +16,29 @@ struct RawOutcome {
     unknown: [c_char; 384],
 }
 
-/// What a dry run leaves to be said.
+/// Results of a dry run in addition to its recording.
 #[derive(Debug)]
 pub(crate) struct DryOutcome {
-    /// Tensors that live on.
+    /// Number of tensors that outlive the run.
     pub(crate) kept: u64,
     pub(crate) kept_bytes: u64,
-    /// What made one of them.
+    /// Operator that made one of them.
     pub(crate) kept_operator: String,
-    /// What could not be run dry, and why; empty where all could.
+    /// First operation that could not run dry, with the reason; empty if all could.
     pub(crate) refused: String,
-    /// Operators whose results only data know.
+    /// Operators whose results depend on data.
     pub(crate) unknown: String,
 }
 
 unsafe extern "C" {
     fn toma_dry_begin(by_shapes: bool, out: &mut *mut c_void, error: &mut RawError) -> i32;
-    // Takes what the first has given, or `toma_record_begin`.
+    // Takes a recorder of `toma_dry_begin` or of `toma_record_begin`.
     fn toma_dry_answer(recorder: *mut c_void, answer: f64);
-    // Takes what the first has given.
+    // Takes a recorder of `toma_dry_begin`.
     fn toma_dry_end(recorder: *mut c_void, out: &mut RawOutcome);
 }
 
-/// A dry run of this thread, which is recorded, and ends when it is ended or dropped.
+/// A dry run of this thread, which is recorded. It ends when `end` is called or it is dropped.
 #[derive(Debug)]
 pub(crate) struct Dry {
     recording: Recording,
@@ -46,19 +46,18 @@ pub(crate) struct Dry {
 }
 
 impl Recording {
-    /// What a dry run says from here on where only data know; 1 in the beginning.
+    /// Sets the number that a dry run assumes from here on where a result depends on data; it begins as 1.
     pub(crate) fn answer(&self, number: f64) {
-        // SAFETY: the recorder lives; one that is of no dry run is left alone.
+        // SAFETY: the recorder lives; a recorder without a dry run ignores the number.
         unsafe { toma_dry_answer(self.recorder(), number) };
     }
 }
 
 impl Dry {
-    /// By shapes alone kernels are asked only where no rule is known; what they take besides their results is
-    /// unknown then.
+    /// Begins a dry run. With `by_shapes`, kernels are called only if no rule is known, so their scratch is unknown.
     pub(crate) fn begin(by_shapes: bool) -> Result<Self, Error> {
         let mut recorder = ptr::null_mut();
-        // SAFETY: both are written to, and live through the call.
+        // SAFETY: both references are written to, and live through the call.
         checked(|error| unsafe { toma_dry_begin(by_shapes, &mut recorder, error) })?;
         Ok(Self { recording: Recording::of(recorder, true), runs: true })
     }
@@ -87,7 +86,7 @@ impl Dry {
             unknown: [0; 384],
         };
         if std::mem::take(&mut self.runs) {
-            // SAFETY: the run has not ended, and began on this thread.
+            // SAFETY: the run has not ended, and it began on this thread.
             unsafe { toma_dry_end(self.recording.recorder(), &mut raw) };
         }
         raw

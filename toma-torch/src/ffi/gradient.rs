@@ -14,7 +14,7 @@ unsafe extern "C" {
     fn toma_tensor_is_sole(tensor: *const c_void, out: &mut bool, error: &mut RawError) -> i32;
 }
 
-/// Makes a tensor the gradient of a variable, as it is; `None` leaves the variable without one.
+/// Makes this very tensor the gradient of a variable; `None` removes the gradient.
 pub(crate) fn set_gradient(variable: &Tensor, gradient: Option<&Tensor>) -> Result<(), TchError> {
     let gradient = gradient.map_or(ptr::null(), pointer);
     // SAFETY: both are tensors of libtorch or null, and live through the call.
@@ -22,16 +22,16 @@ pub(crate) fn set_gradient(variable: &Tensor, gradient: Option<&Tensor>) -> Resu
     Ok(())
 }
 
-/// A number that all handles to one tensor have in common, and that no other living tensor has.
+/// Returns a number that all handles to one tensor share, and no other live tensor has.
 pub(crate) fn identity(tensor: &Tensor) -> usize {
-    // SAFETY: it is a tensor of libtorch, and lives through the call.
+    // SAFETY: the pointer is to a tensor of libtorch, which lives through the call.
     unsafe { toma_tensor_identity(pointer(tensor)) }.addr()
 }
 
-/// Whether this is the only handle to the tensor and its memory, in which no elements overlap.
+/// Returns true if this is the only handle to the tensor and its memory, and no elements of it overlap.
 pub(crate) fn is_sole(tensor: &Tensor) -> Result<bool, TchError> {
     let mut sole = false;
-    // SAFETY: it is a tensor of libtorch, and lives through the call.
+    // SAFETY: the pointer is to a tensor of libtorch, which lives through the call.
     checked(|error| unsafe { toma_tensor_is_sole(pointer(tensor), &mut sole, error) })?;
     Ok(sole)
 }

@@ -1,8 +1,8 @@
-//! The edge to the shim and to torch-sys: all of this package's `unsafe`, behind safe functions. A
-//! module here is a file of the shim.
+//! Interface to the shim and to torch-sys: all `unsafe` of this package, behind safe functions. Each module is a file
+//! of the shim.
 //!
-//! No exception leaves the shim (its functions are `noexcept` and answer with codes), and it calls one
-//! function of ours, which cannot panic. Everything it is handed lives on the caller's stack.
+//! No exception leaves the shim: its functions are `noexcept` and return codes. It calls only functions of ours that
+//! cannot panic. Pointers that it receives live at least through the call.
 
 #![expect(unsafe_code, reason = "the edge to C++: nothing here can be said in safe Rust")]
 
@@ -58,20 +58,20 @@ pub(crate) use store::Connection;
 pub use swap::believe_copies;
 pub(crate) use swap::{Away, HostBytes, Kept, Memory as DeviceMemory, Remembered, Use, born_away};
 
-/// What the shim says of a failure.
+/// Error message of the shim.
 #[repr(C)]
 struct RawError {
     message: [u8; 512],
 }
 
-/// A text that ends at the first zero. It is cut in the middle of a character at worst.
+/// Returns the text up to the first zero, which may be cut in the middle of a character.
 fn text_of(text: &[c_char]) -> String {
     let text = text.iter().take_while(|&&byte| byte != 0);
     let bytes: Vec<u8> = text.map(|byte| byte.to_ne_bytes()[0]).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Runs a function of the shim and reads its code.
+/// Runs a function of the shim and converts its code.
 fn checked(call: impl FnOnce(&mut RawError) -> i32) -> Result<(), Error> {
     let mut error = RawError { message: [0; 512] };
     let kind = match call(&mut error) {
@@ -82,18 +82,18 @@ fn checked(call: impl FnOnce(&mut RawError) -> i32) -> Result<(), Error> {
         _ => ErrorKind::Other,
     };
     let message = CStr::from_bytes_until_nul(&error.message).unwrap_or_default();
-    // Cut in the middle of a character at worst.
+    // The message may be cut in the middle of a character.
     Err(Error::new(kind, message.to_string_lossy().into_owned()))
 }
 
 /// Keeps libtorch's CUDA part in the program.
 ///
-/// libtorch reaches it only through what it registers when it is loaded, so no program refers to
-/// it, and linkers leave out libraries that nothing refers to: CUDA would seem not to be there.
+/// libtorch reaches this part only through objects that it registers when it is loaded. No program refers to it, and
+/// linkers drop libraries without references, so CUDA would seem to be missing.
 #[cfg(libtorch_has_cuda)]
 mod keep_cuda {
     unsafe extern "C" {
-        // One of the few names of it that are C. It is never called.
+        // One of the few C names in that library. It is never called.
         fn aoti_torch_cuda_caching_allocator_raw_delete(data: *mut std::ffi::c_void) -> i32;
     }
 

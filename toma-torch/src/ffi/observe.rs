@@ -1,4 +1,4 @@
-//! Recorders of what a thread does.
+//! Recorders of a thread's operators, memory and marks.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};
@@ -37,7 +37,7 @@ struct RawRecording {
     torn: bool,
 }
 
-/// What happened.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKind {
     OperatorBegins,
@@ -58,7 +58,7 @@ pub(crate) enum EventKind {
     Number,
 }
 
-/// By the numbers of `toma_event_kind`.
+/// Kinds in the order of `toma_event_kind`.
 const KINDS: [EventKind; 16] = [
     EventKind::OperatorBegins,
     EventKind::NodeBegins,
@@ -78,34 +78,34 @@ const KINDS: [EventKind; 16] = [
     EventKind::Number,
 ];
 
-/// One event: what it has not is empty or 0.
+/// One event; fields that its kind does not have are empty or 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event<'a> {
     pub(crate) kind: EventKind,
     pub(crate) thread: u32,
     pub(crate) name: &'a str,
-    /// Of memory, which has an address while it lives.
+    /// Address of memory, valid while the memory is alive.
     pub(crate) address: u64,
     pub(crate) bytes: u64,
-    /// The number of its kind in c10, and its index.
+    /// Number of the device's kind in c10, and its index.
     pub(crate) device: (u32, u32),
     pub(crate) numbers: &'a [i64],
-    /// Of marks: the function, and the place of the line in it.
+    /// For marks: the function, and the index of the line in it.
     pub(crate) line: Option<(&'static Function, u32)>,
 }
 
-/// What marks have told.
+/// State of the marks received so far.
 #[derive(Debug, Default)]
 struct Marked {
-    /// By the numbers of their events.
+    /// Lines, by the numbers of their events.
     lines: Vec<(&'static Function, u32)>,
-    /// The functions that run, innermost last.
+    /// Functions that run, the innermost last.
     frames: Vec<&'static Function>,
 }
 
 unsafe extern "C" {
     fn toma_record_begin(out: &mut *mut c_void, error: &mut RawError) -> i32;
-    // These take what the first has given, or `toma_dry_begin`.
+    // These take a recorder of `toma_record_begin` or of `toma_dry_begin`.
     fn toma_record_read(recorder: *mut c_void, out: &mut RawRecording);
     fn toma_record_mark(recorder: *mut c_void, name: *const c_char);
     fn toma_record_line(recorder: *mut c_void, kind: u32, number: u64);
@@ -117,20 +117,20 @@ unsafe extern "C" {
 pub(crate) struct Recording {
     recorder: NonNull<c_void>,
     marked: Rc<RefCell<Marked>>,
-    /// Dropped first. Something else may hear all marks, as a test of them: then there are none here.
+    /// Dropped first. None if something else receives all marks, as a test of marks does.
     listening: Option<Listening>,
 }
 
 impl Recording {
     pub(crate) fn begin() -> Result<Self, Error> {
         let mut recorder = ptr::null_mut();
-        // SAFETY: both are written to, and live through the call.
+        // SAFETY: both references are written to, and live through the call.
         checked(|error| unsafe { toma_record_begin(&mut recorder, error) })?;
         Ok(Self::of(recorder, false))
     }
 
-    /// Of a recorder that has begun on this thread, and that nothing else ends. One that is alone is a dry run: what is
-    /// around it hears no marks.
+    /// Wraps a recorder that has begun on this thread and that nothing else ends. With `is_alone` it is a dry run, so
+    /// outer recorders receive no marks.
     pub(super) fn of(recorder: *mut c_void, is_alone: bool) -> Self {
         let recorder = NonNull::new(recorder).expect("a recorder that has begun");
         let marked = Rc::<RefCell<Marked>>::default();
@@ -144,20 +144,20 @@ impl Recording {
         self.recorder.as_ptr()
     }
 
-    /// Marks what `body` does by a name. What panics is marked to the end of the recording.
+    /// Records a mark around `body`. If `body` panics, the mark lasts to the end of the recording.
     pub(crate) fn marked<R>(&self, name: &CStr, body: impl FnOnce() -> R) -> R {
-        // SAFETY: the recorder lives, and the name through the call.
+        // SAFETY: the recorder lives, and the name lives through the call.
         unsafe { toma_record_mark(self.recorder.as_ptr(), name.as_ptr()) };
         let value = body();
-        // SAFETY: the recorder lives; null stands for the end.
+        // SAFETY: the recorder lives; null stands for the end of the mark.
         unsafe { toma_record_mark(self.recorder.as_ptr(), ptr::null()) };
         value
     }
 
-    /// Hands each event so far to `read`, in the order in which they happened.
+    /// Calls `read` for each event so far, in the order in which they happened.
     ///
     /// # Errors
-    /// When there was no memory to write all of them down, and the first of `read`.
+    /// If memory ran out while events were recorded, or the first error of `read`.
     pub(crate) fn read(&self, mut read: impl FnMut(&Event<'_>) -> Result<(), Error>) -> Result<(), Error> {
         let mut raw = RawRecording {
             events: ptr::null(),
@@ -168,24 +168,24 @@ impl Recording {
             name_bytes: 0,
             torn: false,
         };
-        // SAFETY: the recorder lives, and `raw` through the call.
+        // SAFETY: the recorder lives, and `raw` lives through the call.
         unsafe { toma_record_read(self.recorder.as_ptr(), &mut raw) };
         if raw.torn {
             let message = "out of memory for the events of a recorded step".to_owned();
             return Err(Error::new(ErrorKind::OutOfMemory, message));
         }
-        // SAFETY: the recorder holds so many until it writes more, and `read` calls nothing that it records.
+        // SAFETY: the recorder holds so many until it records more, and `read` calls nothing that it records.
         let events = unsafe { slice_of(raw.events, raw.event_count) };
-        // SAFETY: the same.
+        // SAFETY: see above.
         let numbers = unsafe { slice_of(raw.numbers, raw.number_count) };
-        // SAFETY: the same.
+        // SAFETY: see above.
         let names = unsafe { slice_of(raw.names, raw.name_bytes) };
         let marked = self.marked.borrow();
         events.iter().try_for_each(|event| read(&event.read(numbers, names, &marked.lines)))
     }
 }
 
-/// Writes a mark down. A function that had begun before is told of by its end alone.
+/// Records a mark. Of a function that began before the recorder, only the end is recorded.
 fn write(recorder: NonNull<c_void>, marked: &mut Marked, mark: Mark) {
     let (kind, line) = match mark {
         Mark::Enters(function, line) => {
@@ -201,14 +201,14 @@ fn write(recorder: NonNull<c_void>, marked: &mut Marked, mark: Mark) {
     };
     let number = marked.lines.len() as u64;
     marked.lines.extend(line);
-    // SAFETY: what hears marks is dropped before the recorder ends.
+    // SAFETY: the receiver of marks is dropped before the recorder ends.
     unsafe { toma_record_line(recorder.as_ptr(), kind as u32, number) };
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
         self.listening = None;
-        // SAFETY: it began on this thread, and nothing of it is used any more.
+        // SAFETY: the recorder began on this thread, and nothing of it is used any more.
         unsafe { toma_record_end(self.recorder.as_ptr()) };
     }
 }
@@ -242,11 +242,11 @@ impl RawEvent {
 }
 
 /// # Safety
-/// As of [`slice::from_raw_parts`], but that a null pointer is a slice of nothing.
+/// Same as [`slice::from_raw_parts`], except that a null pointer stands for an empty slice.
 unsafe fn slice_of<'a, T>(data: *const T, count: usize) -> &'a [T] {
     if data.is_null() {
         return &[];
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { slice::from_raw_parts(data, count) }
 }

@@ -36,15 +36,15 @@ struct RawEnded {
     has_failed: bool,
 }
 
-/// What becomes of the storages of an operator when it has ended.
+/// Storages of an operator that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended<'a> {
     pub(crate) name: &'a str,
     pub(crate) uses: &'a mut [Use<'a>],
     pub(crate) made: &'a mut [Use<'a>],
-    /// The most that it allocated beyond what was there when it began.
+    /// Peak in bytes beyond those allocated when the operator began.
     pub(crate) inside_bytes: u64,
-    /// The program may look at their memory without another operator.
+    /// The program may read their memory without another operator.
     pub(crate) lends_uses: bool,
     pub(crate) lends_made: bool,
     pub(crate) has_failed: bool,
@@ -65,10 +65,10 @@ struct Offloading {
 static OFFLOADING: Offloading =
     Offloading { begins, ends, held, lacks, dropped: swap::dropped, memory, read };
 
-/// The storages live through the call.
+/// Returns the storages of a callback, which live through it.
 fn uses<'a>(uses: *mut Use<'static>, count: usize) -> &'a mut [Use<'a>] {
     let uses = if count == 0 { NonNull::dangling().as_ptr() } else { uses.cast() };
-    // SAFETY: the shim has so many of them, which live through its call as their storages do, and lends them to it alone.
+    // SAFETY: the shim has so many, which live through its call as their storages do, and lends them to it alone.
     unsafe { slice::from_raw_parts_mut(uses, count) }
 }
 
@@ -85,7 +85,7 @@ extern "C" fn begins(
 }
 
 fn name_at(name: *const c_char) -> &'static str {
-    // SAFETY: it is the name of an operator, which lives as long as the library that has it.
+    // SAFETY: the pointer is to the name of an operator, which lives as long as the library that registered it.
     unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("an operator")
 }
 
@@ -109,36 +109,36 @@ extern "C" fn lacks(device: DeviceId, bytes: u64) -> bool {
     manages().make_room(device, bytes)
 }
 
-/// The bytes of a table that operators take rows of where they are.
+/// Bytes of an evicted table, from which operators take rows.
 pub(crate) trait Rows: Send + Sync {
-    /// None where a kernel could not read them.
+    /// Returns the bytes; `None` if a kernel could not read them.
     fn memory(&self) -> Option<&[u8]>;
-    /// Reads so many bytes from each of these offsets to the same ones.
+    /// Reads `bytes` at each of the offsets to the same offset in `to`.
     fn read(&self, offsets: &[u64], bytes: u64, to: &mut [u8]) -> Result<(), Error>;
 }
 
 impl Use<'_> {
-    /// Its operator takes rows of what is there, until it ends.
+    /// Lets the operator take rows of the evicted bytes, until it ends.
     pub(crate) fn stay(&mut self, outside: Arc<dyn Rows>, kept: &Kept) {
         self.block = kept.block();
         self.outside = Box::into_raw(Box::new(outside)).cast_const().cast();
     }
 
-    /// Whether it has stayed where it was.
+    /// Returns true if the storage stayed evicted.
     pub(crate) fn has_stayed(&self) -> bool {
         !self.outside.is_null()
     }
 
-    /// What it was taken of.
+    /// Returns the bytes from which rows were taken.
     pub(crate) fn let_go(&mut self) -> Option<Box<Arc<dyn Rows>>> {
         let outside: *mut Arc<dyn Rows> = std::mem::replace(&mut self.outside, ptr::null()).cast_mut().cast();
-        // SAFETY: it is a box's, made by `stay`, which is taken back once.
+        // SAFETY: the pointer is of a box, made by `stay`, which is taken back once.
         (!outside.is_null()).then(|| unsafe { Box::from_raw(outside) })
     }
 }
 
 fn outside_at<'a>(outside: *const c_void) -> &'a dyn Rows {
-    // SAFETY: it is what `stay` has made, and the operator that it is told of has not ended.
+    // SAFETY: the pointer was made by `stay`, and the operator that uses it has not ended.
     let outside = unsafe { &*outside.cast::<Arc<dyn Rows>>() };
     &**outside
 }
@@ -157,7 +157,7 @@ extern "C" fn read(
     error: &mut RawError,
 ) -> i32 {
     let offsets = if count == 0 { NonNull::dangling().as_ptr() } else { offsets.cast_mut() };
-    // SAFETY: the shim has so many of them, which live through its call.
+    // SAFETY: the shim has so many offsets, which live through its call.
     let offsets = unsafe { slice::from_raw_parts(offsets, count) };
     let room = usize::try_from(room).expect("it has addresses");
     // SAFETY: the shim has so many bytes, and lends them to this call alone.
@@ -168,14 +168,14 @@ extern "C" fn read(
     }
 }
 
-/// Told of operators, on the threads that run them. It must not panic.
+/// Callbacks for operators, on the threads that run them. They must not panic.
 pub(crate) trait Manages: Sync {
-    /// What an operator uses comes back, and stays until it ends.
+    /// Fetches the storages of an operator, which stay until it ends.
     fn begin(&self, name: &str, uses: &mut [Use<'_>]) -> Result<(), Error>;
     fn end(&self, ended: &mut Ended<'_>);
-    /// An operator of a thread that has not entered begins or ends.
+    /// Called when an operator of a thread that has not entered begins or ends.
     fn hold(&self, uses: &mut [Use<'_>], begins: bool);
-    /// Whether an allocation that lacks so many bytes is worth another try.
+    /// Returns true if an allocation that lacks so many bytes is worth a retry.
     fn make_room(&self, device: DeviceId, bytes: u64) -> bool;
 }
 
@@ -185,7 +185,7 @@ fn manages() -> &'static dyn Manages {
     *MANAGES.get().expect("it was installed before anything is told")
 }
 
-/// Before any storage is moved. The first one stays.
+/// Installs the callbacks before any storage is moved. Only the first call has an effect.
 pub(crate) fn install_offloading(manages: &'static dyn Manages) {
     MANAGES.get_or_init(|| manages);
     toma_offload_install(&OFFLOADING);
@@ -196,39 +196,39 @@ pub(crate) fn register_offloading() -> Result<(), Error> {
     checked(|error| toma_offload_register(error))
 }
 
-/// Operators of threads that have entered find storages of so many bytes wherever they are.
+/// Lets storages of at least so many bytes move, so that operators of threads that have entered fetch them.
 pub(crate) fn moves_from(least_bytes: u64) {
     toma_offload_moves(least_bytes);
 }
 
-/// From now on storages leave before CUDA's allocator says no, and it refuses what exceeds so many bytes on that device.
+/// Evicts storages from now on before CUDA's allocator fails, and refuses more than `most_bytes` on that device.
 pub(crate) fn relieve_cuda(device: usize, most_bytes: u64) {
     if let Ok(device) = u32::try_from(device) {
         toma_cuda_relieve(device, most_bytes);
     }
 }
 
-/// This thread's operators are told from here to the end.
+/// Reports this thread's operators from here until it leaves.
 pub(crate) fn enter_offloading(least_bytes: u64) {
     toma_offload_enter(least_bytes);
 }
 
-/// Whether no thread is inside any more.
+/// Returns true if no thread is entered any more.
 pub(crate) fn leave_offloading() -> bool {
     toma_offload_leave()
 }
 
-/// Whether this process is a fork of the one that made the first manager.
+/// Returns true if this process is a fork of the one that made the first manager.
 pub(crate) fn is_forked() -> bool {
     toma_offload_is_forked()
 }
 
-/// Whether any thread is inside.
+/// Returns true if any thread has entered.
 pub(crate) fn is_watched() -> bool {
     toma_offload_is_watched()
 }
 
-/// While it lives, operators of dry runs of this thread are told.
+/// Guard during which operators of dry runs of this thread are reported.
 #[derive(Debug)]
 pub(crate) struct Foresees(());
 
@@ -245,7 +245,7 @@ impl Drop for Foresees {
     }
 }
 
-/// While it lives this thread is told nothing, and what it allocates is not the program's.
+/// Guard during which no operator of this thread is reported, and its allocations are not the program's.
 #[derive(Debug)]
 pub(crate) struct Aside {
     before: bool,

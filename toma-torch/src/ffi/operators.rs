@@ -1,4 +1,4 @@
-//! The table of operators, for the shim.
+//! The table of operators, which the shim reads.
 
 use std::ffi::{CStr, c_char};
 
@@ -21,7 +21,7 @@ struct RawNamed {
     runs_on_meta: bool,
     reads_statistics: bool,
     reduces: bool,
-    /// 0 for none.
+    /// `ShapeRule` of the operator; 0 for none.
     shape_rule: u8,
 }
 
@@ -29,13 +29,13 @@ unsafe extern "C" {
     safe fn toma_operators_install(named: extern "C" fn(*const c_char) -> RawNamed);
 }
 
-/// Gives the shim the table, before `main`.
+/// Passes the table to the shim, before `main`.
 pub(crate) fn install_operators() {
     toma_operators_install(named);
 }
 
 extern "C" fn named(name: *const c_char) -> RawNamed {
-    // SAFETY: the shim gives the name of a schema, which ends with a zero and outlives the call.
+    // SAFETY: the shim passes the name of a schema, which ends with a zero and outlives the call.
     let name = unsafe { CStr::from_ptr(name) };
     let properties = operators::named(name.to_str().unwrap_or_default());
     RawNamed {

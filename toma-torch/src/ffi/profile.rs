@@ -1,4 +1,4 @@
-//! What libtorch tells a recording of operators.
+//! Operators that libtorch reports to a recording.
 
 use std::ffi::{CStr, c_char};
 
@@ -17,12 +17,12 @@ unsafe extern "C" {
     safe fn toma_profile_operators(listener: Option<&'static Listener>);
     safe fn toma_profile_position() -> u64;
     safe fn toma_profile_node() -> u64;
-    // `named` is ours.
+    // `named` is a function of this module.
     safe fn toma_profile_operator(named: extern "C" fn(*const c_char) -> u32) -> u32;
 }
 
 extern "C" fn named(name: *const c_char) -> u32 {
-    // SAFETY: libtorch hands out text that ends with a zero and lives through the call.
+    // SAFETY: libtorch passes text that ends with a zero and lives through the call.
     let name = unsafe { CStr::from_ptr(name) };
     counting::name(&name.to_string_lossy()).number()
 }
@@ -39,23 +39,23 @@ extern "C" fn ends() {
     counting::ends();
 }
 
-/// Tells the recording that runs of every operator of every thread, until it is told no more.
+/// Starts or stops reporting every operator of every thread to the current recording.
 pub(crate) fn tell_operators(are_told: bool) {
     static LISTENER: Listener = Listener { named, operator_begins, node_begins, ends };
     toma_profile_operators(are_told.then_some(&LISTENER));
 }
 
-/// What the next operator of this thread will have in common with the node of its gradient.
+/// Returns the number that the next operator of this thread will share with the node of its gradient.
 pub(crate) fn position() -> Node {
     Node(toma_profile_position())
 }
 
-/// The node that this thread runs.
+/// Returns the node that this thread runs.
 pub(super) fn node() -> Node {
     Node(toma_profile_node())
 }
 
-/// The operator that this thread is in, by its stack.
+/// Returns the operator that this thread is in, found by its stack.
 pub(super) fn operator_of_stack() -> NameId {
     NameId::of_number(toma_profile_operator(named))
 }

@@ -1,4 +1,4 @@
-//! Regions: what they record, and what is decided for them.
+//! Regions: their recordings, and the plans that are chosen for them.
 
 use std::ffi::{c_char, c_void};
 use std::fmt;
@@ -88,11 +88,11 @@ pub(crate) struct Figures {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// Beyond what was allocated when it began.
+    /// Bytes beyond those allocated when the region began.
     pub(crate) allocated_bytes: u64,
-    /// Of the repetition that has just ended; 0 where none has.
+    /// Duration of the recomputation that has just ended; 0 if none has.
     pub(crate) repeated_ns: u64,
-    /// Its graph is gone, and no more is told.
+    /// True in the last report: the graph of the region is gone.
     pub(crate) is_over: bool,
 }
 
@@ -105,23 +105,23 @@ struct RawOptions {
     guest: *const c_void,
 }
 
-/// Hears how far a region has come, on the thread that works. It must not panic.
+/// Receives the progress of a region, on the thread that works. It must not panic.
 pub(crate) trait Hears: Send + Sync {
     fn hear(&self, progress: Progress);
 }
 
-/// What a region is begun with.
+/// Options of a region when it begins.
 pub(crate) struct RegionOptions {
-    /// Repeated tensors must have the bits of the first.
+    /// Recomputed tensors must have the bits of the first run.
     pub(crate) verify: bool,
-    /// What is changed can be put back.
+    /// Changes can be undone.
     pub(crate) undoes: bool,
     pub(crate) hears: Arc<dyn Hears>,
 }
 
 extern "C" fn told(guest: *mut c_void, progress: Progress) {
     let guest = guest.cast::<Arc<dyn Hears>>();
-    // SAFETY: `begin` gave it away, and it lives until the last progress is told.
+    // SAFETY: `begin` passed the box on, and it lives until the last report.
     unsafe { &*guest }.hear(progress);
     if progress.is_over {
         // SAFETY: nothing uses it any more, and it was made by a box.
@@ -135,7 +135,7 @@ unsafe extern "C" {
     safe fn toma_region_install();
     safe fn toma_region_cut(deeper: i32);
     safe fn toma_region_records() -> bool;
-    // The callback takes its own context, which must live until the end.
+    // The callback receives its own context, which must live until the end.
     fn toma_region_begin(
         choose: Choose,
         context: *mut c_void,
@@ -143,7 +143,7 @@ unsafe extern "C" {
         out: &mut *mut c_void,
         error: &mut RawError,
     ) -> i32;
-    // These take what the first has given.
+    // These take a region of `toma_region_begin`.
     fn toma_region_end(region: *mut c_void);
     fn toma_region_is_inside(region: *const c_void, tensor: *const C_tensor) -> bool;
     fn toma_region_set_gradients_aside(region: *mut c_void);
@@ -151,40 +151,40 @@ unsafe extern "C" {
     fn toma_region_drop(region: *mut c_void);
     fn toma_region_lacking(region: *const c_void) -> u64;
     fn toma_region_figures_of(region: *const c_void) -> Figures;
-    // They write as many as there is room for, and return how many there are.
+    // These write at most `room` elements, and return the number of all.
     fn toma_region_stages(region: *const c_void, out: *mut RawStage, room: usize) -> usize;
     fn toma_region_prints(region: *const c_void, out: *mut u64, room: usize) -> usize;
     fn toma_region_kept(region: *const c_void, out: *mut c_char, room: usize) -> usize;
 }
 
-/// How a region begins.
+/// First operators of a region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun<'a> {
-    /// One for each operator, of which the last has not run.
+    /// Fingerprint of each operator, of which the last has not run.
     pub(crate) prints: &'a [u64],
-    /// All of them have run, and there are no more.
+    /// True if all of them have run and no more follow.
     pub(crate) is_whole: bool,
     pub(crate) device: DeviceId,
 }
 
 impl Begun<'_> {
-    /// How many operators have run.
+    /// Number of operators that have run.
     pub(crate) fn operators(&self) -> usize {
         self.prints.len() - usize::from(!self.is_whole)
     }
 }
 
-/// What is known of a region.
+/// Known structure and plan of a region.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen {
-    /// One for each operator; empty where nothing is known.
+    /// Fingerprint of each operator; empty if the region is unknown.
     pub(crate) prints: Arc<[u64]>,
-    /// The operators that begin stages, without the first.
+    /// Operators that begin stages, without the first one.
     pub(crate) cuts: Arc<[u32]>,
     pub(crate) actions: Vec<RawAction>,
 }
 
-/// Asked before the first operator, and where one is not what was known.
+/// Called before the first operator, and where an operator differs from the known structure.
 type Chooses<'a> = dyn FnMut(Begun<'_>) -> Result<Chosen, Error> + 'a;
 
 struct Choosing<'a> {
@@ -198,7 +198,7 @@ extern "C" fn choose(
     out: &mut RawChosen,
     error: &mut RawError,
 ) -> i32 {
-    // SAFETY: it is what `begin` has given, which lives until the region ends, and is used by this thread alone.
+    // SAFETY: it is the context passed by `begin`, which lives until the region ends, and is used by this thread alone.
     let choosing = unsafe { &mut *context.cast::<Choosing<'_>>() };
     let RawBegun { prints, print_count, is_whole, device } = begun;
     // SAFETY: so many live until this returns, and there is at least one.
@@ -219,16 +219,16 @@ extern "C" fn choose(
     0
 }
 
-/// A region of this thread, which ends when it is ended or dropped.
+/// A region of this thread, which ends when `end` is called or it is dropped.
 pub(crate) struct RecordingRegion<'a> {
     region: Option<Region>,
-    /// The shim holds its address.
+    /// The shim holds the address of the box.
     #[expect(dead_code, reason = "lent to the shim")]
     choosing: Box<Choosing<'a>>,
 }
 
 impl<'a> RecordingRegion<'a> {
-    /// `choose` must not panic.
+    /// Begins a region. `choosing` must not panic.
     pub(crate) fn begin(
         choosing: impl FnMut(Begun<'_>) -> Result<Chosen, Error> + 'a,
         options: RegionOptions,
@@ -239,11 +239,11 @@ impl<'a> RecordingRegion<'a> {
         let RegionOptions { verify, undoes, hears } = options;
         let guest = Box::into_raw(Box::new(hears));
         let options = RawOptions { verify, undoes, told, guest: guest.cast_const().cast() };
-        // SAFETY: the context is that of the callback, and lives in a box until the region ends.
+        // SAFETY: the context belongs to the callback, and lives in a box until the region ends.
         let began =
             checked(|error| unsafe { toma_region_begin(choose, context, options, &mut region, error) });
         if began.is_err() {
-            // SAFETY: there is no region that would tell it anything.
+            // SAFETY: no region exists that would report to it.
             drop(unsafe { Box::from_raw(guest) });
         }
         began?;
@@ -251,7 +251,7 @@ impl<'a> RecordingRegion<'a> {
         Ok(Self { region, choosing })
     }
 
-    /// Returns whether the graph of `tensor` ends at this region's variables and inputs. Of a region that undoes.
+    /// Returns true if the graph of `tensor` ends at this region's variables and inputs. Needs `undoes`.
     pub(crate) fn is_inside(&self, tensor: &Tensor) -> bool {
         // SAFETY: the region has not ended, and both live through the call.
         self.region
@@ -259,7 +259,7 @@ impl<'a> RecordingRegion<'a> {
             .is_some_and(|region| unsafe { toma_region_is_inside(region.0.as_ptr(), tensor.as_ptr()) })
     }
 
-    /// What it has noted.
+    /// Ends the recording and returns it.
     pub(crate) fn end(mut self) -> Option<Region> {
         self.finish()
     }
@@ -278,52 +278,52 @@ impl Drop for RecordingRegion<'_> {
     }
 }
 
-/// What a region has noted, and notes while its graph lives.
+/// Recording of a region, which is updated while its graph is alive.
 pub(crate) struct Region(NonNull<c_void>);
 
-// SAFETY: what is behind it is under a lock.
+// SAFETY: the state behind the pointer is under a lock.
 unsafe impl Send for Region {}
-// SAFETY: the same.
+// SAFETY: see above.
 unsafe impl Sync for Region {}
 
 impl Region {
     pub(crate) fn figures(&self) -> Figures {
-        // SAFETY: it lives until it is dropped.
+        // SAFETY: the region lives until it is dropped.
         unsafe { toma_region_figures_of(self.0.as_ptr()) }
     }
 
     pub(crate) fn stages(&self) -> Vec<RawStage> {
-        // SAFETY: it lives, and the shim writes no more than there is room for.
+        // SAFETY: the region lives, and the shim writes no more than there is room for.
         filled(|out, room| unsafe { toma_region_stages(self.0.as_ptr(), out, room) })
     }
 
     pub(crate) fn prints(&self) -> Vec<u64> {
-        // SAFETY: the same.
+        // SAFETY: see `stages`.
         filled(|out, room| unsafe { toma_region_prints(self.0.as_ptr(), out, room) })
     }
 
-    /// Bytes of gradients that its variables lack now.
+    /// Returns the bytes of gradients that its variables lack now.
     pub(crate) fn lacking_bytes(&self) -> u64 {
-        // SAFETY: it lives until it is dropped.
+        // SAFETY: the region lives until it is dropped.
         unsafe { toma_region_lacking(self.0.as_ptr()) }
     }
 
-    /// Takes their gradients from its variables. Of a region that undoes.
+    /// Replaces the gradients of its variables by copies until `undo`. Needs `undoes`.
     pub(crate) fn set_gradients_aside(&self) {
-        // SAFETY: it lives until it is dropped.
+        // SAFETY: the region lives until it is dropped.
         unsafe { toma_region_set_gradients_aside(self.0.as_ptr()) };
     }
 
-    /// Puts back all that it has changed, gradients included. Of a region that undoes.
+    /// Restores everything that the region has changed, including gradients. Needs `undoes`.
     pub(crate) fn undo(&self) -> Result<(), Error> {
-        // SAFETY: it lives until it is dropped.
+        // SAFETY: the region lives until it is dropped.
         checked(|error| unsafe { toma_region_undo(self.0.as_ptr(), error) })
     }
 
-    /// What is kept because it cannot be repeated, and why; a line each.
+    /// Returns the stages that are kept because they cannot be recomputed, with the reason; one line each.
     pub(crate) fn kept(&self) -> String {
         let mut text = vec![0_u8; 1 << 14];
-        // SAFETY: the same.
+        // SAFETY: the region lives, and the shim writes no more than there is room for.
         let length = unsafe { toma_region_kept(self.0.as_ptr(), text.as_mut_ptr().cast(), text.len()) };
         text.truncate(length);
         String::from_utf8_lossy(&text).into_owned()
@@ -343,7 +343,7 @@ impl Drop for Region {
     }
 }
 
-/// As many as there are, which do not become more.
+/// Returns all elements that `fill` writes, whose number does not grow between its two calls.
 fn filled<T: Clone + Default>(fill: impl Fn(*mut T, usize) -> usize) -> Vec<T> {
     let mut values = vec![T::default(); fill(ptr::null_mut(), 0)];
     let count = fill(values.as_mut_ptr(), values.len());
@@ -351,7 +351,7 @@ fn filled<T: Clone + Default>(fill: impl Fn(*mut T, usize) -> usize) -> Vec<T> {
     values
 }
 
-/// The next operator of this thread begins a stage, where it records a region.
+/// Makes the next operator of this thread begin a stage, if the thread records a region.
 pub(crate) fn cut_region(deeper: i32) {
     toma_region_cut(deeper);
 }
@@ -365,7 +365,7 @@ pub(crate) fn install_regions() {
 }
 
 impl RawError {
-    /// Takes over an error of ours; returns its code.
+    /// Copies an error of ours; returns its code.
     pub(super) fn fill(&mut self, error: &Error) -> i32 {
         let message = error.to_string();
         let bytes = message.as_bytes();

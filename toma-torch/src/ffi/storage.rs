@@ -1,4 +1,4 @@
-//! Identity of storages, and where they are.
+//! Identity and location of storages.
 
 use std::ffi::c_void;
 
@@ -14,13 +14,13 @@ pub(crate) struct Memory {
     pub(crate) device: DeviceId,
     /// The number of a `c10::Layout`.
     pub(crate) layout: i32,
-    /// The identity of its storage; 0 for none, as all else is then.
+    /// Identity of the storage; 0 if there is none, and then all fields below are 0 as well.
     pub(crate) storage: u64,
-    /// Where the memory of its storage begins; 0 where it has none.
+    /// Address of the storage's memory; 0 if it has none.
     pub(crate) data: u64,
     pub(crate) bytes: u64,
     pub(crate) element_bytes: u64,
-    /// Of its first element, in elements.
+    /// Offset of the first element, in elements.
     pub(crate) offset: u64,
 }
 
@@ -31,32 +31,32 @@ unsafe extern "C" {
     fn toma_tensor_memory(tensor: *const c_void, out: &mut Memory, error: &mut RawError) -> i32;
 }
 
-/// A number that all tensors in one storage have in common, and that no other living storage has; `None` for
-/// tensors without one.
+/// Returns a number that all tensors in one storage share, and no other live storage has; `None` for tensors without a
+/// storage.
 pub(crate) fn storage_identity(tensor: &Tensor) -> Option<usize> {
-    // SAFETY: it is a tensor of libtorch, and lives through the call.
+    // SAFETY: the pointer is to a tensor of libtorch, which lives through the call.
     let identity = unsafe { toma_storage_identity(tensor.as_ptr().cast()) };
     (!identity.is_null()).then(|| identity.addr())
 }
 
-/// Where the memory of a tensor begins: of a sparse one that of its indices, then that of its values.
+/// Returns the address of a tensor's memory: for a sparse tensor those of its indices and of its values.
 pub(crate) fn addresses(tensor: &Tensor) -> impl Iterator<Item = u64> + use<> {
     addresses_of(tensor, false)
 }
 
-/// The same of its gradient.
+/// Returns the addresses of the memory of a tensor's gradient, as `addresses` does.
 pub(crate) fn gradient_addresses(tensor: &Tensor) -> impl Iterator<Item = u64> + use<> {
     addresses_of(tensor, true)
 }
 
 fn addresses_of(tensor: &Tensor, of_gradient: bool) -> impl Iterator<Item = u64> + use<> {
     let mut addresses = [0; 2];
-    // SAFETY: it is a tensor of libtorch, which lives through the call as both numbers do.
+    // SAFETY: the pointer is to a tensor of libtorch, which lives through the call, as both numbers do.
     unsafe { toma_storage_addresses(tensor.as_ptr().cast(), of_gradient, &mut addresses) };
     addresses.into_iter().filter(|address| *address != 0)
 }
 
-/// Where a tensor is. Errors are words that follow its name.
+/// Returns the location of a tensor. The text of an error continues after the tensor's name.
 pub(crate) fn tensor_memory(tensor: &Tensor) -> Result<Memory, Error> {
     let mut memory = Memory {
         device: DeviceId::of(tch::Device::Cpu),
@@ -67,7 +67,7 @@ pub(crate) fn tensor_memory(tensor: &Tensor) -> Result<Memory, Error> {
         element_bytes: 0,
         offset: 0,
     };
-    // SAFETY: it is a tensor of libtorch, and lives through the call, as what is written to does.
+    // SAFETY: the pointer is to a tensor of libtorch, which lives through the call, as `memory` does.
     checked(|error| unsafe { toma_tensor_memory(tensor.as_ptr().cast(), &mut memory, error) })?;
     Ok(memory)
 }

@@ -1,4 +1,4 @@
-//! A store of bytes by key that processes share: c10d's `TCPStore`.
+//! A key-value store that processes share: c10d's `TCPStore`.
 
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::{self, NonNull};
@@ -8,7 +8,7 @@ use super::{RawError, checked};
 use crate::error::{Error, ErrorKind};
 
 unsafe extern "C" {
-    // Read texts that end with a zero, and as many bytes as they are told.
+    // These read texts that end with a zero, and as many bytes as `size` says.
     fn toma_store_open(
         host: *const c_char,
         port: u16,
@@ -69,7 +69,7 @@ unsafe impl Send for Connection {}
 unsafe impl Sync for Connection {}
 
 impl Connection {
-    /// Connects to the store at this host, and serves it there if told so.
+    /// Connects to the store at this host; with `serves`, starts the store there first.
     pub(crate) fn open(host: &str, port: u16, serves: bool, timeout: Duration) -> Result<Self, Error> {
         let (host, mut out) = (text(host)?, ptr::null_mut());
         let timeout_ms = milliseconds(timeout);
@@ -80,7 +80,7 @@ impl Connection {
         Ok(Self(NonNull::new(out).expect("a store was handed out")))
     }
 
-    /// Another connection to the same store: what waits there holds nothing up here.
+    /// Opens another connection to the same store, so that a wait on it does not block this one.
     pub(crate) fn again(&self) -> Result<Self, Error> {
         let mut out = ptr::null_mut();
         // SAFETY: the store is open until this is dropped.
@@ -96,11 +96,11 @@ impl Connection {
         })
     }
 
-    /// Puts bytes there unless some are; returns those that are there then.
+    /// Sets a value unless the key has one; returns the value that the key has then.
     pub(crate) fn set_first(&self, key: &str, bytes: &[u8]) -> Result<Vec<u8>, Error> {
         let key = text(key)?;
         let first = read(|out, error| {
-            // SAFETY: see `set`; `out` has as much room as it says.
+            // SAFETY: see `set`; `out` has as much room as its field says.
             unsafe {
                 toma_store_set_first(self.0.as_ptr(), key.as_ptr(), bytes.as_ptr(), bytes.len(), out, error)
             }
@@ -115,11 +115,12 @@ impl Connection {
         Ok(sum)
     }
 
-    /// What is there, or comes within the timeout. Meanwhile the connection does nothing else.
+    /// Returns the value of a key if it is set or becomes set within the timeout. Meanwhile the connection does nothing
+    /// else.
     pub(crate) fn get(&self, key: &str, timeout: Duration) -> Result<Option<Vec<u8>>, Error> {
         let (key, timeout_ms) = (text(key)?, milliseconds(timeout));
         read(|out, error| {
-            // SAFETY: see `add`; `out` has as much room as it says.
+            // SAFETY: see `add`; `out` has as much room as its field says.
             unsafe { toma_store_get(self.0.as_ptr(), key.as_ptr(), timeout_ms, out, error) }
         })
     }
@@ -133,7 +134,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: it was handed out to be closed once.
+        // SAFETY: the store was handed out to be closed once.
         unsafe { toma_store_close(self.0.as_ptr()) }
     }
 }
@@ -142,7 +143,7 @@ fn text(text: &str) -> Result<CString, Error> {
     CString::new(text).map_err(|error| Error::new(ErrorKind::Other, format!("{text:?}: {error}")))
 }
 
-/// Reads bytes; once more where there are more than expected.
+/// Reads bytes, and again if there are more than expected.
 fn read(mut call: impl FnMut(&mut RawBytes, &mut RawError) -> i32) -> Result<Option<Vec<u8>>, Error> {
     let mut bytes = vec![0; 256];
     loop {
@@ -159,7 +160,7 @@ fn read(mut call: impl FnMut(&mut RawBytes, &mut RawError) -> i32) -> Result<Opt
     }
 }
 
-/// As libtorch counts them: without an overflow when they are added to the time of day.
+/// Converts to libtorch's milliseconds, limited so that adding them to the time of day does not overflow.
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(1 << 40)
 }

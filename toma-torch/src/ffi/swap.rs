@@ -1,4 +1,4 @@
-//! Memory of storages that comes and goes.
+//! Memory of storages that is evicted and fetched.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_void};
@@ -19,28 +19,28 @@ pub(crate) struct Use<'a> {
     pub(crate) bytes: u64,
     pub(crate) device: DeviceId,
     pub(crate) writes: bool,
-    /// It stays until the operator ends.
+    /// The storage stays on its device until the operator ends.
     pub(crate) is_pinned: bool,
-    /// Rows of it are read, and nothing else; to move it costs more.
+    /// Only rows of it are read, so moving the whole storage costs more.
     pub(crate) is_gathered: bool,
-    /// Of one that is gathered and stays where it is: its [`Rows`](super::offload::Rows), until the operator has ended.
+    /// For a gathered storage that stays evicted: its [`Rows`](super::offload::Rows), until the operator has ended.
     pub(super) outside: *const c_void,
-    /// Of the same: its memory, where that has stayed.
+    /// For such a storage: its block, if that stayed in place.
     pub(super) block: *const c_void,
     lives: PhantomData<&'a ()>,
 }
 
 unsafe extern "C" {
-    // They take a storage that lives, or a tensor.
+    // These take a live storage, or a tensor.
     fn toma_storage_remember(storage: *const c_void) -> *mut c_void;
     fn toma_storage_may_move(storage: *const c_void) -> bool;
     fn toma_storage_use(tensor: *const c_void, second: bool, out: *mut Use<'_>) -> bool;
-    // These take what `remember` has given.
+    // These take a pointer from `remember`.
     fn toma_storage_forget(remembered: *mut c_void);
     fn toma_storage_is_gone(remembered: *const c_void) -> bool;
     fn toma_storage_is_in_use(remembered: *const c_void) -> bool;
     fn toma_storage_keep(remembered: *mut c_void) -> *mut c_void;
-    // These take what `keep` has given.
+    // These take a pointer from `keep`.
     fn toma_storage_let_go(kept: *mut c_void);
     fn toma_storage_take(
         kept: *mut c_void,
@@ -57,7 +57,7 @@ unsafe extern "C" {
     fn toma_storage_copy(kept: *mut c_void, host: *mut u8, bytes: u64, error: &mut RawError) -> i32;
     fn toma_host_pin(device: DeviceId, data: *mut c_void, bytes: u64) -> bool;
     fn toma_host_unpin(data: *mut c_void);
-    // And these what `memory` or `take` has given.
+    // These take memory from `memory` or `take`.
     fn toma_memory_drop(memory: *mut c_void);
     fn toma_memory_fill(
         memory: *mut c_void,
@@ -71,8 +71,8 @@ unsafe extern "C" {
 
 static BELIEVES_COPIES: AtomicBool = AtomicBool::new(false);
 
-/// From now on memory of a CPU that has stayed is filled as that of an accelerator is, for tests on a CPU to notice copies
-/// that are not what they should be.
+/// Makes blocks that stayed in place on a CPU be filled from their copies, as memory of an accelerator is, so that
+/// tests on a CPU detect wrong copies.
 pub fn believe_copies() {
     BELIEVES_COPIES.store(true, Ordering::Relaxed);
 }
@@ -82,7 +82,7 @@ fn believes_copies() -> bool {
 }
 
 impl<'a> Use<'a> {
-    /// What is in the memory of a tensor; of a sparse one of its values and indices.
+    /// Returns the storages of a tensor; for a sparse tensor those of its values and indices.
     pub(crate) fn of(tensor: &'a Tensor) -> impl Iterator<Item = Self> {
         [false, true].into_iter().filter_map(|second| {
             let mut found = Self {
@@ -96,65 +96,65 @@ impl<'a> Use<'a> {
                 block: ptr::null(),
                 lives: PhantomData,
             };
-            // SAFETY: it is a tensor of libtorch, which lives through the call as what is written to does.
+            // SAFETY: the pointer is to a tensor of libtorch, which lives through the call, as `found` does.
             unsafe { toma_storage_use(tensor.as_ptr().cast(), second, &raw mut found) }.then_some(found)
         })
     }
 
-    /// Whether its memory is its allocator's alone, or away by our doing. No other thread may move it meanwhile.
+    /// True if its memory is its allocator's alone, or evicted by us. No other thread may move it meanwhile.
     pub(crate) fn may_move(&self) -> bool {
-        // SAFETY: it lives, as its lifetime says.
+        // SAFETY: the storage lives, as its lifetime says.
         unsafe { toma_storage_may_move(self.storage) }
     }
 
-    /// The storage's number while it lives.
+    /// Identity of the storage while it lives.
     pub(crate) fn id(&self) -> u64 {
         self.storage.addr() as u64
     }
 }
 
-/// A storage, which does not live longer for it. Its number is no other's meanwhile.
+/// Weak reference to a storage. No other storage has its address meanwhile.
 #[derive(Debug)]
 pub(crate) struct Remembered(NonNull<c_void>);
 
-// SAFETY: what is behind it are counts that threads share.
+// SAFETY: the pointer is to reference counts that threads share.
 unsafe impl Send for Remembered {}
-// SAFETY: the same.
+// SAFETY: see above.
 unsafe impl Sync for Remembered {}
 
 impl Remembered {
     pub(crate) fn new(storage: &Use<'_>) -> Self {
-        // SAFETY: it lives, as its lifetime says.
+        // SAFETY: the storage lives, as its lifetime says.
         let remembered = unsafe { toma_storage_remember(storage.storage) };
         Self(NonNull::new(remembered).expect("a storage has an address"))
     }
 
     pub(crate) fn is_gone(&self) -> bool {
-        // SAFETY: it is not forgotten yet.
+        // SAFETY: the weak reference is released only on drop.
         unsafe { toma_storage_is_gone(self.0.as_ptr()) }
     }
 
-    /// Whether an operator of a thread that has not entered may be using it.
+    /// Returns true if an operator of a thread that has not entered may be using it.
     pub(crate) fn is_in_use(&self) -> bool {
-        // SAFETY: the same.
+        // SAFETY: see `is_gone`.
         unsafe { toma_storage_is_in_use(self.0.as_ptr()) }
     }
 
-    /// The storage, where it lives.
+    /// Returns the storage if it is alive.
     pub(crate) fn keep(&self) -> Option<Kept> {
-        // SAFETY: the same.
+        // SAFETY: see `is_gone`.
         NonNull::new(unsafe { toma_storage_keep(self.0.as_ptr()) }).map(Kept)
     }
 }
 
 impl Drop for Remembered {
     fn drop(&mut self) {
-        // SAFETY: it is forgotten once.
+        // SAFETY: the weak reference is released once.
         unsafe { toma_storage_forget(self.0.as_ptr()) };
     }
 }
 
-/// A storage that lives as long as this. Its end may be that of the storage.
+/// Strong reference to a storage. Dropping it may free the storage.
 #[derive(Debug)]
 pub(crate) struct Kept(NonNull<c_void>);
 
@@ -162,55 +162,55 @@ pub(crate) struct Kept(NonNull<c_void>);
 unsafe impl Send for Kept {}
 
 impl Kept {
-    /// Takes its memory away; no other thread may move it. Memory of the CPU that `stays` is counted as freed when the
-    /// answer is dropped, and may be read until its storage ends. Otherwise no operator may use it.
+    /// Evicts its memory and returns it; no other thread may move it. A CPU block with `stays` is counted as freed when
+    /// the returned memory is dropped, and may be read until the storage ends. Otherwise no operator may use it.
     pub(crate) fn take(&self, away: Box<Away>, stays: bool, words: Option<&CStr>) -> Memory {
         let away = Box::into_raw(away).cast();
-        // SAFETY: it lives; what stands for its memory is a box's, which comes back or is dropped once.
+        // SAFETY: it lives; the stand-in for its memory is a box's, which comes back or is dropped once.
         let memory = unsafe { toma_storage_take(self.0.as_ptr(), away, stays, text_of(words)) };
         Memory::new(memory)
     }
 
-    /// Access is an error of these words while it is away. Without words, which takes memory that has stayed, it finds
-    /// the bytes as they were. No other thread may move it.
+    /// Makes access an error of these words while the storage is evicted. Without words, which needs a block that
+    /// stayed in place, access finds the bytes as they were. No other thread may move it.
     pub(crate) fn refuse(&self, words: Option<&CStr>) {
-        // SAFETY: it lives, and copies the words.
+        // SAFETY: it lives, and the shim copies the words.
         unsafe { toma_storage_refuse(self.0.as_ptr(), text_of(words)) };
     }
 
-    /// Memory for what is away: on a CPU that which has stayed, where it has.
+    /// Returns memory for an evicted storage: on a CPU the block that stayed in place, if it did.
     pub(crate) fn memory(&self, bytes: u64) -> Result<Memory, Error> {
         let mut memory = ptr::null_mut();
-        // SAFETY: it lives and is away, and what is written to lives through the call.
+        // SAFETY: it lives and is evicted, and `memory` lives through the call.
         checked(|error| unsafe { toma_storage_memory(self.0.as_ptr(), bytes, &mut memory, error) })?;
         Ok(Memory::new(memory))
     }
 
-    /// Gives it memory, and takes back what stood for it. No other thread may move it.
+    /// Gives it memory, and takes back the stand-in. No other thread may move it.
     pub(crate) fn give(&self, memory: Memory) -> Option<Box<Away>> {
         let memory = std::mem::ManuallyDrop::new(memory);
         // SAFETY: it lives, and takes the memory over.
         let away = unsafe { toma_storage_give(self.0.as_ptr(), memory.memory.as_ptr()) };
-        // SAFETY: it is what `take` made of a box, and nothing else has it any more.
+        // SAFETY: `take` made it of a box, and nothing else has it any more.
         (!away.is_null()).then(|| unsafe { Box::from_raw(away.cast()) })
     }
 
-    /// What stands for its memory. No other thread may move it meanwhile.
+    /// Returns the stand-in for its memory. No other thread may move it meanwhile.
     pub(crate) fn away(&self) -> Option<&Away> {
         // SAFETY: it lives.
         let away = unsafe { toma_storage_away(self.0.as_ptr()) };
-        // SAFETY: it is what `take` made of a box, and stays until the storage is given memory.
+        // SAFETY: `take` made it of a box, and it stays until the storage is given memory.
         unsafe { away.cast::<Away>().cast_const().as_ref() }
     }
 
-    /// Whether something stands for its memory now.
+    /// Returns true if it is evicted now.
     pub(crate) fn is_away(&self) -> bool {
-        // SAFETY: it lives, and what is given is not looked at.
+        // SAFETY: it lives, and the result is not dereferenced.
         !unsafe { toma_storage_away(self.0.as_ptr()) }.is_null()
     }
 
-    /// Its memory while it is away, where that has stayed: the bytes of its storage, whatever was copied. Null for none.
-    /// No other thread may move it meanwhile.
+    /// Returns its block if it is evicted and the block stayed in place: the true bytes of the storage, whatever was
+    /// copied. Null for none. No other thread may move it meanwhile.
     pub(crate) fn block(&self) -> *const c_void {
         if believes_copies() {
             return ptr::null();
@@ -219,15 +219,15 @@ impl Kept {
         unsafe { toma_storage_block(self.0.as_ptr()) }
     }
 
-    /// Copies its bytes, which are there or have stayed, to as many of the host's.
+    /// Copies its bytes, which are present or stayed in place, to the host.
     pub(crate) fn read(&self, host: &mut [u8]) -> Result<(), Error> {
-        // SAFETY: it lives, and fails where it has another number of bytes.
+        // SAFETY: it lives, and the call fails if it has another number of bytes.
         checked(|error| unsafe {
             toma_storage_copy(self.0.as_ptr(), host.as_mut_ptr(), host.len() as u64, error)
         })
     }
 
-    /// Copies its bytes to where there is room for them.
+    /// Copies its bytes to a block of the host with enough room.
     pub(crate) fn copy_to(&self, host: &mut HostBytes, bytes: u64) -> Result<(), Error> {
         let host = &mut host.bytes;
         assert!(host.capacity() as u64 >= bytes, "the host's block is large enough");
@@ -251,7 +251,7 @@ fn text_of(words: Option<&CStr>) -> *const c_char {
     words.map_or(ptr::null(), CStr::as_ptr)
 }
 
-/// A tensor whose memory has never been on its device.
+/// Makes a tensor whose memory has never been on its device.
 pub(crate) fn born_away(
     shape: &[i64],
     kind: Kind,
@@ -259,23 +259,23 @@ pub(crate) fn born_away(
     away: Box<Away>,
     words: &CStr,
 ) -> Result<Tensor, Error> {
-    // libtorch asks whose memory it is.
+    // libtorch asks for the device of the memory.
     let somewhere = Tensor::f_empty([1], (Kind::Uint8, device))?;
     let memory = somewhere.data_ptr().cast_const().cast();
     // SAFETY: nothing reads this memory, which is too short, and is taken away before the tensor is handed out.
     let tensor = unsafe { Tensor::f_from_blob(memory, shape, &[], kind, device) }?;
     let storage = Use::of(&tensor).next().expect("a dense tensor has a storage");
     let kept = Remembered::new(&storage).keep().expect("the tensor has it");
-    // It is no allocator's, and is not freed with this.
+    // The memory belongs to no allocator, and is not freed with this.
     let _nothing = kept.take(away, false, Some(words));
     Ok(tensor)
 }
 
-/// What stands for the memory of a storage while it is away. It belongs to the storage, and ends with it.
+/// Stand-in for the memory of an evicted storage. It belongs to the storage, and is dropped with it.
 #[derive(Debug)]
 pub(crate) struct Away {
     pub(crate) bytes: u64,
-    /// Where they are.
+    /// Location of the bytes.
     pub(crate) place: Box<dyn Any + Send + Sync>,
 }
 
@@ -283,7 +283,7 @@ pub(crate) struct Away {
 #[derive(Debug)]
 pub(crate) struct Memory {
     memory: NonNull<c_void>,
-    /// It has stayed, and was written since its bytes were copied.
+    /// The block stayed in place, and was written after its bytes were copied.
     pub(crate) is_newer: bool,
 }
 
@@ -295,11 +295,11 @@ impl Memory {
         Self { memory: NonNull::new(memory).expect("memory was there or made"), is_newer: false }
     }
 
-    /// Copies bytes to its begin, for which it must be large enough. Memory that has stayed is as it is.
+    /// Copies bytes to its begin; it must be large enough. Only `believe_copies` changes a block that stayed in place.
     pub(crate) fn fill(&mut self, host: &[u8]) -> Result<(), Error> {
         let (bytes, overwrites) = (host.len() as u64, believes_copies());
         let mut differs = false;
-        // SAFETY: it lives and so do the bytes; its maker asked for as many.
+        // SAFETY: the memory and the bytes live; it was requested with at least this size.
         checked(|error| unsafe {
             toma_memory_fill(self.memory.as_ptr(), host.as_ptr(), bytes, overwrites, &mut differs, error)
         })?;
@@ -315,7 +315,7 @@ impl Drop for Memory {
     }
 }
 
-/// Bytes of the host, in pages that stay where they are where a GPU copies them by itself.
+/// Bytes of the host, in pinned pages if a GPU copies them by itself.
 #[derive(Debug, Default)]
 pub(crate) struct HostBytes {
     is_pinned: bool,
@@ -323,10 +323,10 @@ pub(crate) struct HostBytes {
 }
 
 impl HostBytes {
-    /// Copies to what cannot be pinned are slower, and the same.
+    /// Pins the bytes if possible. Copies to other pages give the same result, but take longer.
     pub(crate) fn new(mut bytes: Vec<u8>, pinned_for: Option<DeviceId>) -> Self {
         let (data, room) = (bytes.as_mut_ptr().cast(), bytes.capacity() as u64);
-        // SAFETY: the vector owns so many bytes, and lets go of none before they are unpinned.
+        // SAFETY: the vector owns so many bytes, and releases none before they are unpinned.
         let is_pinned = pinned_for.is_some_and(|device| unsafe { toma_host_pin(device, data, room) });
         Self { is_pinned, bytes }
     }
@@ -362,9 +362,9 @@ impl Drop for HostBytes {
     }
 }
 
-/// What stands for memory is dropped with its storage; answers its bytes.
+/// Drops a stand-in with its storage; returns the bytes.
 pub(super) extern "C" fn dropped(away: *mut c_void) -> u64 {
-    // SAFETY: it is what `take` made of a box, and its storage has nothing else to do with it.
+    // SAFETY: `take` made it of a box, and its storage does not use it any more.
     let away = unsafe { Box::from_raw(away.cast::<Away>()) };
     away.bytes
 }

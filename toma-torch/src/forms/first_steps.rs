@@ -1,4 +1,4 @@
-//! Room for what an optimizer allocates at its first step.
+//! Room for the state that an optimizer allocates at its first step.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -10,19 +10,19 @@ use super::variables::Variables;
 use crate::ffi::{Remembered, Use};
 use crate::tensor::packed_bytes;
 
-/// Numbers for each weight that are made room for: those of Adam, the most that an optimizer of tch keeps. Which
-/// optimizer it is, tch does not tell.
+/// Numbers of state for each weight that room is left for: those of Adam, the most that an optimizer of tch keeps. tch
+/// does not reveal which optimizer it is.
 const NUMBERS: u64 = 2;
 
-/// Variables that have been stepped, of as many optimizers.
+/// Most optimizers whose steps are remembered.
 const KEPT: usize = 256;
 
 static STEPPED: Mutex<VecDeque<Identity>> = Mutex::new(VecDeque::new());
 
-/// The storage of the first of some variables, and the number of variables: tch gives optimizers no identity.
+/// Identity of an optimizer, which tch does not give: the storage of its first variable, and the number of variables.
 ///
-/// The weak reference keeps the number of a storage from being used again, also while an offloading manager has moved
-/// its memory.
+/// The weak reference keeps the number of a storage from being used again, also while an offload manager has moved its
+/// memory.
 struct Identity {
     first: Remembered,
     id: u64,
@@ -44,7 +44,7 @@ impl Identity {
 /// Variables whose optimizer may not have taken a step yet.
 pub(super) struct FirstSteps<'a, V> {
     variables: &'a V,
-    /// Those that no step has been seen of.
+    /// The variables if no step of them has been observed.
     new: Cell<Option<Identity>>,
 }
 
@@ -75,11 +75,11 @@ impl<V: Variables> Variables for FirstSteps<'_, V> {
     }
 }
 
-/// Variables of which a first step is to be seen.
+/// Variables whose first step is to be recorded.
 pub(super) struct Stepped(Option<Identity>);
 
 impl Stepped {
-    /// The step has been taken.
+    /// Records that the step has been taken.
     pub(super) fn remember(self) {
         let Some(identity) = self.0 else { return };
         let mut stepped = STEPPED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,10 +29,10 @@ pub trait Forward<K> {
     /// ```
     ///
     /// # Errors
-    /// Those of `body`.
+    /// Errors of `body`.
     ///
     /// # Panics
-    /// As [`forward`](super::forward), and as all forms where options contradict each other.
+    /// As [`forward`](super::forward), and as all forms if options contradict each other.
     #[track_caller]
     fn forward<D, C, R, S, M>(self, data: D, body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
     where
@@ -90,7 +90,7 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
     }
 }
 
-/// The outcome with another tensor, made of its own.
+/// Returns the outcome with another tensor, which `next` makes of its own.
 pub(super) fn then<R, S>(outcome: R, next: impl FnOnce(Tensor) -> Tensor) -> R
 where
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
@@ -101,7 +101,7 @@ where
     }
 }
 
-/// The tensor of a dry attempt.
+/// Returns the tensor of a dry attempt.
 pub(super) fn tensor_of<R, S>(outcome: R) -> Result<Tensor, Error>
 where
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
@@ -112,7 +112,7 @@ where
     }
 }
 
-/// The output with the rows of a piece at their place; the first piece makes it.
+/// Copies the rows of a piece to their place in the output, which the first piece allocates.
 fn filled(output: &Tensor, rows: &Tensor, piece: Range<usize>, items: usize) -> Tensor {
     let shape = rows.size();
     let count = |items: usize| i64::try_from(items).expect("extents of tensors fit in i64");

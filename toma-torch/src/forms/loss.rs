@@ -5,26 +5,26 @@ use toma_plan::Combined;
 
 use crate::predict::Purpose;
 
-/// How the losses of pieces make up the loss of the whole.
+/// Rule by which the losses of pieces make up the loss of the whole.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Loss<'a> {
-    /// A mean or a sum over the items, as the operators of the body say in a dry run.
+    /// A mean or a sum over the items, which a dry run finds from the operators of the body.
     ///
-    /// Split is only what a dry run shows to be one of the two; everything else runs whole, and a line on standard
-    /// error says why where memory runs out.
+    /// Only a loss that a dry run shows to be one of the two is split; any other runs whole, and a line on standard
+    /// error gives the reason if memory runs out.
     #[default]
     Found,
     /// A mean over the items: a piece of n of N items counts n / N.
     ///
-    /// A kind that is given is taken at its word, unless a dry run contradicts it: then the call is not split.
+    /// A declared kind is trusted, unless a dry run contradicts it: then the call is not split.
     Mean,
     /// A sum over the items: each piece counts whole.
     Sum,
-    /// A mean over what is counted, c(i) of item i: a piece counts the sum of its c(i) over the sum of all.
+    /// A mean weighted by counts, c(i) of item i: a piece counts the sum of its c(i) over the sum of all.
     ///
-    /// For losses that pass over padding, over an `ignore_index`, or that weigh classes: the tensor says
-    /// for each item how many tokens, or how much weight, it has. Pieces with nothing counted add nothing.
+    /// For losses that skip padding or an `ignore_index`, or that weigh classes: the tensor holds for each item its
+    /// number of tokens, or its weight. Pieces with nothing counted add nothing.
     Counted(&'a Tensor),
 }
 
@@ -39,7 +39,7 @@ impl Loss<'_> {
     }
 }
 
-/// How much of the whole the pieces of a call are.
+/// Shares of the pieces of a call in the whole.
 pub(super) enum Shares {
     OfItems(usize),
     Whole,
@@ -47,7 +47,7 @@ pub(super) enum Shares {
     OfCounts(Vec<f64>),
 }
 
-/// By what the loss of a piece is multiplied: by 1 also, so that all pieces make the same operators.
+/// Factor of a piece's loss. A factor of 1 is multiplied as well, so that all pieces run the same operators.
 #[derive(Clone, Copy)]
 pub(super) enum Share {
     Nothing,
@@ -66,7 +66,7 @@ impl Shares {
         }
     }
 
-    /// The share of some piece, where it does not matter which.
+    /// The share of any piece, where it does not matter which.
     pub(super) fn some(&self) -> Share {
         match self {
             Self::Whole => Share::Whole,
@@ -88,7 +88,7 @@ impl Shares {
 impl Share {
     fn of(part: f64, whole: f64) -> Self {
         match part / whole {
-            // Nothing of nothing as well.
+            // Also 0 of 0.
             _ if part <= 0.0 => Self::Nothing,
             share => Self::Part(share),
         }

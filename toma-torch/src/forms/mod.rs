@@ -25,12 +25,12 @@ use crate::{Device, DryRun, TensorData};
 
 /// Runs `body` without gradients on pieces of `data` that fit, and fills one tensor with its rows.
 ///
-/// The first attempt is at all the data, or at the largest size that fits. `body` returns one row for
+/// The first attempt is at all the data, or at the largest size that is predicted to fit. `body` returns one row for
 /// each item along dim 0. An output whose rows depend on each other, as after a softmax over the rows or batch norm in
 /// training, is not split, nor is one that a dry run cannot judge.
 ///
-/// Before that `body` runs [dry](crate::dry_run). What it does besides, such as counting hits, it leaves out
-/// where [`is_dry`](toma_core::predict::is_dry); or [`Forward`] takes it back in `before_retry`.
+/// Before that `body` runs [dry](crate::dry_run). It leaves out side effects, such as counting hits, where
+/// [`is_dry`](toma_core::predict::is_dry) is true; or [`Forward`] takes them back in `before_retry`.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn, nn::Module as _};
@@ -44,11 +44,11 @@ use crate::{Device, DryRun, TensorData};
 /// assert!(!logits.requires_grad());
 /// ```
 ///
-/// The pieces' rows are copied to their places, so that the output is in memory once, and one
-/// piece's rows beside it. Without items, `body` runs once on the empty data.
+/// The pieces' rows are copied to their places, so memory holds the output once, and one piece's rows in addition.
+/// Without items, `body` runs once on the empty data.
 ///
 /// # Errors
-/// Those of `body`. Out of memory goes through when a single item does not fit.
+/// Errors of `body`. Out of memory is passed on when a single item does not fit.
 ///
 /// # Panics
 /// When `body` returns another number of rows than it got items, or rows of different shapes, with
@@ -83,7 +83,7 @@ where
 /// ```
 ///
 /// # Errors
-/// Those of `body`. Gradients of earlier pieces have been added then.
+/// Errors of `body`. Gradients of earlier pieces have been added then.
 ///
 /// # Panics
 /// As [`Backward::backward`].
@@ -104,7 +104,7 @@ where
     fitting(&device).backward(Loss::Found, variables, data, body)
 }
 
-/// One step of `optimizer` on the loss of `body`, in pieces that fit.
+/// Takes one step of `optimizer` on the loss of `body`, in pieces that fit.
 ///
 /// This is `optimizer.backward_step(&body(data))`: gradients begin at zero, and the step is taken
 /// once those of all pieces are there. Returns the loss of the whole, without a graph.
@@ -128,7 +128,7 @@ where
 /// ```
 ///
 /// # Errors
-/// Those of `body`. No step is taken then.
+/// Errors of `body`. No step is taken then.
 ///
 /// # Panics
 /// As [`Backward::backward`].
@@ -149,7 +149,7 @@ where
     fitting(&device).backward_step(Loss::Found, optimizer, data, body)
 }
 
-/// The same as [`backward_step`], with each gradient's elements kept between `-max` and `max`.
+/// Takes a step as [`backward_step`] does, with each gradient's elements kept between `-max` and `max`.
 #[track_caller]
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
@@ -168,7 +168,7 @@ where
     fitting(&device).backward_step(Loss::Found, Clipped::by_value(optimizer, max), data, body)
 }
 
-/// The same as [`backward_step`], with the gradients scaled so that their norm is at most `max`.
+/// Takes a step as [`backward_step`] does, with the gradients scaled so that their norm is at most `max`.
 #[track_caller]
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
@@ -187,7 +187,8 @@ where
     fitting(&device).backward_step(Loss::Found, Clipped::by_norm(optimizer, max), data, body)
 }
 
-/// What fits is not split, and the first attempt is at the largest size that fits, as far as a dry run knows.
+/// Options of these functions: data that fit are not split, and the first attempt is at the size that a dry run
+/// predicts.
 fn fitting(device: &Device) -> With<'_, Bisect, Auto, ()> {
     execute::with::<DefaultCache>().device(device).policy(Bisect::default()).predict(&DryRun)
 }

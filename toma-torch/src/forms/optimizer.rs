@@ -2,15 +2,15 @@ use tch::nn::Optimizer;
 
 use super::variables::Variables;
 
-/// What takes a step once all gradients are there: an optimizer, or one with [clipped](Clipped) gradients.
+/// Takes a step once all gradients are there: an optimizer, or one with [clipped](Clipped) gradients.
 pub trait Steps {
-    /// What it trains.
+    /// Type of the trained variables.
     type Trained: Variables;
 
-    /// Its variables.
+    /// Returns the trained variables.
     fn trained(&self) -> &Self::Trained;
 
-    /// Begins a step: there are no gradients yet.
+    /// Begins a step by clearing the gradients.
     fn zero_grad(&mut self);
 
     /// Changes the variables by their gradients.

@@ -1,4 +1,4 @@
-//! What `forward` and `backward` have in common: pieces of data that are cut, judged and run.
+//! Parts that `forward` and `backward` share: pieces of data that are cut, judged and run.
 
 use std::any::type_name;
 use std::ffi::CStr;
@@ -31,7 +31,7 @@ pub(super) fn site_of<P, K, B, F>(
     Site::new(caller, device, purpose, form.user_key(), type_name::<F>())
 }
 
-/// Without dry runs, splitting a form whose loss is given is the caller's word.
+/// Makes the case for a judgement. Without dry runs, a loss that the caller declares is trusted.
 pub(super) fn case_of<P, K, B>(
     form: &With<'_, P, K, B>,
     data: &impl TensorData,
@@ -58,8 +58,8 @@ pub(super) fn splitting_of<'a>(
     }
 }
 
-/// Decides on splitting before the first attempt. A verdict of another call denies nothing: where it would, and
-/// the whole is not said to fit, the body is judged anew.
+/// Decides on splitting before the first attempt. A verdict of another call refuses nothing: if it would, and the whole
+/// is not predicted to fit, the body is judged anew.
 pub(super) fn decide<R, S>(
     splitting: &Splitting<'_>,
     prediction: Option<&StepPrediction>,
@@ -74,8 +74,8 @@ pub(super) fn decide<R, S>(
     splitting.decide();
 }
 
-/// Takes back a piece that has failed. Where its size was said to fit, the body may be another than was predicted: then
-/// it is predicted anew.
+/// Takes back a piece that has failed. If its size was predicted to fit, the body may be another than the predicted
+/// one, so the prediction is renewed.
 pub(super) fn after_failure(
     prediction: Option<&StepPrediction>,
     step: impl FnMut(&Recording, usize) -> Result<Tensor, Error>,
@@ -88,7 +88,7 @@ pub(super) fn after_failure(
     }
 }
 
-/// Cuts the data of a piece, in a scope of its own where that is recorded.
+/// Cuts the data of a piece, in a scope of its own if it is recorded.
 pub(super) fn cut<T>(recording: Option<&Recording>, cut: impl FnOnce() -> T) -> T {
     match recording {
         Some(recording) => recording.marked(DATA, cut),
@@ -96,7 +96,7 @@ pub(super) fn cut<T>(recording: Option<&Recording>, cut: impl FnOnce() -> T) -> 
     }
 }
 
-/// The result of a piece; where that is recorded, a scope shows which tensor it is.
+/// Returns the result of a piece; in a recording, a scope marks its tensor.
 pub(super) fn result(recording: Option<&Recording>, tensor: Tensor) -> Tensor {
     match recording.filter(|_| tensor.defined()) {
         Some(recording) => recording.marked(RESULT, || tensor.alias()),

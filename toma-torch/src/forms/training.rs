@@ -25,7 +25,7 @@ use crate::tensor::TensorData;
 pub trait Backward<K> {
     /// Adds the gradients of `body`'s loss to those of `variables`, in pieces cut along dim 0.
     ///
-    /// Returns the loss of the whole, without a graph; 0 where nothing counts.
+    /// Returns the loss of the whole, without a graph; 0 if nothing counts.
     ///
     /// ```
     /// use tch::{Device, Kind, Tensor};
@@ -44,7 +44,7 @@ pub trait Backward<K> {
     /// Each piece adds all its gradients or none, as [`accumulate_gradients`] does.
     ///
     /// # Errors
-    /// Those of `body`. Gradients of earlier pieces have been added then.
+    /// Errors of `body`. Gradients of earlier pieces have been added then.
     ///
     /// # Panics
     /// When a loss has more than one element or depends on nothing that requires gradients, when
@@ -64,18 +64,18 @@ pub trait Backward<K> {
 
     /// Sets gradients to zero, adds those of `body`'s loss, and takes a step.
     ///
-    /// An optimizer makes what it keeps at its first step. Until one has been seen of its variables, two numbers
-    /// for each weight are left free, as Adam keeps them, whichever optimizer it is. So sizes that a first step
-    /// has found hold for the next.
+    /// An optimizer allocates its state at its first step. Until a step of its variables has been observed, two numbers
+    /// for each weight are left free, as many as Adam keeps, whichever optimizer it is. So sizes that were found in a
+    /// first step hold for the next.
     ///
     /// `optimizer` is a `&mut Optimizer` of tch, or [`Clipped`](super::Clipped).
     ///
     /// # Errors
-    /// Those of `body`. No step is taken then.
+    /// Errors of `body`. No step is taken then.
     ///
     /// # Panics
-    /// As [`backward`](Self::backward), and in an attempt on which [ranks](crate::ranks) agree: the gradients are there only
-    /// once they have, which is after the step.
+    /// As [`backward`](Self::backward), and in an attempt on which [ranks](crate::ranks) agree, because the gradients
+    /// are added only once they have agreed, which is after the step.
     ///
     /// With the option `ranks` each rank takes the step with its own gradients. To sum them before it, call
     /// [`backward`](Self::backward).
@@ -164,7 +164,7 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
         K: Judge<R, M>,
     {
-        // Within another dry run: what an optimizer drops or makes could not be taken back.
+        // In an outer dry run, gradients that an optimizer drops and state that it makes could not be taken back.
         let is_real = !is_dry();
         assert!(
             !agrees_later(),
@@ -186,7 +186,7 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
     }
 }
 
-/// The sum of the losses with that of a piece, whose gradients are added.
+/// Returns the sum of the losses with that of a piece, whose gradients it adds.
 fn added(sum: &Tensor, loss: Tensor, share: Share, variables: &[Tensor]) -> Tensor {
     let part = match share {
         Share::Nothing => return sum.shallow_clone(),
@@ -195,7 +195,7 @@ fn added(sum: &Tensor, loss: Tensor, share: Share, variables: &[Tensor]) -> Tens
     };
     let value = part.detach();
     let sum = if sum.defined() { sum + value } else { value };
-    // Last, and all or nothing: a piece that fails has added nothing.
+    // Last, and all or nothing: if a piece fails, no gradient has been changed.
     match accumulate_gradients(&part, variables) {
         Ok(()) => sum,
         Err(error) => panic!("backward: {error}"),

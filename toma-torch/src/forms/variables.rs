@@ -1,12 +1,12 @@
 use tch::Tensor;
 use tch::nn::{Optimizer, VarStore};
 
-/// Whatever has variables whose gradients a backward adds up.
+/// Owner of variables whose gradients a backward adds up.
 pub trait Variables {
     /// Handles to the variables that are trained.
     fn trainable_variables(&self) -> Vec<Tensor>;
 
-    /// Bytes that will be allocated once their gradients are there, and stay.
+    /// Bytes that are allocated once the gradients exist, and stay.
     #[doc(hidden)]
     fn room_bytes(&self, trained: &[Tensor]) -> u64 {
         let _ = trained;

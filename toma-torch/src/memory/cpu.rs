@@ -1,19 +1,18 @@
-//! Memory of CPU tensors: counted to the byte, and limited where you say so.
+//! Memory of CPU tensors: counted to the byte, and limited by a [`Budget`].
 //!
-//! libtorch leaves the host's memory to the system, which tells neither how much tensors hold nor
-//! when they hold too much: it overcommits, swaps, and in the end kills. The allocator of this
-//! module stands between. It counts every byte of every CPU tensor made after it was put in place,
-//! and refuses what exceeds a [`Budget`] with libtorch's own typed out-of-memory error, as a GPU
-//! does. So programs for a GPU can be tested, and run, where there is none.
+//! libtorch leaves the host's memory to the system, which neither reports how much of it tensors hold nor refuses
+//! a program that takes too much: it overcommits, swaps, and in the end kills the program. The allocator of this
+//! module counts every byte of every CPU tensor made after it was installed, and refuses allocations beyond a
+//! [`Budget`] with libtorch's own typed out-of-memory error, as a GPU does. So programs for a GPU can be tested
+//! and run on a machine without one.
 //!
-//! Counted are tensors, and blocks that libraries such as oneDNN take through libtorch; what they take
-//! beside it is not. Nor is what this crate takes for itself: states of random numbers, and the zeros
-//! with which a [dry run](crate::dry_run) asks kernels.
+//! Tensors are counted, and blocks that libraries such as oneDNN allocate through libtorch. Memory that these
+//! libraries allocate themselves is not counted, nor is memory of this crate: states of random numbers, and the
+//! zeros with which a [dry run](crate::dry_run) calls kernels.
 //!
-//! The allocator is put in place by the function of this module that is called first, or by
-//! [`Device::stats`](crate::Device::stats) of the CPU, and stays until the process ends. That is sound
-//! at any time and from any thread: tensors from before are freed as they would have been. They are not
-//! counted, so begin with [`count`].
+//! The first call of a function of this module, or of [`Device::stats`](crate::Device::stats) of the CPU, installs
+//! the allocator, which stays until the process ends. Installing it is sound at any time and from any thread:
+//! earlier tensors are freed by the allocator that made them. They are not counted, so begin with [`count`].
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor};
@@ -35,7 +34,7 @@ use super::held::Held;
 use crate::ffi;
 use crate::stats::Stats;
 
-/// What stands for no budget.
+/// Value of the shim's budget that means no budget.
 const UNLIMITED: u64 = u64::MAX;
 
 /// Counts the memory of every CPU tensor made from now on.
@@ -47,12 +46,12 @@ pub fn count() {
 
 static COUNTING: Once = Once::new();
 
-/// Whether anything is counted at all.
+/// Returns true once the counting allocator is installed.
 pub(crate) fn is_counting() -> bool {
     COUNTING.is_completed()
 }
 
-/// All that has been counted. What is reserved is what is allocated: nothing is held back.
+/// Returns all counters of the allocator. Reserved bytes equal allocated bytes, because nothing is cached.
 pub fn stats() -> Stats {
     count();
     ffi::toma_cpu_stats()
@@ -69,7 +68,7 @@ pub fn peak_allocated_bytes() -> u64 {
     stats().peak_allocated_bytes
 }
 
-/// Lets [`peak_allocated_bytes`] begin again with what is allocated now.
+/// Resets [`peak_allocated_bytes`] to the bytes that are allocated now.
 pub fn reset_peak_allocated_bytes() {
     count();
     ffi::toma_cpu_reset_peak();
@@ -77,8 +76,8 @@ pub fn reset_peak_allocated_bytes() {
 
 /// A limit on the bytes that CPU tensors hold, which ends when this guard is dropped.
 ///
-/// Of the whole process. Guards may live at the same time and end in any order: the smallest living one
-/// holds. So a library's budget never lifts the program's.
+/// The limit holds for the whole process. Guards may overlap and be dropped in any order: the smallest of them is
+/// the current limit, so the budget of a library never raises the budget of the program.
 #[must_use = "the limit ends when this guard is dropped"]
 #[derive(Debug)]
 pub struct Budget {
@@ -86,30 +85,29 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A limit of `bytes` in all, whatever is allocated already.
+    /// Limits CPU tensors to `bytes` in total, including bytes that are allocated already.
     ///
-    /// What is allocated beyond it stays; only new allocations are refused.
+    /// Existing tensors beyond the limit stay; only new allocations are refused.
     pub fn new(bytes: u64) -> Self {
         count();
         Self { _held: Held::new(tch::Device::Cpu, bytes) }
     }
 
-    /// A limit of `bytes` more than is allocated now.
+    /// Limits CPU tensors to `bytes` more than are allocated now.
     pub fn beyond_allocated(bytes: u64) -> Self {
         Self::new(allocated_bytes().saturating_add(bytes))
     }
 
-    /// Bytes of the limit that holds: the smallest; `None` when there is none.
+    /// Returns the current limit in bytes, the smallest of all guards; `None` without a guard.
     pub fn in_force() -> Option<u64> {
         Some(ffi::toma_cpu_budget()).filter(|bytes| *bytes != UNLIMITED)
     }
 }
 
-/// An allocation of this thread that will fail, for tests; none is left to fail once this guard is
-/// dropped.
+/// Makes one allocation of this thread fail, for tests. Dropping it cancels a failure that is still pending.
 ///
-/// With it a test can let every single allocation of a step fail, one at a time: an n for which
-/// nothing [has failed](Self::has_failed) is one more than there are.
+/// A test can let each allocation of a step fail, one at a time: it counts `skip` up until
+/// [`has_failed`](Self::has_failed) is false: then the step has no more than `skip` allocations.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -124,19 +122,19 @@ impl Budget {
 #[must_use = "no allocation fails once this guard is dropped"]
 #[derive(Debug)]
 pub struct FailingAllocation {
-    /// What was armed before, which is armed again in the end.
+    /// Pending failure of an outer guard, restored on drop.
     before: Option<u32>,
     of_thread: PhantomData<*const ()>,
 }
 
 impl FailingAllocation {
-    /// Lets `skip` allocations of this thread pass and the next fail, once.
+    /// Lets `skip` allocations of this thread succeed and the next one fail, once.
     pub fn after(skip: u32) -> Self {
         count();
         Self { before: ffi::fail_cpu_allocation(Some(skip)), of_thread: PhantomData }
     }
 
-    /// Whether it has failed by now.
+    /// Returns true once the allocation has failed.
     pub fn has_failed(&self) -> bool {
         let left = ffi::fail_cpu_allocation(None);
         ffi::fail_cpu_allocation(left);

@@ -12,20 +12,20 @@ use crate::stats::Stats;
 
 /// A device of libtorch as a memory source.
 ///
-/// Free is what an allocation could get: what the driver has left, and what libtorch's allocator
-/// holds back without using it. Give it to a loop as the option `device`, and sizes are remembered
-/// by this device's free memory and its cached memory is released before a retry.
+/// Free bytes are those that an allocation could get: the driver's free bytes plus the bytes that libtorch's
+/// allocator caches without using them. Pass the device to a loop as the option `device`: then sizes are
+/// remembered by the free memory of this device, and its cached memory is released before a retry.
 ///
 /// The CPU's free memory is the host's, or less under a [`Budget`](cpu::Budget).
 ///
-/// Reading it takes well under a microsecond, because the driver and the host are asked at most every
-/// 100 ms by each thread: what this program's tensors hold is counted on top of the answer and always
-/// exact (on the CPU since [`cpu::count`]), and what others took or gave back is at most 100 ms old.
-/// Releasing cached memory forgets the answer.
+/// A reading takes well under a microsecond, because each thread asks the driver and the host at most every
+/// 100 ms. Bytes held by tensors of this program are subtracted from that answer and always exact (on the
+/// CPU since [`cpu::count`]); bytes that other programs took or gave back are at most 100 ms old. Releasing
+/// cached memory discards the answer.
 ///
-/// A loop on a device that is not there, or that cannot be read, runs as if nothing were known of its
-/// memory: out of memory is found by running into it, as without the option. [`Device::existing`] says
-/// so before the loop, and [`read`](MemorySource::read) at any time.
+/// A loop on a device that does not exist or cannot be read runs as without the option: it finds the limit
+/// of memory by running into it. [`Device::existing`] reports such a device before the loop, and
+/// [`read`](MemorySource::read) at any time.
 ///
 /// ```
 /// use toma_core::{NoCache, execute};
@@ -43,8 +43,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// The memory of `device`; whether there is such a device shows when it is read, and loops go on
-    /// where there is none.
+    /// Makes a source for the memory of `device`. A device that does not exist fails only when it is read;
+    /// loops run without it.
     pub fn new(device: tch::Device) -> Self {
         let name = match device {
             tch::Device::Cpu => "cpu".to_owned(),
@@ -55,9 +55,9 @@ impl Device {
         Self { device, name }
     }
 
-    /// The memory of `device`, when there is such a device and its memory can be read.
+    /// Makes a source for the memory of `device` if the device exists and its memory can be read.
     ///
-    /// For a number that comes from outside, where [`new`](Self::new) would let a typing error pass.
+    /// Use it for a device number from user input, because [`new`](Self::new) accepts a typing error.
     ///
     /// ```
     /// use toma_torch::{Device, ErrorKind};
@@ -68,7 +68,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// When there is no such device, or neither its driver nor its allocator tells of its memory.
+    /// If the device does not exist, or its driver or its allocator does not report its memory.
     pub fn existing(device: tch::Device) -> Result<Self, Error> {
         let existing = Self::new(device);
         if device != tch::Device::Cpu {
@@ -78,12 +78,12 @@ impl Device {
         Ok(existing)
     }
 
-    /// The memory that `tensor` is in.
+    /// Makes a source for the memory that `tensor` is in.
     pub fn of(tensor: &Tensor) -> Self {
         Self::new(tensor.device())
     }
 
-    /// The memory of this name, or the host's.
+    /// Parses the name of a memory source. `host` is the CPU.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let device = match name.split_once(':') {
             None => match name {
@@ -98,15 +98,15 @@ impl Device {
         Some(Self::new(device))
     }
 
-    /// The device as tch names it.
+    /// Returns the device as a `tch::Device`.
     pub const fn device(&self) -> tch::Device {
         self.device
     }
 
-    /// What libtorch's allocator has counted; for the CPU the same as [`cpu::stats`].
+    /// Returns the counters of libtorch's allocator; for the CPU the same as [`cpu::stats`].
     ///
     /// # Errors
-    /// When there is no such device, or its allocator keeps no books.
+    /// If the device does not exist, or its allocator keeps no counters.
     pub fn stats(&self) -> Result<Stats, Error> {
         if self.device == tch::Device::Cpu {
             return Ok(cpu::stats());
@@ -114,10 +114,10 @@ impl Device {
         ffi::device_stats(self.id())
     }
 
-    /// Lets the peaks begin again with what is allocated and reserved now.
+    /// Resets the peaks to the bytes that are allocated and reserved now.
     ///
     /// # Errors
-    /// When there is no such device, or its allocator keeps no books.
+    /// If the device does not exist, or its allocator keeps no counters.
     pub fn reset_peaks(&self) -> Result<(), Error> {
         if self.device == tch::Device::Cpu {
             cpu::reset_peak_allocated_bytes();
@@ -140,17 +140,17 @@ impl MemorySource for Device {
         if self.device == tch::Device::Cpu { read_cpu() } else { read_device(self.id()) }
     }
 
-    /// Of all devices of this kind: libtorch knows no finer release.
+    /// Releases the cache of all devices of this kind, because libtorch offers no finer release.
     fn release_cached_memory(&self) {
-        // The host's allocator keeps nothing back. Elsewhere a failure only means that the retry
-        // finds less free, and shrinks.
+        // The host's allocator caches nothing. On other devices a failure only means that the retry finds
+        // less free memory, and shrinks.
         if self.device != tch::Device::Cpu {
             let _ = ffi::release_device(self.id());
         }
         level::forget();
     }
 
-    /// Of the CPU once [`cpu::count`] has been called: it is not called for this alone, because an
+    /// Returns `None` for the CPU until [`cpu::count`] has been called. It is not called here, because an
     /// allocator must not change unasked.
     fn usage(&self) -> Option<Usage> {
         let counts = self.device != tch::Device::Cpu || cpu::is_counting();
@@ -161,19 +161,19 @@ impl MemorySource for Device {
 
     fn reset_peak(&self) {
         if self.device != tch::Device::Cpu || cpu::is_counting() {
-            // A device without books has no usage either.
+            // A device without counters has no usage either.
             let _ = self.reset_peaks();
         }
     }
 
-    /// It is as cheap to read as to remember, and exact in what is ours.
+    /// A reading is as cheap as a remembered one, and exact for the bytes of this program.
     fn staleness(&self) -> Duration {
         Duration::ZERO
     }
 }
 
 fn read_cpu() -> io::Result<Reading> {
-    // Without putting the counting allocator in place: it must not change unasked.
+    // Does not install the counting allocator, which must not change unasked.
     let allocated_bytes = ffi::toma_cpu_allocated_bytes;
     let host = || {
         let host = memory::host()?;
@@ -187,14 +187,14 @@ fn read_cpu() -> io::Result<Reading> {
     Ok(Reading::new(reading.free_bytes.min(left), reading.total_bytes.min(budget_bytes)))
 }
 
-/// Free is what the driver has left and what the allocator holds back without using it.
+/// Free bytes are the driver's free bytes plus the bytes that the allocator caches without using them.
 fn read_device(id: DeviceId) -> io::Result<Reading> {
     let level = level::recent(id, || driver(id))?;
     Ok(level.less(ffi::device_stats(id)?.allocated_bytes))
 }
 
-/// What the driver has left, read between two looks at what the allocator has taken from it: what
-/// another thread took meanwhile would count twice. One that goes on taking is not waited for.
+/// Reads the driver's free bytes between two reads of the reserved bytes, because bytes that another thread
+/// reserves in between would be subtracted twice. Gives up after 3 tries.
 fn driver(id: DeviceId) -> io::Result<Level> {
     let reserved = || Ok::<_, Error>(ffi::device_stats(id)?.reserved_bytes);
     let mut level = Level { available_bytes: 0, total_bytes: 0 };

@@ -4,9 +4,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::ffi;
 
-/// Bytes of a device that tensors hold at most, until this is dropped; of the CPU and of CUDA.
+/// Limits the bytes that tensors hold on a device (the CPU or CUDA) until it is dropped.
 ///
-/// Several may live at the same time and end in any order: the smallest of a device holds.
+/// Several limits of a device may overlap and end in any order: the smallest is the current one.
 #[derive(Debug)]
 pub(crate) struct Held {
     device: tch::Device,
@@ -29,12 +29,12 @@ impl Drop for Held {
     }
 }
 
-/// Allocations that lack memory on this device let storages leave from now on.
+/// Lets allocations that lack memory on this device evict storages from now on.
 pub(crate) fn relieve(device: tch::Device) {
     change(device, |_| ());
 }
 
-/// Changes the limits that live, and puts a device's smallest in force before another thread can change them.
+/// Changes the list of limits and, under its lock, makes the smallest limit of the device the current one.
 fn change(device: tch::Device, change: impl FnOnce(&mut Vec<(tch::Device, u64)>)) {
     static LIVING: Mutex<Vec<(tch::Device, u64)>> = Mutex::new(Vec::new());
     let mut living = LIVING.lock().unwrap_or_else(PoisonError::into_inner);

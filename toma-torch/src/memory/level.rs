@@ -1,15 +1,14 @@
-//! What the driver and the host said last, remembered for a moment.
+//! Memory levels of devices, read from the driver or the host and cached for 100 ms.
 //!
-//! A question to either costs microseconds to tens of them. What is remembered is chosen so that our
-//! own allocations do not make it stale: what is free together with what is ours changes only when
-//! another program takes memory or gives it back.
+//! A read of either costs from one microsecond to tens of them. The cache holds the sum of free bytes and bytes
+//! of this program, so allocations of this program do not make it stale: only other programs change the sum.
 //!
-//! Each thread remembers for itself, so that no thread writes what another one reads.
+//! Each thread has its own cache, so that no thread writes memory that another one reads.
 //!
 //! # Why
 //!
-//! What the allocator caches does not change the sum of free and reserved bytes. So only what other
-//! programs take goes stale, by 100 ms at most.
+//! The cache of libtorch's allocator does not change the sum of free and reserved bytes. So only the memory of
+//! other programs goes stale, by 100 ms at most.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,19 +19,19 @@ use toma_core::memory::Reading;
 
 use crate::ffi::DeviceId;
 
-/// How long an answer is good for.
+/// How long a cached level is valid.
 pub(crate) const STALENESS: Duration = Duration::from_millis(100);
 
-/// How much there is to share between what is ours and what is free.
+/// Bytes that are free or held by this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
-    /// Free bytes, and those that our allocator had from the driver.
+    /// Free bytes plus the bytes that our allocator has reserved from the driver.
     pub(crate) available_bytes: u64,
     pub(crate) total_bytes: u64,
 }
 
 impl Level {
-    /// What is free while tensors hold so much.
+    /// Returns the free bytes while tensors hold `allocated_bytes`.
     pub(crate) fn less(self, allocated_bytes: u64) -> Reading {
         let free_bytes = self.available_bytes.saturating_sub(allocated_bytes).min(self.total_bytes);
         Reading::new(free_bytes, self.total_bytes)
@@ -53,22 +52,22 @@ impl KnownLevel {
     }
 }
 
-/// Moves on when all that is remembered is to be forgotten.
+/// Increased to invalidate the cached levels of all threads.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// One for each device that this thread has read.
+    /// One entry for each device that this thread has read.
     static ANSWERS: RefCell<Vec<KnownLevel>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The level of a device, asked for by `read` where none is remembered. Errors are not remembered.
+/// Returns the cached level of a device, or calls `read` if there is none. Errors are not cached.
 pub(crate) fn recent(id: DeviceId, read: impl FnOnce() -> io::Result<Level>) -> io::Result<Level> {
     let (now, generation) = (Instant::now(), GENERATION.load(Ordering::Relaxed));
     let known = |answers: &RefCell<Vec<KnownLevel>>| {
         let answer = answers.borrow().iter().find(|answer| answer.id == id).copied();
         answer.filter(|answer| answer.is_fresh(now, generation)).map(|answer| answer.level)
     };
-    // While a thread ends its answers may be gone.
+    // The cache may be destroyed already while its thread ends.
     if let Ok(Some(level)) = ANSWERS.try_with(known) {
         return Ok(level);
     }
@@ -81,7 +80,7 @@ pub(crate) fn recent(id: DeviceId, read: impl FnOnce() -> io::Result<Level>) -> 
     Ok(level)
 }
 
-/// Lets every thread ask anew.
+/// Invalidates the cached levels of all threads.
 pub(crate) fn forget() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
@@ -94,14 +93,14 @@ mod tests {
 
     const LEVEL: Level = Level { available_bytes: 100, total_bytes: 80 };
 
-    /// A device of one test.
+    /// Each test has devices of its own.
     fn id(index: usize) -> DeviceId {
         DeviceId::of(tch::Device::Cuda(1000 + index))
     }
 
     #[test]
     fn the_second_answer_is_remembered_until_it_is_forgotten_by_any_thread() {
-        // Other tests may forget at any moment, which asks once too often and never too rarely.
+        // Other tests may call `forget` at any moment, which causes one read too many and never one too few.
         let asked = Cell::new(0);
         let read = || {
             asked.set(asked.get() + 1);

@@ -1,4 +1,4 @@
-//! Memory of libtorch's devices: what is free, what tensors hold, and a budget for those of the CPU.
+//! Memory of libtorch's devices: free bytes, bytes held by tensors, and a budget for CPU tensors.
 
 pub mod cpu;
 mod device;

@@ -1,4 +1,4 @@
-//! What stands for memory while it is away.
+//! Stand-in for the memory of a storage while it is evicted.
 
 use std::borrow::Cow;
 use std::ffi::CString;
@@ -11,26 +11,26 @@ use crate::error::{AWAY, Error};
 use crate::ffi::{Away, Rows};
 use crate::memory::Device;
 
-/// What stands for so many bytes that are at their source, until it ends or comes back.
+/// Makes the stand-in for `bytes` evicted bytes in `source`, which counts in `places` until it is dropped.
 pub(crate) fn away(bytes: u64, source: Arc<Source>, places: &Arc<Places>) -> Away {
     places.is_away(bytes);
     let booked = Booked { bytes, places: Arc::clone(places) };
     Away { bytes, place: Box::new(Outside { source, _booked: booked }) }
 }
 
-/// Where the bytes are.
+/// Returns the source of the bytes of an evicted storage.
 pub(crate) fn source_of(away: &Away) -> &Arc<Source> {
     let outside = away.place.downcast_ref::<Outside>().expect("storages are away by us alone");
     &outside.source
 }
 
-/// The same of one that is back.
+/// Takes the source out of the stand-in of a storage that has been fetched.
 pub(crate) fn into_source(away: Away) -> Arc<Source> {
     let outside = away.place.downcast::<Outside>().expect("storages are away by us alone");
     outside.source
 }
 
-/// The error of an access to a storage while it is away.
+/// Message of the error when an evicted storage is accessed.
 pub(crate) fn away_words(words: &str, device: &Device) -> CString {
     let words = format!(
         "offload: {words} {AWAY}{}: enter its manager, and pin what is read by its address, or fetch it first",
@@ -39,13 +39,13 @@ pub(crate) fn away_words(words: &str, device: &Device) -> CString {
     CString::new(words.replace('\0', " ")).expect("it has no zeros")
 }
 
-/// The same while it is parked.
+/// Message of the error when a parked storage is accessed.
 pub(crate) fn parked_words(words: &str, device: &Device) -> String {
     let name = toma_core::memory::MemorySource::name(device);
     format!("offload: {words} {AWAY}{name}, where it was parked: resume it first")
 }
 
-/// It is in the books until it is dropped.
+/// Counts in `Places` until it is dropped.
 struct Outside {
     source: Arc<Source>,
     _booked: Booked,
@@ -63,15 +63,15 @@ impl Drop for Booked {
     }
 }
 
-/// Bytes outside of a device. Shared, so that operators take rows of them while another thread brings them back.
+/// Bytes outside of a device. Shared, so that operators can gather rows while another thread fetches the storage.
 #[derive(Debug)]
 pub(crate) enum Source {
     Host(Block),
-    /// They are read when they are asked for.
+    /// Read from the file at each use.
     File(Part),
 }
 
-/// Of kinds that libtorch has.
+/// Size in bytes of libtorch's largest element type.
 const LARGEST_ELEMENT: usize = 16;
 
 impl Source {
@@ -86,7 +86,7 @@ impl Source {
 impl Rows for Source {
     fn memory(&self) -> Option<&[u8]> {
         match self {
-            // Kernels read elements, which are where their size divides the address.
+            // Kernels read whole elements, whose address must be a multiple of their size.
             Self::Host(block) if block.bytes().as_ptr().addr().is_multiple_of(LARGEST_ELEMENT) => {
                 Some(block.bytes())
             }

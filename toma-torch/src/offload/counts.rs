@@ -1,9 +1,9 @@
-//! What has happened, in figures.
+//! Counters of a manager.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What has happened, in all.
+/// Totals since the manager was made.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) fetches: AtomicU64,
@@ -12,10 +12,10 @@ pub(crate) struct Counts {
     pub(crate) bytes_out: AtomicU64,
     pub(crate) in_nanos: AtomicU64,
     pub(crate) out_nanos: AtomicU64,
-    /// Operators that waited for a fetch ahead of them, since the last repetition of a step.
+    /// Operators that waited for a prefetch in progress, since the last repetition of a step.
     pub(crate) late: AtomicU64,
     pub(crate) adaptions: AtomicU64,
-    /// The most that could not have left: arguments of one operator, and what it allocates.
+    /// The most bytes that could not be evicted at one time: arguments of one operator, and its allocations.
     pub(crate) peak_used_bytes: AtomicU64,
     pub(crate) stalls: AtomicU64,
     pub(crate) stall_nanos: AtomicU64,
@@ -26,13 +26,13 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Rows are taken of a table of so many bytes, which stays where it is.
+    /// Counts a gather of rows from a table of `bytes` bytes that stays where it is.
     pub(crate) fn gathered(&self, bytes: u64) {
         add(&self.gathers, 1);
         add(&self.gathered_bytes, bytes);
     }
 
-    /// Bytes per second of copies, where there were any.
+    /// Copy speed in bytes per second; `None` before the first copy.
     pub(crate) fn in_speed(&self) -> Option<f64> {
         speed(&self.bytes_in, &self.in_nanos)
     }

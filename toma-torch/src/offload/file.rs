@@ -16,12 +16,12 @@ use crate::ffi::{self, Aside, Use};
 use crate::memory::Device;
 
 impl Manager {
-    /// The tensors of a safetensors file, by name and in its order, without reading them.
+    /// Returns the tensors of a safetensors file, by name and in the file's order, without reading them.
     ///
-    /// Each is read from the file when an operator uses it, and by one that takes rows of it those rows alone
-    /// ([`Governor`](super::Governor)). One that has not been written since leaves the device
-    /// without a copy, so that weights take neither the device's memory nor the host's. Those with fewer bytes than
-    /// the manager moves are read at once, and with `TOMA_DISABLE=1` all are.
+    /// Each tensor is read from the file when an operator uses it; an operator that gathers rows reads only these rows
+    /// ([`Governor`](super::Governor)). A tensor that has not been written since is evicted without a copy, so weights
+    /// take neither the device's memory nor the host's. Tensors with fewer bytes than the manager moves are read at
+    /// once, and with `TOMA_DISABLE=1` all tensors are.
     ///
     /// `Tensor::set_data` gives the memory to the variable of a model.
     ///
@@ -45,9 +45,9 @@ impl Manager {
     /// ```
     ///
     /// # Errors
-    /// For what is no such file, a kind that libtorch does not have, and a device that is not there. Later, where an
-    /// operator uses a tensor: when the file has another length or was written to since. It is looked at by its length
-    /// and its time. A file that is put in its place changes nothing.
+    /// If `path` is not a safetensors file, libtorch lacks a kind, or the device does not exist. Later, when an
+    /// operator uses a tensor: if the file has another length or was written to since, by its length and modification
+    /// time. Replacing the file under its path has no effect.
     pub fn read_safetensors(&self, path: impl AsRef<Path>) -> Result<Vec<(String, TensorRef)>, Error> {
         Device::existing(self.shared().device.device())?;
         let described = WeightsFile::open(path.as_ref())?;
@@ -79,7 +79,7 @@ impl Shared {
         Ok(tensor)
     }
 
-    /// Bytes of a storage that operators find wherever it is.
+    /// Least bytes of a storage that may be evicted. Operators find these storages wherever they are.
     fn least_bytes(&self) -> u64 {
         self.min_bytes.load(std::sync::atomic::Ordering::Relaxed).max(1)
     }

@@ -1,4 +1,4 @@
-//! A step that is known, while it is repeated.
+//! Follows a known step while the program repeats it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use toma_plan::residency::{Next, Plan};
 
 use super::known::{Ensuing, Found, Known};
 
-/// Where a thread is in a step that is known.
+/// Position of a thread in a known step.
 #[derive(Debug)]
 pub(crate) struct Following {
     pub(crate) known: Arc<Known>,
-    /// The operator that comes next, or runs.
+    /// Index of the operator that comes next or is running.
     pub(crate) at: usize,
     rounds: u64,
-    /// It runs.
+    /// True while the operator at `at` is running.
     is_inside: bool,
-    /// The storages of the step, and their numbers in it.
+    /// Id of the storage for each number in the step; `numbers` is the inverse.
     ids: Vec<Option<u64>>,
     numbers: HashMap<u64, usize>,
 }
@@ -27,7 +27,7 @@ impl Following {
         Self { known, at: 0, rounds: 0, is_inside: false, ids, numbers: HashMap::new() }
     }
 
-    /// What comes next may be its first operator.
+    /// Goes back to the first operator of the step.
     pub(crate) fn restart(&mut self) {
         (self.at, self.is_inside) = (0, false);
     }
@@ -74,18 +74,18 @@ impl Following {
         Ensuing { known: None, leaves, is_round }
     }
 
-    /// The number of the operator that runs, over all rounds.
+    /// Number of the running operator, over all rounds.
     pub(crate) fn now(&self) -> u64 {
         self.rounds * self.known.step.operators.len() as u64 + self.at as u64
     }
 
-    /// What a storage is in the step, and what happens to it next.
+    /// Number of a storage in the step, and its next event.
     pub(crate) fn seen(&self, id: u64) -> Option<(u64, Next)> {
         let number = *self.numbers.get(&id)?;
         Some((number as u64, self.known.timeline.next(number, self.now())))
     }
 
-    /// What the plan lets leave after the operator that runs, or fetches when it begins.
+    /// Storages that the plan evicts after the running operator, or fetches when it begins.
     pub(crate) fn planned(&self, which: impl for<'a> Fn(&'a Plan, usize) -> &'a [usize]) -> Vec<u64> {
         let Some(plan) = &self.known.plan else { return Vec::new() };
         which(plan, self.at).iter().filter_map(|number| self.ids[*number]).collect()

@@ -1,9 +1,9 @@
-//! A step that is known before it has run.
+//! Predicts a step by a dry run, so that it is known before it has run.
 //!
 //! # Why
 //!
-//! The code that tells of live operators tells of dry ones, too; no trace is read. So its operators match
-//! by construction, small storages and views included.
+//! The code that reports operators of a real run also reports those of a dry run, and no trace is read. So the
+//! operators of both match by construction, small storages and views included.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,20 +20,20 @@ use crate::error::{Error, ErrorKind};
 use crate::ffi::{Ended, Foresees, Remembered, Use};
 use crate::predict::dry_run;
 
-/// How fast operators are taken to go over their bytes, before any has run.
+/// Assumed speed of operators per byte of arguments and allocations, before any has run.
 const BYTES_PER_SECOND: f64 = 1e10;
 
 thread_local! {
     static FORESEEN: RefCell<Option<Foreseen>> = const { RefCell::new(None) };
 }
 
-/// What a dry run has done so far.
+/// State of a dry run that records a prediction.
 struct Foreseen {
     shared: Arc<Shared>,
     recording: Recording,
-    /// Those that live, and their bytes. Meanwhile their numbers are no other's.
+    /// Live storages with their bytes, by id. `Remembered` keeps an id from being reused.
     living: HashMap<u64, (Remembered, u64)>,
-    /// Of the arguments of the operator that runs.
+    /// Bytes of the arguments of the running operator.
     bytes: u64,
 }
 
@@ -86,7 +86,7 @@ impl Foreseen {
     }
 }
 
-/// An operator of a dry run that is to be foreseen begins on this thread; false for any other.
+/// Records the beginning of an operator. Returns false if this thread does not record a prediction.
 pub(crate) fn begins(name: &str, uses: &[Use<'_>]) -> bool {
     with(|foreseen| foreseen.begins(name, uses))
 }
@@ -100,7 +100,7 @@ fn with(told: impl FnOnce(&mut Foreseen)) -> bool {
     FORESEEN.try_with(told).unwrap_or(false)
 }
 
-/// Operators of this thread are foreseen until it ends, also where a step panics.
+/// Guard that records the operators of this thread; it ends the recording even if a step panics.
 struct Foreseeing<'a> {
     foreseen: &'a mut Option<Foreseen>,
     _told: Foresees,
@@ -119,7 +119,7 @@ impl Drop for Foreseeing<'_> {
     }
 }
 
-/// Runs a step dry, so that the manager knows it before it runs.
+/// Runs a step dry, so that the manager knows it before it really runs.
 pub(crate) fn foresee<T>(shared: &Arc<Shared>, step: impl FnOnce() -> T) -> Result<(), Error> {
     if toma_core::private::is_disabled() {
         return Ok(());

@@ -1,19 +1,18 @@
-//! What runs where its bytes are, rather than where its tensors are.
+//! Operators that run where the bytes of their arguments are, instead of on the tensors' device.
 //!
 //! # Why
 //!
-//! A table whose rows are taken is in no step, also where it is on the device. A step that finds it there
-//! today may find it outside tomorrow. So the step repeats itself, and such a table is the first to leave.
+//! A table whose rows are gathered is left out of the recorded step, even while it is on the device, because it may be
+//! on the host in the next repetition. So the step repeats itself, and such a table is the first to be evicted.
 //!
-//! What rows are taken of is shared, not locked. Another thread may bring the table back meanwhile, and
-//! nothing waits.
+//! The source of the rows is shared, not locked: another thread may fetch the table meanwhile, and neither waits.
 
-/// What is computed outside of a device, where that moves fewer bytes.
+/// Controls which operators run outside of a device because that moves fewer bytes.
 ///
-/// `embedding`, `index_select` in the first dim and `index` by one tensor of whole numbers read a few rows of a table
-/// that may be most of a model. Where no gradient is wanted, they need not have it on the device: the rows are taken on
-/// the host, and only they move. A table in a [weights file](super::Manager::read_safetensors) stays there, and those
-/// rows are read that are asked for.
+/// `embedding`, `index_select` in the first dim and `index` by one integer tensor read a few rows of a table that may
+/// be most of a model. Where no gradient is required, the table need not be on the device: the rows are gathered on the
+/// host, and only the rows move. A table in a [weights file](super::Manager::read_safetensors) stays in the file, and
+/// only the requested rows are read.
 ///
 /// ```
 /// use tch::{Kind, Tensor};
@@ -31,16 +30,16 @@
 /// # Ok::<(), toma_torch::Error>(())
 /// ```
 ///
-/// The result is the same bit for bit: rows are copied, by the same kernel of the host. A table that is on the device
-/// is read there. One that is smaller than the rows and their numbers together comes back, as for any other operator,
-/// and so does one whose gradient is wanted: its backward is of its size anyhow.
+/// The result is the same bit for bit, because the same host kernel copies the rows. A table that is on the device is
+/// read there. A table that is smaller than the rows and their indices together is fetched, as for any other operator,
+/// and so is a table whose gradient is required, because its backward is as large as the table anyhow.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Governor {
     /// Every operator finds all of its arguments on the device.
     Off,
-    /// Rows are taken where the table is. The default: a manager is there to move little, and a model whose table alone
-    /// exceeds the budget runs without a word of its own.
+    /// Rows are gathered where the table is. The default, because a manager is meant to move few bytes, and then a
+    /// model whose table alone exceeds the budget runs without any setting.
     #[default]
     Gathers,
 }

@@ -1,4 +1,4 @@
-//! Operators write what their schemas say, and two of them what those hide.
+//! Tests that the shim lists every tensor an operator writes. Two operators have writes that their schemas hide.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::memory::Device;
 mod nets;
 
 thread_local! {
-    /// The bytes of what the operators that run use.
+    /// Bytes of the arguments of the running operators, read before each of them.
     static BEFORE: RefCell<Vec<Vec<Vec<u8>>>> = const { RefCell::new(Vec::new()) };
     static SEEN: RefCell<Seen> = RefCell::default();
 }
@@ -24,14 +24,14 @@ thread_local! {
 /// Names of operators.
 #[derive(Default)]
 struct Seen {
-    /// That have changed what they are known to write.
+    /// Operators that changed a storage which they are known to write.
     writes: BTreeSet<String>,
-    /// That have changed what they are not known to write.
+    /// Operators that changed a storage which they are not known to write.
     hides: BTreeSet<String>,
     compared: u64,
 }
 
-/// Compares what operators use before and after them.
+/// Compares the arguments of operators before and after.
 struct Compares;
 
 fn bytes_of(uses: &[Use<'_>]) -> Vec<Vec<u8>> {
@@ -76,10 +76,10 @@ impl Manages for Compares {
     }
 }
 
-/// A third one in these nets would need a place in the shim, or its writes would be lost.
+/// A third operator with hidden writes in these nets would need an entry in the shim, or its writes would be lost.
 #[test]
 fn two_operators_of_the_nets_write_what_their_schemas_hide() {
-    // The first stays: no other test of this process makes a manager.
+    // The first value stays, which works because no other test of this process makes a manager.
     ffi::install_offloading(&Compares);
     let manager = Manager::new(&Device::new(tch::Device::Cpu)).min_bytes(1).eviction(Lru);
     let _entered = manager.enter().unwrap();

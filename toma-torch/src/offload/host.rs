@@ -1,4 +1,4 @@
-//! Memory of the host for what is away.
+//! Host memory for evicted storages.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{DeviceId, HostBytes};
 
-/// Blocks are multiples of this, so that those of a step fit those of the next.
+/// Block sizes are multiples of this, so that blocks of one step fit the next.
 const GRAIN: u64 = 4 << 10;
 
-/// Smaller ones are copied as fast in pieces, and may share a page with another.
+/// Smaller blocks are not pinned: they are copied as fast in pieces, and may share a page with other memory.
 const PINNED_BYTES: u64 = 1 << 20;
 
-/// Blocks of the host's memory. What is given back waits for its next use, so that its pages are not made anew.
+/// Pool of blocks of host memory. Returned blocks wait for reuse, so that the system need not map their pages again.
 #[derive(Debug)]
 pub(crate) struct Host {
-    /// The GPU that copies them.
+    /// The GPU for which large blocks are pinned.
     pinned_for: Option<DeviceId>,
     pool: Mutex<Pool>,
 }
@@ -25,7 +25,7 @@ struct Pool {
     limit_bytes: u64,
     used_bytes: u64,
     free_bytes: u64,
-    /// By how many bytes they hold.
+    /// Blocks that wait for reuse, by their capacity in bytes.
     free: BTreeMap<u64, Vec<HostBytes>>,
 }
 
@@ -49,7 +49,7 @@ impl Host {
         self.pool().used_bytes
     }
 
-    /// A block with room for so many bytes.
+    /// Returns a block with capacity for `bytes`.
     pub(crate) fn block(self: &Arc<Self>, bytes: u64) -> Result<Block, Error> {
         let size = bytes.next_multiple_of(GRAIN);
         let (reused, _unlocked) = {
@@ -61,7 +61,7 @@ impl Host {
         Ok(Block { buffer, size, host: Arc::clone(self) })
     }
 
-    /// Bytes that it holds beyond that would be counted nowhere.
+    /// Shrinks a reused buffer to `size` bytes, because the excess would be counted nowhere.
     fn fitted(&self, buffer: HostBytes, size: u64) -> HostBytes {
         if buffer.room() as u64 == size {
             return buffer;
@@ -89,7 +89,7 @@ fn lacking(bytes: u64, why: &str) -> Error {
 }
 
 impl Pool {
-    /// Counts a block of this size; one of those that wait, where it is at most twice as large.
+    /// Counts a block of `size` bytes as used. Returns a waiting buffer that fits and is at most twice as large.
     fn take(&mut self, size: u64) -> Result<Option<HostBytes>, Error> {
         if self.used_bytes.saturating_add(size) > self.limit_bytes {
             let (used, limit) = (self.used_bytes, self.limit_bytes);
@@ -107,7 +107,7 @@ impl Pool {
         Ok(buffer)
     }
 
-    /// What waits, where it leaves too little for what is in use.
+    /// Takes out all waiting buffers if they leave too few bytes of the limit for blocks in use.
     fn trimmed(&mut self) -> BTreeMap<u64, Vec<HostBytes>> {
         if self.used_bytes + self.free_bytes <= self.limit_bytes {
             return BTreeMap::new();
@@ -116,7 +116,7 @@ impl Pool {
         std::mem::take(&mut self.free)
     }
 
-    /// Returns what may not wait.
+    /// Stores a buffer for reuse, or returns it if the limit leaves no room for it.
     fn give_back(&mut self, buffer: HostBytes, size: u64) -> Option<HostBytes> {
         let holds = buffer.room() as u64;
         self.used_bytes -= size;
@@ -129,7 +129,7 @@ impl Pool {
     }
 }
 
-/// Bytes of the host's. They go back when it is dropped, on any thread.
+/// A block of host memory, which goes back to the pool when it is dropped, on any thread.
 #[derive(Debug)]
 pub(crate) struct Block {
     buffer: HostBytes,
@@ -142,7 +142,7 @@ impl Block {
         self.buffer.bytes()
     }
 
-    /// With room for as many as were asked for.
+    /// Buffer with capacity for as many bytes as were requested.
     pub(crate) fn room(&mut self) -> &mut HostBytes {
         &mut self.buffer
     }
@@ -152,7 +152,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
-        // What is not taken is freed without the lock.
+        // A buffer that the pool does not store is freed without the lock.
         let _unlocked = self.host.pool().give_back(buffer, self.size);
     }
 }

@@ -1,4 +1,4 @@
-//! One way to or from a device, on a thread of its own.
+//! One direction of transfers to or from a device, on a thread of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
@@ -19,7 +19,7 @@ impl<M: Send + Sync + 'static> Link<M> {
         Self { name, moves, queue: Mutex::default(), waiting: Arc::default() }
     }
 
-    /// Moves it as soon as those before are done; at once where there is no thread to be had.
+    /// Queues a storage to be moved. Moves it at once if no thread can be started.
     pub(crate) fn push(&self, shared: &Arc<M>, id: u64) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.is_none() {
@@ -53,10 +53,10 @@ impl<M: Send + Sync + 'static> Link<M> {
         thread::Builder::new().name(self.name.to_owned()).spawn(work).ok().map(|_| queue)
     }
 
-    /// Waits until one more is done; false where none is on its way.
+    /// Waits until one more storage is moved. Returns false if none is queued.
     pub(crate) fn has_waited(&self) -> bool {
         if thread::current().name() == Some(self.name) {
-            // An observer asks for room on this very thread.
+            // An observer on this very thread asks for room: waiting for itself would never end.
             return false;
         }
         let waiting = self.waiting();

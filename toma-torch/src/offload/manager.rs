@@ -1,4 +1,4 @@
-//! The handle that a program has.
+//! The public handle of a manager.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::error::{Error, ErrorKind};
 use crate::ffi;
 use crate::memory::{Device, cpu, relieve};
 
-/// Keeps what a device's tensors hold within a budget: storages leave while nothing uses them.
+/// Keeps the tensors of a device within a memory budget: storages are evicted while no operator uses them.
 ///
-/// A handle: clones are of one manager. A device has one at a time, from its first use until the last handle is
-/// dropped. The next one finds what it has evicted.
+/// A `Manager` is a handle, and its clones refer to one manager. A device has one manager at a time, from its first use
+/// until the last handle is dropped. The next manager finds the storages that it has evicted.
 ///
-/// On a CPU the budget bounds what operators use, and not the memory of the process: the block of an evicted storage
-/// stays in memory until the storage ends, because other threads may be reading it by its address. Only storages whose
-/// bytes are in a [weights file](Self::read_safetensors) give their block back.
+/// On a CPU the budget bounds the memory that operators use, not the memory of the process: the block of an evicted
+/// storage stays in memory until the storage ends, because other threads may be reading it by its address. Only
+/// storages whose bytes are in a [weights file](Self::read_safetensors) free their block.
 ///
 /// ```
 /// use tch::{Kind, Tensor};
@@ -38,7 +38,7 @@ use crate::memory::{Device, cpu, relieve};
 /// let device = Device::new(tch::Device::Cpu);
 /// let manager = Manager::new(&device).budget(cpu::allocated_bytes() + (3 << 20));
 /// let _entered = manager.enter()?;
-/// // Four MiB in three.
+/// // 4 MiB of tensors in a budget of 3 MiB.
 /// let parts: Vec<_> = (0..4).map(|part| Tensor::full([1 << 18], part, (Kind::Float, tch::Device::Cpu))).collect();
 /// assert!(manager.status().away_bytes >= 1 << 20);
 /// let sum = parts.iter().map(|part| part.sum(Kind::Float).double_value(&[])).sum::<f64>();
@@ -60,7 +60,7 @@ impl Drop for Handle {
         if ffi::is_forked() {
             return;
         }
-        // Before what would make room below it is gone.
+        // The limit ends first, while there is still a manager to make room below it.
         self.shared.end_limit();
         registry::remove(&self.shared);
         self.shared.forget_copies();
@@ -68,14 +68,13 @@ impl Drop for Handle {
 }
 
 impl Manager {
-    /// A manager of a device, which is entered next.
+    /// Makes a manager of a device, to be [entered](Self::enter) next.
     ///
-    /// Operators of other threads are observed from the first manager of the process on. On an accelerator make it while
-    /// no other thread is inside of an operator, whose memory could leave meanwhile; on a CPU memory stays.
+    /// From the first manager of the process on, operators of other threads are observed. On an accelerator, make it
+    /// while no other thread is inside an operator, whose memory could be evicted meanwhile. On a CPU memory stays.
     ///
-    /// Without a [`budget`](Self::budget) that of an accelerator is what is allocated and free when it is entered first,
-    /// less 5 % of what is free. On the CPU it is that of the [`cpu::Budget`] in force; where there is none, nothing
-    /// leaves.
+    /// Without a [`budget`](Self::budget), an accelerator's is the allocated plus 95 % of the free bytes, read when the
+    /// manager is first entered. On the CPU it is the current [`cpu::Budget`]; without one, nothing is evicted.
     pub fn new(device: &Device) -> Self {
         ffi::install_offloading(&operators::Operators);
         if device.device() == tch::Device::Cpu {
@@ -85,61 +84,62 @@ impl Manager {
         Self { handle: Arc::new(Handle { shared: Shared::new(device, registry::books(device)) }) }
     }
 
-    /// The most bytes of the device that tensors hold, all of them together.
+    /// Sets the most bytes that all tensors of the device hold together.
     ///
-    /// On the CPU and on CUDA the allocator refuses what exceeds it, where nothing can leave: from here on until the manager is
-    /// dropped, and nothing leaves before it is entered. A block of CUDA's may be up to 1 MiB larger than what is asked for,
-    /// more where `PYTORCH_ALLOC_CONF` rounds sizes up, and exceed it by that. On other devices it holds between operators.
+    /// On the CPU and on CUDA the allocator refuses allocations beyond the budget if nothing can be evicted, from this
+    /// call until the manager is dropped. Nothing is evicted before the manager is entered. A block of CUDA may be up
+    /// to 1 MiB larger than requested, more where `PYTORCH_ALLOC_CONF` rounds sizes up, and may exceed the budget by
+    /// that much. On other devices the budget is enforced between operators.
     #[must_use]
     pub fn budget(self, bytes: u64) -> Self {
         self.shared().set_budget(bytes);
         self
     }
 
-    /// The most bytes of the host for what is away; half of what is free unless told.
+    /// Sets the most bytes of host memory for evicted storages. Default: half of the free host memory.
     #[must_use]
     pub fn host(self, bytes: u64) -> Self {
         self.shared().host.set_limit(bytes);
         self
     }
 
-    /// What decides which storages leave.
+    /// Sets the policy that decides which storages are evicted.
     #[must_use]
     pub fn eviction(self, eviction: impl Eviction + 'static) -> Self {
         self.shared().set_eviction(Box::new(eviction));
         self
     }
 
-    /// Where rows of a table are taken while it is outside; [`Governor::Gathers`] unless told.
+    /// Sets where rows of an evicted table are gathered. Default: [`Governor::Gathers`].
     #[must_use]
     pub fn governor(self, governor: Governor) -> Self {
         self.shared().gathers_outside.store(governor == Governor::Gathers, Ordering::Relaxed);
         self
     }
 
-    /// Storages of fewer bytes stay; 64 KiB unless told.
+    /// Keeps storages of fewer bytes on the device. Default: 64 KiB.
     #[must_use]
     pub fn min_bytes(self, bytes: u64) -> Self {
         self.shared().min_bytes.store(bytes, Ordering::Relaxed);
-        // What its handles evict is found within other managers, too.
+        // Operators of other managers must find the storages that handles of this one evict.
         ffi::moves_from(bytes);
         self
     }
 
-    /// Hears of every storage that moves, on the thread that moves it. Once, before the manager is entered.
+    /// Sets a callback for every move of a storage, on the thread that moves it. Set it once, before entering.
     #[must_use]
     pub fn observer(self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.sees(|seen| seen.observer = Some(Box::new(observer)))
     }
 
-    /// Is called before and after each operator. Once, before the manager is entered.
+    /// Sets callbacks before and after each operator. Set them once, before entering.
     #[must_use]
     pub fn around_operators(self, around: impl AroundOperators + 'static) -> Self {
         self.sees(|seen| seen.around = Some(Box::new(around)))
     }
 
     /// # Panics
-    /// Where another handle to it lives: what it tells would change under way.
+    /// If another handle of the manager exists, because the callbacks would change while they are in use.
     fn sees(mut self, change: impl FnOnce(&mut Seen)) -> Self {
         let handle = Arc::get_mut(&mut self.handle).and_then(|handle| Arc::get_mut(&mut handle.shared));
         let seen = &mut handle.expect("a manager that is not shared yet").seen;
@@ -153,14 +153,14 @@ impl Manager {
         &self.handle.shared
     }
 
-    /// From here until the guard is dropped, operators of this thread and of its backwards find their arguments on the
-    /// device.
+    /// Makes operators of this thread and its backward passes find their arguments on the device while the guard lives.
     ///
-    /// Guards nest, and end in any order.
+    /// Guards nest, and may be dropped in any order.
     ///
     /// # Errors
-    /// For a budget of 0 bytes, a device that is not there, one that has another manager, or a process in
-    /// which another copy of this package has registered with libtorch.
+    /// If the budget is 0 bytes, the device does not exist or has another manager, another copy of this package in the
+    /// process has registered with libtorch, CUDA's allocator caches nothing (`PYTORCH_NO_CUDA_MEMORY_CACHING`), or the
+    /// process was forked after its first manager.
     pub fn enter(&self) -> Result<Entered, Error> {
         self.check()?;
         let is_active = !toma_core::private::is_disabled();
@@ -194,10 +194,11 @@ impl Manager {
         Ok(())
     }
 
-    /// Another budget from now on; what exceeds it leaves at once.
+    /// Changes the budget; storages beyond it are evicted at once.
     ///
     /// # Errors
-    /// Out of memory where what cannot leave exceeds it, and for a device that is not there. The budget before holds on.
+    /// Out of memory if more bytes are allocated that cannot be evicted, and if the device does not exist. Then the
+    /// previous budget stays current.
     pub fn set_budget(&self, bytes: u64) -> Result<(), Error> {
         registry::check_process()?;
         let shared = self.shared();
@@ -217,9 +218,9 @@ impl Manager {
         Ok(())
     }
 
-    /// Runs one step of what the program repeats.
+    /// Runs one step that the program repeats.
     ///
-    /// Not needed: a step is noticed when the sequence of operators repeats itself. It says at once where steps begin.
+    /// Optional: a step is detected when its sequence of operators repeats. This call marks at once where steps begin.
     pub fn step<T>(&self, step: impl FnOnce() -> T) -> T {
         self.shared().step_begins();
         step()
@@ -227,9 +228,9 @@ impl Manager {
 
     /// Runs a step [dry](crate::dry_run()), so that it is planned before the program runs it.
     ///
-    /// The step that comes next then moves what the plan says, where it would otherwise move on demand until the step
-    /// has been recorded. What is foreseen may be a part of the step, such as its forward and backward without the
-    /// optimizer, and is followed wherever its first operator comes. A step that does otherwise goes on by demand.
+    /// The next step then follows the plan; otherwise storages are fetched on demand until the step has been recorded.
+    /// The predicted step may be a part of the real one, such as its forward and backward without the optimizer, and is
+    /// followed wherever its first operator comes. A step that deviates from the prediction continues on demand.
     ///
     /// ```
     /// use tch::{Kind, Tensor};
@@ -249,37 +250,37 @@ impl Manager {
     /// ```
     ///
     /// # Errors
-    /// As of [`dry_run`](crate::dry_run()), and on a thread that has not entered.
+    /// The errors of [`dry_run`](crate::dry_run()), and an error on a thread that has not entered.
     ///
     /// # Panics
-    /// As [`dry_run`](crate::dry_run()) does.
+    /// Where [`dry_run`](crate::dry_run()) panics.
     pub fn foresee<T>(&self, step: impl FnOnce() -> T) -> Result<(), Error> {
         foreseen::foresee(self.shared(), step)
     }
 
-    /// Watches a tensor's memory, by its handle.
+    /// Watches the memory of a tensor, and returns a handle to it.
     pub fn adopt(&self, tensor: &Tensor) -> TensorRef {
         TensorRef::new(self.shared(), tensor, None)
     }
 
-    /// Watches the variables of a store, with their names.
+    /// Watches the variables of a store under their names.
     pub fn adopt_all(&self, variables: &VarStore) -> Vec<TensorRef> {
         let mut named: Vec<_> = variables.variables().into_iter().collect();
         named.sort_by(|(one, _), (other, _)| one.cmp(other));
         named.iter().map(|(name, tensor)| TensorRef::new(self.shared(), tensor, Some(name))).collect()
     }
 
-    /// These tensors stay on the device, where they are.
+    /// Excludes these tensors from eviction, so that they stay on the device.
     pub fn keep(&self, tensors: &[&Tensor]) {
         for tensor in tensors {
             let _kept = TensorRef::new(self.shared(), tensor, None).set_kept(true);
         }
     }
 
-    /// Brings everything back.
+    /// Fetches everything that is evicted.
     ///
     /// # Errors
-    /// Names what does not fit. What fits is back.
+    /// If a weights file has changed, or if storages do not fit, which the message names. All others have been fetched.
     pub fn fetch_all(&self) -> Result<(), Error> {
         registry::check_process()?;
         let shared = self.shared();
@@ -290,12 +291,15 @@ impl Manager {
             let away = table.entries.iter().filter(|(_, entry)| entry.place == Place::Away);
             away.map(|(id, entry)| (entry.serial, *id, entry.words())).collect()
         };
-        let mut lacking = Vec::new();
+        let (mut lacking, mut failed) = (Vec::new(), Ok(()));
         for (_, id, words) in sorted(away) {
-            if shared.fetch(id, true).is_err() {
-                lacking.push(words);
+            match shared.fetch(id, true) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::OutOfMemory => lacking.push(words),
+                Err(error) => failed = failed.and(Err(error)),
             }
         }
+        failed?;
         if lacking.is_empty() {
             return Ok(());
         }
@@ -308,24 +312,24 @@ impl Manager {
         Err(Error::new(ErrorKind::OutOfMemory, message))
     }
 
-    /// How many storages are where now.
+    /// Counts storages and bytes by their current location.
     pub fn status(&self) -> Status {
         Status::of(self.shared())
     }
 
-    /// What is known of the step that the program repeats.
+    /// Returns the step that the program repeats, as far as it is known, and its plan.
     pub fn plan(&self) -> Planned {
         Planned::of(self.shared())
     }
 
-    /// What has moved so far.
+    /// Returns the counts of all moves so far.
     pub fn report(&self) -> Report {
         Report::of(self.shared())
     }
 }
 
 impl Manager {
-    /// Once, when no thread is inside any more.
+    /// Warns once of storages that are still evicted when the last thread has left.
     fn warn_of_away(&self) {
         let shared = self.shared();
         let away = shared.places.away();
@@ -343,20 +347,20 @@ fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
     all
 }
 
-/// While it lives, operators of its thread find their arguments on the device.
+/// Guard within which operators of its thread find their arguments on the device.
 ///
-/// What is away when it is dropped stays away. To use it then is an error that names it.
+/// Storages that are evicted when it is dropped stay evicted. Using one then is an error that names it.
 #[must_use = "operators find their arguments until this guard is dropped"]
 #[derive(Debug)]
 pub struct Entered {
     manager: Manager,
-    /// Not with `TOMA_DISABLE=1`: then everything stays.
+    /// False with `TOMA_DISABLE=1`: then nothing moves.
     is_active: bool,
     of_thread: PhantomData<*const ()>,
 }
 
 impl Entered {
-    /// What was entered.
+    /// Returns the manager that was entered.
     pub fn manager(&self) -> &Manager {
         &self.manager
     }

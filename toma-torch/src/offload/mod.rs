@@ -1,7 +1,7 @@
-//! Tensors leave a device while nothing uses them, and are back before an operator does.
+//! Evicts tensors from a device while no operator uses them, and fetches them before an operator needs them.
 //!
-//! A model or a step of training that is larger than the device runs in unmodified code. The storage moves: tensors,
-//! views, graph and optimizer never notice.
+//! So a model or a training step that is larger than the device runs in unmodified code. Only storages move: tensors,
+//! views, graph and optimizer stay the same.
 //!
 //! ```
 //! use tch::nn::{self, Module, OptimizerConfig};
@@ -67,14 +67,14 @@ pub use source::OnPressure;
 pub(crate) use source::free_bytes;
 pub use status::{Report, Status};
 pub use tensor_ref::{Pin, Residency, TensorRef};
-// One list of imports suffices a program; the names are documented where they are made.
+// So that a program needs one list of imports. The names are documented where they are defined.
 #[doc(hidden)]
 pub use toma_plan::residency::{Candidate, Eviction, Flow, Genoa, Lru, Next, NextEvent, Situation};
 
-/// Storages of fewer bytes stay unless told.
+/// Storages of fewer bytes are not evicted by default.
 const MIN_BYTES: u64 = 64 << 10;
 
-/// Half of what the host has free.
+/// Default limit of host memory in bytes: half of the free memory.
 fn host_default() -> u64 {
     toma_core::memory::host().map_or(u64::MAX, |reading| reading.free_bytes / 2)
 }

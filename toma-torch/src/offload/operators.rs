@@ -1,4 +1,4 @@
-//! What is told of operators, on the threads that run them.
+//! Callbacks at the beginning and end of operators, on the threads that run them.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::table::{Books, Place, Table};
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, DeviceId, Ended, Manages, Use};
 
-/// Storages whose memory the program may look at until the next operator of this thread.
+/// Storages that stay pinned until the next operator of this thread, because the program may access their memory.
 #[derive(Default)]
 struct Lent(Vec<(Arc<Shared>, u64)>);
 
@@ -38,7 +38,7 @@ thread_local! {
     static LENT: RefCell<Lent> = RefCell::default();
 }
 
-/// Lets what the program may have looked at leave again.
+/// Ends the pins of storages whose memory the program may have accessed.
 pub(crate) fn take_back() {
     if ffi::is_forked() {
         return;
@@ -46,7 +46,7 @@ pub(crate) fn take_back() {
     let _thread_ends = LENT.try_with(|lent| lent.borrow_mut().take_back());
 }
 
-/// Keeps what is pinned for the program until the next operator of this thread.
+/// Keeps pins of storages for the program until the next operator of this thread.
 fn lend(shared: &Arc<Shared>, ids: &[u64]) {
     let lent = LENT.try_with(|lent| {
         lent.borrow_mut().0.extend(ids.iter().map(|id| (Arc::clone(shared), *id)));
@@ -56,27 +56,28 @@ fn lend(shared: &Arc<Shared>, ids: &[u64]) {
     }
 }
 
-/// What rows were taken of.
+/// Drops the sources from which rows were gathered.
 fn let_go(uses: &mut [Use<'_>]) {
     for storage in uses {
         drop(storage.let_go());
     }
 }
 
-/// Ends all pins of an operator, also those of a manager that is gone since.
+/// Ends all pins of an operator, also pins of a manager that is gone since.
 fn release(uses: &mut [Use<'_>]) {
     if uses.iter().any(|storage| storage.is_pinned) {
         registry::all().books.iter().for_each(|books| books.release(uses));
     }
 }
 
-/// Those of a device.
+/// Storages of one device.
 fn own<'a, 'b>(id: DeviceId, uses: &'a mut [Use<'b>]) -> impl Iterator<Item = &'a mut Use<'b>> + use<'a, 'b> {
     uses.iter_mut().filter(move |storage| storage.device == id)
 }
 
 impl Books {
-    /// Pins those that are known, and waits for those that move, for an operator that cannot fetch them.
+    /// Pins known storages for an operator that cannot fetch them, and waits for those that are moving. Makes access to
+    /// evicted ones an error.
     fn hold(&self, uses: &mut [Use<'_>]) {
         let (mut stale, mut refused) = (Vec::new(), Vec::new());
         let mut table = self.table();
@@ -96,7 +97,7 @@ impl Books {
         drop((stale, refused));
     }
 
-    /// Ends the pins of these.
+    /// Ends the pins of these storages.
     fn release(&self, uses: &mut [Use<'_>]) {
         let mut table = self.table();
         let stale: Vec<_> = own(self.id, uses).filter_map(|storage| table.ends(storage)).collect();
@@ -105,7 +106,7 @@ impl Books {
     }
 }
 
-/// Those of all managers.
+/// Forwards the callbacks to all managers.
 pub(crate) struct Operators;
 
 impl Manages for Operators {
@@ -176,7 +177,7 @@ impl Shared {
                 }
                 let Some((one, place)) = table.begins(storage) else { continue };
                 missing.extend((place != Place::Resident).then_some(one));
-                // A step that finds it there today may find it outside tomorrow.
+                // A gathered table is left out of the step: it may be on the host in the next repetition.
                 found.extend((follows && !may_stay).then_some(one));
             }
             let inside_bytes = if follows { table.step_on(name, &found) } else { 0 };
@@ -236,7 +237,7 @@ impl Shared {
         self.settle(ensuing);
     }
 
-    /// Pins what the program may look at without an operator, while no other thread can move it.
+    /// Pins storages that the program may access without an operator, while no other thread can move them.
     fn pinned_on(&self, table: &mut Table, ended: &mut Ended<'_>) -> Vec<u64> {
         let lent: &mut [Use<'_>] = match ended {
             Ended { lends_uses: true, uses, .. } => uses,
@@ -253,7 +254,7 @@ impl Shared {
         OperatorCall { name, number: self.counts.operators.load(Ordering::Relaxed), bytes }
     }
 
-    /// After an operator: what is beyond the budget leaves, and what is not wanted.
+    /// Runs after each operator: carries out the plan, learns a recorded step, and evicts storages beyond the budget.
     fn settle(self: &Arc<Self>, ensuing: Ensuing) {
         self.leave_by_plan(ensuing.leaves);
         if let Some(learned) = ensuing.known {
@@ -273,7 +274,7 @@ impl Shared {
         }
     }
 
-    /// Whether it is there to be pinned.
+    /// Pins a storage. Returns false if it has no entry.
     pub(crate) fn pin(&self, id: u64) -> bool {
         let mut table = self.table();
         let entry = table.entries.get_mut(&id);

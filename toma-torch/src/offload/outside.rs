@@ -1,13 +1,13 @@
-//! What others may know of storages that have left.
+//! Queries of other modules about evicted storages.
 
 use tch::Tensor;
 
 use super::registry;
 use crate::ffi::{Remembered, Use};
 
-/// Looks while no storage of any device moves, so that what is seen of one storage holds until the last.
+/// Runs `look` while no storage of any device moves, so that its observations of several storages are consistent.
 ///
-/// It may ask no operator and allocate nothing on a device.
+/// `look` may call no operator and allocate nothing on a device.
 pub(crate) fn unmoved<T>(look: impl FnOnce() -> T) -> T {
     let registered = registry::all();
     let tables: Vec<_> = registered.books.iter().map(|books| books.table()).collect();
@@ -16,7 +16,7 @@ pub(crate) fn unmoved<T>(look: impl FnOnce() -> T) -> T {
     seen
 }
 
-/// The bytes of a tensor's memory that are not on its device.
+/// Bytes of a tensor's memory that are not on its device.
 pub(crate) fn outside_bytes(tensor: &Tensor) -> u64 {
     let is_away = |storage: &Use<'_>| Remembered::new(storage).keep().is_some_and(|kept| kept.is_away());
     Use::of(tensor).filter(is_away).map(|storage| storage.bytes).sum()

@@ -1,4 +1,4 @@
-//! Everything leaves a device, for another program to have its memory, and comes back.
+//! Parks all storages of a device, so that another program can have its memory, and resumes them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::ffi::{self, Aside, DeviceId};
 use crate::memory::Device;
 
 impl Manager {
-    /// Takes everything off the device, variables, gradients, optimizer state and saved activations, and gives the
-    /// memory back to the system.
+    /// Evicts everything from the device (variables, gradients, optimizer state and saved activations) and returns the
+    /// memory to the system.
     ///
-    /// On a CPU the blocks stay in memory, as those of evicted storages do: see [`Manager`].
+    /// On a CPU the blocks stay in memory, as for evicted storages: see [`Manager`].
     ///
-    /// Storages keep their tensors, sizes and device. Until they are resumed, to use one is an error that names it.
-    /// What [`keep`](Self::keep) was told leaves, too. Where this fails, all is as before.
+    /// Storages keep their tensors, sizes and device. Until they are resumed, using one is an error that names it.
+    /// Tensors under [`keep`](Self::keep) are parked, too. If parking fails, nothing has changed.
     ///
     /// ```
     /// use tch::{Kind, Tensor};
@@ -39,19 +39,19 @@ impl Manager {
     /// ```
     ///
     /// # Errors
-    /// Names what is in use or pinned; out of memory where the host has no room.
+    /// If storages are in use or pinned, which the message names. Out of memory if the host has no room.
     pub fn park(&self) -> Result<Parked, Error> {
         Parked::new(self.shared())
     }
 }
 
-/// Takes everything that a device's manager knows off the device: see [`Manager::park`].
+/// Evicts everything that a device's manager knows: see [`Manager::park`].
 ///
 /// libtorch keeps no list of its storages. A program that is to be parked makes a [`Manager`] and enters it before its
-/// first tensor; it needs no budget. This is for code that has no handle of it.
+/// first tensor; the manager needs no budget. This function is for code that has no handle of the manager.
 ///
 /// # Errors
-/// As [`Manager::park`], and where the device has no manager that has been entered.
+/// As [`Manager::park`], and if the device has no manager that has been entered.
 pub fn park(device: &Device) -> Result<Parked, Error> {
     let id = DeviceId::of(device.device());
     let shared = registry::of(id).ok_or_else(|| {
@@ -65,9 +65,9 @@ pub fn park(device: &Device) -> Result<Parked, Error> {
     Parked::new(&shared)
 }
 
-/// What is off its device until it is resumed.
+/// Storages that are off their device until they are resumed.
 ///
-/// Dropped without that, it is away as any offloaded storage: fetched when an operator uses it.
+/// Dropped without [`resume`](Self::resume), they become ordinary evicted storages, which operators fetch.
 #[must_use = "dropped, what is parked may be fetched back at once"]
 #[derive(Debug)]
 pub struct Parked {
@@ -77,26 +77,26 @@ pub struct Parked {
     stays: Stays,
 }
 
-/// A storage that is parked, as long as it lives.
+/// A parked storage, which this does not keep alive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub(crate) id: u64,
-    /// Numbers of storages are used again when they are gone, these are not.
+    /// Unlike ids of storages, serials are never used again.
     pub(crate) serial: u64,
-    /// It was outside before, and is afterwards.
+    /// True if the storage was evicted before, and stays evicted when it is resumed.
     pub(crate) was_away: bool,
 }
 
-/// What a device holds while all that may leave is parked.
+/// Memory that a device still holds while everything that can be evicted is parked.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stays {
-    /// Storages with fewer bytes than the manager moves, of those that it knows.
+    /// Known storages with fewer bytes than the manager moves.
     pub small: u64,
-    /// Their bytes.
+    /// Bytes of these storages.
     pub small_bytes: u64,
-    /// What the allocator has in use besides: tensors that no operator of an entered thread has used, and workspaces.
-    /// Memory that is not the allocator's, such as a context of CUDA, stays as well, and is not counted.
+    /// Other bytes that the allocator has in use: tensors that no operator of an entered thread has used, and
+    /// workspaces. Memory outside of the allocator, such as a CUDA context, stays as well, and is not counted.
     pub other_bytes: u64,
 }
 
@@ -120,21 +120,21 @@ impl Parked {
         Ok(Self { storages, bytes, stays: shared.stays(), shared: Arc::clone(shared) })
     }
 
-    /// Bytes that have left the device for it.
+    /// Returns the bytes that parking has evicted from the device.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What is on the device still.
+    /// Returns the memory that is still on the device.
     pub fn stays(&self) -> Stays {
         self.stays
     }
 
-    /// Brings back what was on the device; what was away before stays away, and may be used again.
+    /// Fetches the storages that were on the device. Those evicted before stay evicted, and may be used again.
     ///
     /// # Errors
-    /// Out of memory where it does not fit at once, also after other storages have left. All is parked as before
-    /// then, and in the error.
+    /// Out of memory if they do not fit all at once, even after other storages were evicted. Then everything stays
+    /// parked, and the error contains it.
     pub fn resume(mut self) -> Result<(), Unresumed> {
         match self.shared.return_all(&self.storages) {
             Ok(()) => {
@@ -157,7 +157,7 @@ impl Drop for Parked {
     }
 }
 
-/// What did not fit on its device, and is parked still.
+/// Error of storages that did not fit on their device, and are still parked.
 #[derive(Debug)]
 pub struct Unresumed {
     parked: Parked,
@@ -165,7 +165,7 @@ pub struct Unresumed {
 }
 
 impl Unresumed {
-    /// To try again.
+    /// Returns the parked storages, to try again.
     pub fn into_parked(self) -> Parked {
         self.parked
     }
@@ -183,7 +183,7 @@ impl std::error::Error for Unresumed {
     }
 }
 
-/// For bodies that return errors of this package. What is parked is dropped: it is away, and may be used again.
+/// For bodies that return errors of this package. Drops the parked storages, so operators may fetch them.
 impl From<Unresumed> for Error {
     fn from(unresumed: Unresumed) -> Self {
         unresumed.error

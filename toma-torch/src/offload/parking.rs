@@ -1,4 +1,4 @@
-//! Storages that are parked and resumed, all of them or none.
+//! Parks and resumes storages, all of them or none.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceMemory, Kept};
 use crate::notes::Story;
 
-/// A storage that no other thread moves meanwhile.
+/// A storage that is marked as moving, so that no other thread moves it.
 pub(crate) struct Marked {
     pub(crate) known: Known,
     kept: Kept,
     pub(crate) bytes: u64,
-    /// What is there already of its bytes outside.
+    /// Valid copy of its bytes outside of the device, if there is one already.
     copy: Option<Arc<Source>>,
     has_copy: bool,
     name: Option<Arc<str>>,
     story: Story,
-    /// What an access to it says afterwards.
+    /// Message of the error when the storage is accessed after the move.
     words: CString,
 }
 
@@ -40,12 +40,12 @@ impl Marked {
 }
 
 impl Shared {
-    /// Whether parking is about it.
+    /// Returns true if a storage is large enough to be parked, and live.
     fn is_large(&self, entry: &Entry) -> bool {
         entry.bytes > 0 && entry.bytes >= self.min_bytes.load(Ordering::Relaxed) && !entry.storage.is_gone()
     }
 
-    /// Marks all that may leave as on its way at once, so that no operator begins with a part of it.
+    /// Marks all storages that can be parked as moving at once, so that no operator begins with only some of them.
     pub(crate) fn mark_all(&self) -> Result<Vec<Marked>, Error> {
         let moves = |entry: &Entry| matches!(entry.place, Place::Leaving | Place::Coming { .. });
         let mut table = self.table();
@@ -88,7 +88,7 @@ impl Shared {
         Error::new(ErrorKind::Unsupported, message)
     }
 
-    /// Copies what is marked, all of it before the first loses its memory, so that a failure has nothing to bring back.
+    /// Copies all marked storages before the first loses its memory, so that a failure has nothing to fetch.
     pub(crate) fn leave_all(&self, mut marked: Vec<Marked>) -> Result<(), Error> {
         match self.outsides(&mut marked) {
             Ok(outsides) => {
@@ -140,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// Frees what was the device's.
+    /// Frees the device memory of parked storages.
     fn tell_stories(&self, freed: Vec<(&Marked, DeviceMemory)>) {
         let stories = freed.into_iter().map(|(one, memory)| (one.known.id, Story::leaves(|| drop(memory))));
         let stories: Vec<_> = stories.collect();
@@ -178,7 +178,7 @@ impl Shared {
         Stays { small, small_bytes, other_bytes: self.allocated_bytes().saturating_sub(small_bytes) }
     }
 
-    /// What lives of these, on its way for no other thread to move it.
+    /// Marks those storages that are live and still parked as coming, so that no other thread moves them.
     pub(crate) fn mark_parked(&self, storages: &[Known]) -> Vec<Marked> {
         let mut table = self.table();
         table.resuming = Some(thread::current().id());
@@ -197,7 +197,7 @@ impl Shared {
         marked.collect()
     }
 
-    /// All or nothing.
+    /// Resumes all of these storages or none.
     pub(crate) fn return_all(&self, storages: &[Known]) -> Result<(), Error> {
         registry::check_process()?;
         operators::take_back();
@@ -270,7 +270,7 @@ impl Shared {
         drop(marked);
     }
 
-    /// These are away as any other.
+    /// Turns marked storages into ordinary evicted ones.
     pub(crate) fn say_away(&self, marked: Vec<Marked>) {
         let mut table = self.table();
         for one in &marked {

@@ -1,8 +1,8 @@
-//! How much is away.
+//! Counters of evicted storages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is outside, counted on whatever thread it ends.
+/// Number and bytes of evicted storages. A storage may end on any thread.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     away: AtomicU64,

@@ -1,4 +1,4 @@
-//! What is done with a step that is known.
+//! Plans of a known step, and how they are carried out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use super::known::{Known, Learned};
 use super::shared::Shared;
 use super::table::Place;
 
-/// How often late fetches let a step be planned anew, each time for a link that is so much slower.
+/// How often late fetches cause a new plan. Each plan assumes that the links are slower by the factor `SLOWER`.
 const MOST_ADAPTIONS: u64 = 4;
 const SLOWER: f64 = 0.8;
 
-/// Of a link that nothing has gone over yet.
+/// Assumed speed of a link before the first copy.
 const BYTES_PER_SECOND: f64 = 4e9;
 
-/// What is known of the step that the program repeats.
+/// The step that the program repeats, as far as it is known, and its plan.
 #[derive(Clone, Debug)]
 pub struct Planned {
     shared: Arc<Shared>,
@@ -31,22 +31,22 @@ impl Planned {
         Self { shared: Arc::clone(shared), known }
     }
 
-    /// The step, once it has been repeated often enough to be noticed and recorded.
+    /// Returns the step, once it has been predicted, or repeated often enough to be detected and recorded.
     pub fn step(&self) -> Option<&Step> {
         self.known.as_deref().map(|known| &known.step)
     }
 
-    /// Its plan, of evictions that plan.
+    /// Returns the plan of the step, if the step needs one and the eviction policy makes plans.
     pub fn plan(&self) -> Option<&Plan> {
         self.known.as_deref()?.plan.as_ref()
     }
 
-    /// Bytes that a plan or a simulation may use: the budget without what the manager does not move.
+    /// Returns the bytes that a plan or simulation may use: the budget less the bytes that the manager does not move.
     pub fn terms(&self) -> Terms {
         self.shared.terms()
     }
 
-    /// What is done with a tensor that was adopted under a name.
+    /// Describes the plan for a tensor that was adopted under a name.
     pub fn explain(&self, name: &str) -> String {
         let number = {
             let table = self.shared.table();
@@ -72,7 +72,7 @@ impl fmt::Display for Planned {
 }
 
 impl Shared {
-    /// Lets operators find their arguments as the plan says.
+    /// Starts the fetches that the plan has for the operator that begins.
     pub(crate) fn fetch_ahead(self: &Arc<Self>) {
         let ids = {
             let table = self.table();
@@ -97,19 +97,19 @@ impl Shared {
         }
     }
 
-    /// A step is known: it is planned, and followed from the next operator on.
+    /// Plans a recorded step, and follows it from the next operator on.
     pub(crate) fn learn(&self, (mut known, bound): Learned) {
         known.plan = self.plan_of(&known);
         self.table().steps.follow(Arc::new(known), &bound);
     }
 
-    /// A step that was run dry: it is planned, and followed from its first operator on.
+    /// Plans a predicted step, and follows it from its first operator on.
     pub(crate) fn learn_foreseen(&self, mut known: Known, found: &[(usize, u64)]) {
         known.plan = self.plan_of(&known);
         self.table().steps.foresee(Arc::new(known), found);
     }
 
-    /// The plan for the budget and the links as they are.
+    /// Plans the known step again, for the current budget and links.
     pub(crate) fn replan(&self) {
         let Some(known) = self.table().steps.known().cloned() else { return };
         let plan = self.plan_of(&known);
@@ -129,7 +129,7 @@ impl Shared {
         self.asked(|eviction| eviction.plan(&known.step, &terms)).flatten()
     }
 
-    /// The budget and the links as they are.
+    /// Returns the current budget and link speeds.
     fn terms(&self) -> Terms {
         let there = {
             let table = self.table();
@@ -137,7 +137,7 @@ impl Shared {
                 table.entries.values().filter(|entry| entry.place != Place::Away && !entry.storage.is_gone());
             entries.map(|entry| entry.bytes).sum()
         };
-        // What is not ours, or never leaves.
+        // Bytes that are not the manager's, or are never evicted.
         let besides = self.allocated_bytes().saturating_sub(there);
         let counts = &self.counts;
         let slower = SLOWER.powi(i32::try_from(counts.adaptions.load(Ordering::Relaxed)).unwrap_or(0));
@@ -148,7 +148,7 @@ impl Shared {
         }
     }
 
-    /// After a repetition: fetches that came too late start earlier in the next.
+    /// Plans earlier fetches for the next repetition if fetches were late in this one.
     pub(crate) fn adapt(&self) {
         let late = self.counts.late.swap(0, Ordering::Relaxed);
         if late > 0 && self.counts.adaptions.load(Ordering::Relaxed) < MOST_ADAPTIONS {
@@ -157,7 +157,7 @@ impl Shared {
         }
     }
 
-    /// The program says that a step begins.
+    /// Called when the program marks the beginning of a step.
     pub(crate) fn step_begins(&self) {
         let learned = self.table().steps.step_begins();
         if let Some(learned) = learned {

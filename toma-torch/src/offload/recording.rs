@@ -1,12 +1,11 @@
-//! A step that is recorded over two repetitions.
+//! Records a step over two repetitions.
 //!
 //! # Why
 //!
-//! A noticed step is cut where the least lives. Plans are of one repetition, and what crosses its ends
-//! costs them moves.
+//! A detected step is cut where the fewest bytes are live, because a plan covers one repetition and storages that live
+//! across its ends cost moves.
 //!
-//! Operators are recorded before a period is believed, because the two repetitions that a step takes have
-//! come by then.
+//! Operators are recorded before a period is confirmed, because by then the two repetitions of a step have passed.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,16 +14,16 @@ use toma_plan::residency::{Operator, Step, Storage, Timeline, Use};
 
 use super::known::{Bound, Found, Known};
 
-/// Two repetitions, of which the second tells what lives from one into the next.
+/// Operators of two repetitions. The second one shows which storages live from one repetition into the next.
 ///
-/// Of a program that does not say where steps begin it is all operators, until the last ones turn out to be two repetitions.
+/// If the program does not mark steps, all operators are recorded until the last ones turn out to be two repetitions.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
-    /// Where the program says that the second one begins.
+    /// Index of the operator at which the program has marked the second repetition.
     pub(crate) half: Option<usize>,
     pub(crate) rows: Vec<Row>,
     lives: Vec<Life>,
-    /// Of those that live.
+    /// Indices in `lives` of live storages, by id.
     numbers: HashMap<u64, usize>,
     living_bytes: u64,
 }
@@ -32,7 +31,7 @@ pub(crate) struct Recording {
 #[derive(Debug)]
 pub(crate) struct Row {
     print: u64,
-    /// Of all that live when it begins.
+    /// Bytes of all storages that are live when the operator begins.
     living_bytes: u64,
     uses: Vec<Use>,
     made: Vec<usize>,
@@ -48,7 +47,7 @@ struct Life {
 }
 
 impl Recording {
-    /// Both repetitions, if they have ended here.
+    /// Returns the step if both marked repetitions end here.
     pub(crate) fn told(&self) -> Option<(Known, Bound)> {
         self.folded(self.half.filter(|half| self.rows.len() == 2 * half)?)
     }
@@ -62,7 +61,7 @@ impl Recording {
         self.rows.push(Row { print, living_bytes, uses, made: Vec::new(), inside_bytes, duration });
     }
 
-    /// What is gone died before the next operator.
+    /// Ends the lives of storages that are gone: they died before the next operator.
     pub(crate) fn buries(&mut self, gone: impl Fn(u64) -> bool) {
         let at = self.rows.len();
         let (lives, living_bytes) = (&mut self.lives, &mut self.living_bytes);
@@ -90,14 +89,15 @@ impl Recording {
         (row.made, row.inside_bytes, row.duration) = (made, inside_bytes, duration);
     }
 
-    /// Whether the next of so many operators begins with the least. Where a step is cut there, little crosses its ends.
+    /// Returns true if the first of the last `half` operators began with the fewest live bytes of them. The next
+    /// operator repeats it, so few storages cross the ends of a step that is cut here.
     pub(crate) fn is_at_ebb(&self, half: usize) -> bool {
         let last = self.rows.len().checked_sub(half).map(|begin| &self.rows[begin..]);
         last.is_some_and(|last| last.iter().all(|row| last[0].living_bytes <= row.living_bytes))
     }
 
-    /// The last of two repetitions of so many operators as a step: what is made in the first and lives on is what the
-    /// next one begins with. And the storages that live, by their numbers in it.
+    /// Turns the last two repetitions of `half` operators into a step, and returns it with the live storages. Storages
+    /// that the first repetition makes and that outlive it are the ones with which the next repetition begins.
     pub(crate) fn folded(&self, half: usize) -> Option<(Known, Bound)> {
         let base = self.rows.len().checked_sub(2 * half)?;
         let (first, second) = self.rows[base..].split_at(half);
@@ -108,7 +108,7 @@ impl Recording {
         {
             return None;
         }
-        // The one of the second repetition is the one of the first.
+        // Identifies storages of the second repetition with those of the first.
         let mut same: Vec<usize> = (0..self.lives.len()).collect();
         for (one, other) in first.iter().zip(second) {
             for (&one, &other) in one.made.iter().zip(&other.made) {
@@ -126,15 +126,15 @@ impl Recording {
         });
         let lives: Vec<_> = lives.collect();
         let (known, numbers) = Folded::new(half, &lives, &same).known(first, second)?;
-        // Of two that take turns the later one holds the number.
+        // If two storages alternate under one number, the later one keeps it.
         let mut living: Vec<_> = self.numbers.iter().map(|(id, life)| (*life, *id)).collect();
         living.sort_unstable();
         let bound = living.into_iter().filter_map(|(life, id)| Some((*numbers.get(&same[life])?, id)));
         Some((known, bound.collect()))
     }
 
-    /// The only repetition as a step, and the storages that were there before it and still are, by their numbers in it.
-    /// What it leaves behind is gone at its end: nothing takes its place in the first one.
+    /// Turns the only repetition into a step, and returns it with the storages that are older and still live. Storages
+    /// that it leaves behind count as gone at its end, because nothing takes their place in the first repetition.
     pub(crate) fn alone(mut self) -> Option<(Known, Bound)> {
         let end = self.rows.len();
         for life in self.lives.iter_mut().filter(|life| life.birth.is_some()) {
@@ -161,7 +161,7 @@ impl<'a> Folded<'a> {
         Self { half, lives, same, numbers: HashMap::new(), storages: Vec::new() }
     }
 
-    /// With what the first repetition makes.
+    /// Builds the step: operators are those of `second`, the storages they make those of `first`.
     fn known(mut self, first: &[Row], second: &[Row]) -> Option<(Known, HashMap<usize, usize>)> {
         let operators = second.iter().map(|row| self.operator(row)).collect();
         let made = first.iter().map(|row| row.made.iter().map(|life| self.number(*life)).collect()).collect();
@@ -178,7 +178,7 @@ impl<'a> Folded<'a> {
         }
         let Life { bytes, birth, death } = self.lives[life];
         let death = match (birth, death) {
-            // Within its step, or in the next one before it is made anew.
+            // It dies within its step, or in the next one before it is made anew.
             (Some(_), Some(death)) if death <= self.half => Some(death),
             (Some(birth), Some(death)) if death - self.half <= birth => Some(death - self.half),
             _ => None,

@@ -1,4 +1,4 @@
-//! The managers of this process, one at a time for each device, and the books of each device, which outlive them.
+//! The managers of this process, one at a time for each device, and the books of each device, which outlive managers.
 
 use std::sync::{Arc, LazyLock, PoisonError, RwLock, RwLockWriteGuard};
 
@@ -17,7 +17,7 @@ static REGISTERED: LazyLock<RwLock<Arc<Registered>>> = LazyLock::new(RwLock::def
 pub(crate) struct Registered {
     pub(crate) managers: Vec<Arc<Shared>>,
     pub(crate) books: Vec<Arc<Books>>,
-    /// Books of devices whose managers no thread has entered. Handles move storages there, too.
+    /// Books of devices whose managers no thread has entered. Handles can move storages of these devices, too.
     pub(crate) unmanaged: Vec<Arc<Books>>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn all() -> Arc<Registered> {
     Arc::clone(&REGISTERED.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The books of a device, from its first manager on.
+/// Returns the books of a device, made for its first manager.
 pub(crate) fn books(device: &Device) -> Arc<Books> {
     let mut registered = registered();
     let is_of = |one: &&Arc<Books>| one.device.device() == device.device();
@@ -54,8 +54,8 @@ pub(crate) fn of(device: DeviceId) -> Option<Arc<Shared>> {
     all().managers.iter().find(|shared| shared.id == device).cloned()
 }
 
-/// Refuses a process that was forked from one with a manager. Threads that move storages are missing there, and may
-/// have held locks.
+/// Returns an error in a process that was forked from one with a manager: threads that move storages are missing there,
+/// and may have held locks.
 pub(crate) fn check_process() -> Result<(), Error> {
     if !ffi::is_forked() {
         return Ok(());
@@ -65,7 +65,7 @@ pub(crate) fn check_process() -> Result<(), Error> {
     Err(Error::new(ErrorKind::Unsupported, message.to_owned()))
 }
 
-/// Makes it the manager of its device.
+/// Registers the manager of a device.
 pub(crate) fn add(shared: &Arc<Shared>) -> Result<(), Error> {
     let mut registered = registered();
     match registered.managers.iter().find(|other| other.id == shared.id) {

@@ -1,4 +1,4 @@
-//! Which storages leave when bytes are lacking.
+//! Chooses and evicts storages when bytes are lacking.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::TryLockError;
@@ -13,7 +13,7 @@ use super::table::{Entry, Place};
 use crate::ffi::Aside;
 
 impl Shared {
-    /// Whether an allocation that lacks so many bytes is worth another try. What is on its way out comes first.
+    /// Returns true if an allocation that lacks so many bytes is worth a retry. Waits for evictions in progress first.
     pub(crate) fn room_for(&self, lacking_bytes: u64) -> bool {
         Stopwatch::pauses(|| {
             let _aside = Aside::begin();
@@ -21,7 +21,7 @@ impl Shared {
         })
     }
 
-    /// Lets storages leave until no more than this is allocated, as far as that goes.
+    /// Evicts storages until at most `bytes` are allocated, as far as possible.
     pub(crate) fn room_below(&self, bytes: u64) {
         loop {
             let lacking = self.allocated_bytes().saturating_sub(bytes);
@@ -31,7 +31,7 @@ impl Shared {
         }
     }
 
-    /// Makes room for as many bytes more, as far as that goes.
+    /// Makes room for `more` bytes, as far as possible.
     pub(crate) fn has_room(&self, more: u64) {
         loop {
             let lacking = self.lacking_bytes(more);
@@ -41,7 +41,7 @@ impl Shared {
         }
     }
 
-    /// Waits for storages that other threads move, where those do not wait themselves.
+    /// Waits for a storage that another thread moves, unless that thread may itself wait for room.
     fn has_waited(&self) -> bool {
         let table = self.table();
         let other_resumes = table.resuming.is_some_and(|thread| thread != thread::current().id());
@@ -57,7 +57,7 @@ impl Shared {
         waits
     }
 
-    /// Lets storages leave until so many bytes are free; returns how many are.
+    /// Evicts storages until `lacking_bytes` are freed, and returns the freed bytes.
     pub(crate) fn make_room(&self, lacking_bytes: u64) -> u64 {
         let (now, candidates) = self.table().candidates();
         let chosen = self.ask(now, lacking_bytes, &candidates);
@@ -72,13 +72,13 @@ impl Shared {
             if freed >= lacking_bytes {
                 break;
             }
-            // One that cannot leave leaves it to the next.
+            // A storage that cannot be evicted is skipped.
             freed += self.offload(id).unwrap_or(0);
         }
         freed
     }
 
-    /// What the eviction says; nothing where it panics, or is asked already.
+    /// Storages that the eviction policy chooses; none if it panics or is being asked already.
     fn ask(&self, now: u64, lacking_bytes: u64, candidates: &[(u64, Candidate)]) -> Vec<u64> {
         let candidates: Vec<_> = candidates.iter().map(|(_, candidate)| *candidate).collect();
         self.asked(|eviction| {
@@ -101,7 +101,7 @@ impl Shared {
         answer.ok()
     }
 
-    /// Lets leave what the eviction does not want to stay after an operator.
+    /// Evicts the storages that the policy does not want on the device after an operator.
     pub(crate) fn leave_early(&self) {
         let (now, candidates) = self.table().candidates();
         for storage in self.ask(now, 0, &candidates) {

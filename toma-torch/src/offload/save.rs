@@ -1,4 +1,4 @@
-//! Variables are written to a file from wherever they are.
+//! Writes variables to a file from wherever their bytes are.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -15,18 +15,18 @@ use crate::error::Error;
 use crate::tensor::packed_bytes;
 
 impl Manager {
-    /// Writes the variables to a safetensors file, one at a time, from wherever their bytes are: what is away is not
-    /// brought to the device.
+    /// Writes the variables to a safetensors file, one at a time, from wherever their bytes are. An evicted variable is
+    /// fetched only if it is a view, or its elements are not in order.
     ///
-    /// `VarStore::save` reads by address, and so panics or fails where bytes are in a
-    /// [weights file](Self::read_safetensors) alone: this is for those.
+    /// `VarStore::save` reads memory by its address, so it panics or fails for bytes that are only in a [weights
+    /// file](Self::read_safetensors). This function writes these, too.
     ///
-    /// `VarStore::load` reads it, and [`read_safetensors`](Self::read_safetensors). The file is in its place when it
-    /// is whole, so that one that tensors of this manager are read from may be replaced.
+    /// `VarStore::load` and [`read_safetensors`](Self::read_safetensors) read the file. It replaces an existing file
+    /// only when it is complete, so it may replace a file from which tensors of this manager are read.
     ///
     /// # Errors
-    /// Where the file cannot be written, a variable cannot be read, or its kind is not one of the format. What was
-    /// there before is as it was.
+    /// If the file cannot be written, or a variable cannot be read or has a kind that the format lacks. An existing
+    /// file is then as it was.
     pub fn save(&self, variables: &VarStore, path: impl AsRef<Path>) -> Result<(), Error> {
         let failed = RefCell::new(None);
         let variables = variables.variables();
@@ -40,7 +40,7 @@ impl Manager {
         })
     }
 
-    /// The elements of a tensor, one after the other.
+    /// Returns the bytes of a tensor's elements in order.
     fn elements(&self, tensor: &Tensor) -> Result<Vec<u8>, Error> {
         let watched = self.adopt(tensor);
         let bytes = packed_bytes(tensor);
@@ -49,20 +49,20 @@ impl Manager {
             watched.read(&mut elements)?;
             return Ok(elements);
         }
-        // A view, or one of another order.
+        // A view, or a tensor whose elements are in another order.
         let _here = watched.pin()?;
         tensor.f_detach()?.f_copy_data_u8(&mut elements, tensor.numel())?;
         Ok(elements)
     }
 }
 
-/// A variable whose bytes are asked for when it is its turn to be written.
+/// A variable whose bytes are read when it is written.
 struct Variable<'a> {
     manager: &'a Manager,
     tensor: Tensor,
     dtype: Dtype,
     shape: Vec<usize>,
-    /// The first failure: the trait has no place for it.
+    /// The first failure, kept here because the trait's methods return no errors.
     failed: &'a RefCell<Option<Error>>,
 }
 

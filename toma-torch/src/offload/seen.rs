@@ -1,4 +1,4 @@
-//! What a program sees of a manager, and how it steers it.
+//! Callbacks by which a program observes and steers a manager.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use crate::error::Error;
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorCall<'a> {
-    /// Its name, such as `aten::addmm`.
+    /// Name of the operator, such as `aten::addmm`.
     pub name: &'a str,
-    /// How many operators this manager has seen, this one included.
+    /// Number of operators that this manager has seen, including this one.
     pub number: u64,
-    /// The bytes of the storages that it uses.
+    /// Bytes of the storages that the operator uses.
     pub bytes: u64,
 }
 
-/// Is called before and after each operator, on the thread that runs it.
+/// Callbacks before and after each operator, on the thread that runs it.
 ///
-/// It steers through handles: [`fetch`](super::TensorRef::fetch), [`offload`](super::TensorRef::offload),
-/// [`pin`](super::TensorRef::pin). Operators of its own are seen by nothing but the manager.
+/// They steer through handles: [`fetch`](super::TensorRef::fetch), [`offload`](super::TensorRef::offload),
+/// [`pin`](super::TensorRef::pin). Operators that a callback runs are seen by the manager, but not by callbacks.
 pub trait AroundOperators: Send + Sync {
-    /// Before an operator's arguments are fetched.
+    /// Called before an operator's arguments are fetched.
     ///
     /// # Errors
-    /// The operator does not run, and fails with this.
+    /// The operator does not run, and fails with this error.
     fn before(&self, _call: &OperatorCall<'_>) -> Result<(), Error> {
         Ok(())
     }
 
-    /// After it, also where it has failed.
+    /// Called after the operator, also if it has failed.
     fn after(&self, _call: &OperatorCall<'_>) {}
 }
 
@@ -44,34 +44,34 @@ impl<T: AroundOperators + ?Sized> AroundOperators for Arc<T> {
     }
 }
 
-/// A storage has moved.
+/// A move of a storage.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It has left the device.
+    /// The storage was evicted from the device.
     Offloaded {
         /// The name that it was adopted under.
         name: Option<String>,
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
-        /// Whether its bytes were copied; a copy from before was valid otherwise.
+        /// True if the bytes were copied; false if an earlier copy was still valid.
         is_copied: bool,
     },
-    /// It has come back.
+    /// The storage was fetched to the device.
     Fetched {
         /// The name that it was adopted under.
         name: Option<String>,
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
-        /// Whether it came before an operator needed it.
+        /// True if it was fetched before an operator needed it.
         is_ahead: bool,
     },
 }
 
-/// What hears events, on the threads that move storages.
+/// Callback for events, on the threads that move storages.
 pub(crate) type Observer = Box<dyn Fn(&Event) + Send + Sync>;
 
-/// What a program has asked to be told.
+/// Callbacks that a program has set.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) observer: Option<Observer>,

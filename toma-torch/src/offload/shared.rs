@@ -1,4 +1,4 @@
-//! What moves storages: out, back, and as many as it takes.
+//! State of a manager, and the functions that evict and fetch its storages.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,22 +19,22 @@ use crate::ffi::{self, Aside, DeviceId, DeviceMemory, Kept};
 use crate::memory::{Device, Held, cpu};
 use crate::notes::Story;
 
-/// A manager, whatever threads have entered it.
+/// State of a manager, shared by all threads that have entered it.
 ///
-/// Under the lock of the table nothing is allocated, copied or freed on a device or for what is away, and no foreign
-/// code runs: a thread that moves a storage marks it, lets the lock go, and others wait for the mark to end.
+/// Under the lock of the table nothing is allocated, copied or freed on a device or for evicted storages, and no user
+/// code runs: a thread that moves a storage marks it and releases the lock, and others wait for the mark to end.
 pub(crate) struct Shared {
     pub(crate) device: Device,
     pub(crate) id: DeviceId,
-    /// Of the device, and so of all its managers.
+    /// Belongs to the device, and so is shared by all its managers.
     pub(crate) books: Arc<Books>,
     pub(crate) places: Arc<Places>,
     pub(crate) host: Arc<Host>,
-    /// Its own lock, because it is foreign code.
+    /// Has its own lock, because it is user code.
     pub(crate) eviction: Mutex<Box<dyn Eviction>>,
-    /// Asked after each operator what leaves.
+    /// True if the eviction policy is asked after each operator.
     is_eager: AtomicBool,
-    /// Rows are taken from where a table is.
+    /// True if rows are gathered where a table is.
     pub(crate) gathers_outside: AtomicBool,
     limit: Mutex<Option<Limit>>,
     limit_bytes: AtomicU64,
@@ -42,18 +42,18 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     pub(crate) inwards: Link<Self>,
     pub(crate) outwards: Link<Self>,
-    /// Set once, before anything is told.
+    /// Set once, before anything is reported.
     pub(crate) seen: OnceLock<Seen>,
-    /// Nothing leaves before a loop has run out of memory.
+    /// True if nothing is evicted before a loop has run out of memory.
     pub(crate) is_patient: AtomicBool,
     pub(crate) has_warned: AtomicBool,
 }
 
-/// Bytes of the device that may be in use.
+/// How the limit on the bytes of the device is enforced.
 pub(crate) enum Limit {
     /// The allocator refuses more, where it can.
     Hard(#[expect(dead_code, reason = "it holds as long as it lives")] Held),
-    /// Evictions alone go by it.
+    /// Only evictions respect it.
     Soft,
 }
 
@@ -119,8 +119,8 @@ impl Shared {
         self.books.wait(table)
     }
 
-    /// The device's only manager from now on. Steps that earlier managers have learned end, and so do their keeps; its
-    /// operators fetch what those have parked.
+    /// Called when this becomes the device's only manager. Ends the steps and `keep` flags of earlier managers;
+    /// operators may fetch the storages that those have parked.
     pub(crate) fn takes_over(&self) {
         let min_bytes = self.min_bytes.load(Ordering::Relaxed);
         let mut table = self.table();
@@ -135,7 +135,7 @@ impl Shared {
         drop(learned);
     }
 
-    /// Sets where a storage is, for those that wait.
+    /// Sets the place of a storage, and wakes waiting threads.
     fn set_place(&self, id: u64, place: Place) -> MutexGuard<'_, Table> {
         let mut table = self.table();
         if let Some(entry) = table.entries.get_mut(&id) {
@@ -159,7 +159,7 @@ impl Shared {
         copied
     }
 
-    /// Marks a storage as if it were on its way, so that no other thread moves it; returns where it is.
+    /// Marks a storage as moving, so that no other thread moves it; returns its place.
     fn held_still(&self, id: u64) -> Option<(Kept, Place)> {
         let mut table = self.table();
         loop {
@@ -172,7 +172,7 @@ impl Shared {
         }
     }
 
-    /// What is outside of these is not valid any more.
+    /// Drops the copies of these storages, which are no longer valid.
     pub(crate) fn written(&self, ids: &[u64]) {
         let mut table = self.table();
         let copies: Vec<_> = ids.iter().filter_map(|id| table.entries.get_mut(id)?.copy.take()).collect();
@@ -180,7 +180,7 @@ impl Shared {
         drop(copies);
     }
 
-    /// The limit in force, also one that was set elsewhere.
+    /// Returns the current limit, including a `cpu::Budget` that was set elsewhere.
     pub(crate) fn limit_bytes(&self) -> u64 {
         let own = self.limit_bytes.load(Ordering::Relaxed);
         let is_host = self.device.device() == tch::Device::Cpu;
@@ -194,7 +194,7 @@ impl Shared {
         self.device.stats().map_or(0, |stats| stats.allocated_bytes)
     }
 
-    /// Bytes that are allocated beyond the limit when so many more are.
+    /// Bytes by which the limit would be exceeded after allocating `more` bytes.
     pub(crate) fn lacking_bytes(&self, more: u64) -> u64 {
         match self.limit_bytes() {
             u64::MAX => 0,
@@ -202,7 +202,7 @@ impl Shared {
         }
     }
 
-    /// Lets a storage leave. Returns its bytes, or 0 where it stays.
+    /// Evicts a storage. Returns its bytes, or 0 if it stays.
     pub(crate) fn offload(&self, id: u64) -> Result<u64, Error> {
         let _aside = Aside::begin();
         let Some((kept, bytes, copy)) = self.begin_leaving(id) else { return Ok(0) };
@@ -226,7 +226,7 @@ impl Shared {
         let words = (!stays || !ffi::is_watched()).then(|| away_words(&entry.words(), &self.device));
         let memory = kept.take(away, stays, words.as_deref());
         drop(table);
-        // Freed before a thread that waits for room is told.
+        // The memory is freed before waiting threads are notified.
         let story = Story::leaves(|| drop(memory));
         let mut table = self.set_place(id, Place::Away);
         if let Some(entry) = table.entries.get_mut(&id) {
@@ -239,8 +239,8 @@ impl Shared {
         Ok(bytes)
     }
 
-    /// Whether the memory of an evicted storage is there as long as the storage, though it is counted as freed. Memory of
-    /// a CPU may be read by its address, of which nothing tells. What is in a file would take memory for good.
+    /// Returns true if the memory of an evicted storage stays until the storage ends, though it is counted as freed.
+    /// CPU memory may be read by its address without notice. For bytes of a file it would be occupied for good.
     pub(crate) fn memory_stays(&self, source: &Source) -> bool {
         self.device.device() == tch::Device::Cpu && matches!(source, Source::Host(_))
     }
@@ -257,7 +257,7 @@ impl Shared {
 
     pub(crate) fn copied(&self, kept: &Kept, bytes: u64) -> Result<Arc<Source>, Error> {
         let mut block = match self.host.block(bytes) {
-            // Copies of what is on the device are the first to go.
+            // Copies of resident storages are dropped first.
             Err(failed) if failed.kind() == ErrorKind::OutOfMemory && self.forget_copies() => {
                 self.host.block(bytes)
             }
@@ -268,7 +268,7 @@ impl Shared {
         Ok(Arc::new(Source::Host(block)))
     }
 
-    /// Drops the copies of what is on the device; whether there were any.
+    /// Drops the copies of resident storages. Returns true if there were any.
     pub(crate) fn forget_copies(&self) -> bool {
         let mut table = self.table();
         let copies: Vec<_> = table.entries.values_mut().filter_map(|entry| entry.copy.take()).collect();
@@ -276,12 +276,12 @@ impl Shared {
         !copies.is_empty()
     }
 
-    /// The device is the program's again.
+    /// Ends the limit on the device.
     pub(crate) fn end_limit(&self) {
         drop(self.limit.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Brings a storage back, if it is not there. `ahead`: without waiting for room.
+    /// Fetches a storage unless it is on the device. With `ahead`, fails if room would have to be made first.
     pub(crate) fn fetch(&self, id: u64, ahead: bool) -> Result<(), Error> {
         let Some((kept, bytes, story)) = self.begin_coming(id, ahead)? else { return Ok(()) };
         let began = Instant::now();
@@ -303,7 +303,7 @@ impl Shared {
             entry.name.clone()
         });
         drop(table);
-        // Both may free what is the device's or the host's.
+        // Dropping either may free memory of the device or the host.
         drop((kept, source));
         add(&self.counts.fetches, 1);
         add(&self.counts.bytes_in, bytes);
@@ -350,7 +350,7 @@ impl Shared {
         Ok(None)
     }
 
-    /// Memory of the device with the bytes of what is away.
+    /// Allocates device memory and fills it with the bytes of an evicted storage.
     pub(crate) fn filled(
         &self,
         kept: &Kept,

@@ -1,4 +1,4 @@
-//! A manager as the memory that loops allocate from.
+//! A manager as the memory source of loops.
 
 use std::io;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::error::Error;
 use crate::ffi::DeviceId;
 use crate::memory::Device;
 
-/// Where no budget is told, one part of so many of what is free is left to others, and to what libtorch takes beside
-/// tensors.
+/// Without a budget, one part in so many of the free bytes is left to other programs, and to memory that libtorch takes
+/// in addition to tensors.
 const SPARED: u64 = 20;
 
-/// The budget where none is told: what is allocated and what is free, less 5 % of that. None where that is not known.
+/// Default budget: the allocated plus the free bytes, less 5 % of the free bytes. `None` if these cannot be read.
 fn default_budget(device: &dyn MemorySource, allocated_bytes: u64) -> Option<u64> {
     let free_bytes = device.read().ok()?.free_bytes;
     Some(allocated_bytes.saturating_add(free_bytes - free_bytes / SPARED))
 }
 
-/// What could leave counts as free, and what is in use at most as the peak.
+/// Bytes that could be evicted count as free, and the peak covers only bytes in use.
 ///
-/// So policies find the largest size that runs, rather than the largest that stays on the device.
+/// So policies find the largest size that runs, instead of the largest size that stays on the device.
 impl MemorySource for Manager {
     fn name(&self) -> &str {
         self.shared().device.name()
@@ -57,7 +57,7 @@ impl MemorySource for Manager {
     }
 }
 
-/// Free bytes of a device; those that its manager could free count, where it has one.
+/// Free bytes of a device, including those that its manager, if it has one, could free.
 pub(crate) fn free_bytes(device: &Device) -> io::Result<u64> {
     let manager = registry::of(DeviceId::of(device.device()));
     let reading = manager.map_or_else(|| device.read(), |shared| shared.read_memory())?;
@@ -65,7 +65,7 @@ pub(crate) fn free_bytes(device: &Device) -> io::Result<u64> {
 }
 
 impl Shared {
-    /// On accelerators. On the CPU a [`cpu::Budget`](crate::cpu::Budget) is in force, or nothing leaves.
+    /// Sets the default budget of an accelerator. A CPU has a [`cpu::Budget`](crate::cpu::Budget), or evicts nothing.
     pub(crate) fn limit_by_default(&self) {
         if self.device.device() == tch::Device::Cpu || self.has_limit() {
             return;
@@ -83,19 +83,19 @@ impl Shared {
         Ok(Reading::new(free.min(limit.saturating_sub(held)), limit))
     }
 
-    /// Bytes on the device that could leave now.
+    /// Bytes on the device that could be evicted now.
     fn idle_bytes(&self) -> u64 {
         let table = self.table();
         table.entries.values().filter(|entry| entry.may_leave()).map(|entry| entry.bytes).sum()
     }
 }
 
-/// Lets storages leave only when a loop has run out of memory, until it is dropped.
+/// Guard while which storages are evicted only after a loop has run out of memory.
 #[must_use = "nothing leaves any more when the guard is dropped"]
 #[derive(Debug)]
 pub struct OnPressure {
     entered: Entered,
-    /// Another one lives, which goes on.
+    /// True if an outer guard exists, whose effect continues.
     is_inner: bool,
     _hooked: Hooked,
 }
@@ -109,10 +109,10 @@ impl Drop for OnPressure {
 }
 
 impl Manager {
-    /// Moves nothing until a loop of this process runs out of memory. Then everything idle leaves, and the same size is
-    /// tried again before any smaller one. From then on storages leave whenever room is needed.
+    /// Evicts nothing until a loop of this process runs out of memory. Then everything idle is evicted, and the same
+    /// size is tried again before any smaller one. From then on storages are evicted whenever room is needed.
     ///
-    /// This thread enters, because what has left must come back for its operators.
+    /// This thread enters the manager, because evicted storages must be fetched for its operators.
     ///
     /// # Errors
     /// As [`enter`](Self::enter).
@@ -134,7 +134,7 @@ impl Manager {
 mod tests {
     use super::*;
 
-    /// A device with so many bytes free; none where it cannot be read.
+    /// A device with so many bytes free; `None` if it cannot be read.
     #[derive(Debug)]
     struct Free(Option<u64>);
 

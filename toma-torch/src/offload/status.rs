@@ -1,4 +1,4 @@
-//! What is where, and what has moved.
+//! Counts of storages by location, and of moves.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,23 +9,23 @@ use toma_trace::Size;
 use super::shared::Shared;
 use super::table::{Entry, Place};
 
-/// How many storages are where.
+/// Numbers and bytes of storages by location.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Storages on the device that may move.
     pub resident: u64,
-    /// Their bytes.
+    /// Bytes of these storages.
     pub resident_bytes: u64,
     /// Storages in use: by an operator, or pinned.
     pub pinned: u64,
-    /// Their bytes.
+    /// Bytes of these storages.
     pub pinned_bytes: u64,
     /// Storages outside of the device.
     pub away: u64,
-    /// Their bytes.
+    /// Bytes of these storages.
     pub away_bytes: u64,
-    /// Bytes of the host that are in use for them, copies of resident storages included.
+    /// Bytes of host memory in use for evicted storages and for copies of resident ones.
     pub host_bytes: u64,
 }
 
@@ -73,29 +73,29 @@ impl fmt::Display for Status {
     }
 }
 
-/// What has moved since the manager was made.
+/// Counts of operators and moves since the manager was made.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Operators that were seen.
     pub operators: u64,
-    /// Storages that came back.
+    /// Storages that were fetched.
     pub fetches: u64,
-    /// Their bytes.
+    /// Bytes that were fetched.
     pub bytes_in: u64,
-    /// Storages that left.
+    /// Storages that were evicted.
     pub offloads: u64,
-    /// Bytes that were copied for it: none for those whose copy was valid.
+    /// Bytes that were copied for evictions; a storage with a valid copy adds none.
     pub bytes_out: u64,
     /// How often an operator waited for a storage.
     pub stalls: u64,
-    /// How long, in all.
+    /// Total time of these waits.
     pub stalled: Duration,
-    /// How often an eviction panicked.
+    /// How often the eviction policy panicked.
     pub poor_evictions: u64,
-    /// How often rows were taken of a table that stayed outside.
+    /// How often rows were gathered from a table that stayed outside of the device.
     pub gathers: u64,
-    /// The bytes of the tables, which would have come back each time.
+    /// Bytes of these tables, which would otherwise have been fetched each time.
     pub gathered_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The step that a program repeats: recorded, noticed or told, and followed.
+//! The step that a program repeats: recorded, detected or marked by the program, and followed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,40 +9,40 @@ use super::following::Following;
 use super::known::{Ensuing, Found, Known, Learned};
 use super::recording::Recording;
 
-/// What is known of the step, under the lock of the table.
+/// State of the step, under the lock of the table.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     periods: Periods,
-    /// Something has left, or will: before that there is nothing to plan.
+    /// True once a storage has been evicted or is about to be: before that there is nothing to plan.
     pub(crate) is_wanted: bool,
-    /// The program says where steps begin.
+    /// True if the program marks where steps begin.
     is_told: bool,
     recording: Option<Recording>,
-    /// So many of the last operators repeat those before, and are to be known when the one that runs has ended.
+    /// Period of a repetition that was detected. The step becomes known when the running operator has ended.
     noticed: Option<usize>,
     following: Option<Following>,
-    /// What is followed was run dry. It is until the step has been recorded, and may be a part of it.
+    /// True if the followed step was predicted. It may be a part of the step, and is followed until that is recorded.
     is_foreseen: bool,
-    /// What was followed last, and may be again.
+    /// The step that was followed last, and may be followed again.
     known: Option<Arc<Known>>,
-    /// Steps of the program's in a row that were not the known one.
+    /// Consecutive steps marked by the program that were not the known one.
     misses: u32,
     pub(crate) deviations: u64,
 }
 
-/// So many in a row are a new step.
+/// After this many misses in a row a new step is recorded.
 const MOST_MISSES: u32 = 3;
 
-/// After so many operators that no period explains they are not recorded any more, until one does.
+/// After this many operators that no period explains, recording stops until a period explains the operators.
 const MOST_UNEXPLAINED: usize = 1 << 14;
 
 impl Steps {
-    /// Whether operators are to be told.
+    /// Returns true if operators must be reported.
     pub(crate) fn is_active(&self) -> bool {
         self.is_wanted || self.is_told
     }
 
-    /// An operator begins. Returns what it allocates beyond its start, where it is known.
+    /// Begins an operator. Returns the bytes that it allocates while it runs; 0 if unknown.
     pub(crate) fn begins(&mut self, print: u64, found: &[Found], gone: impl Fn(u64) -> bool) -> u64 {
         if !self.is_told {
             self.notices(print);
@@ -53,7 +53,7 @@ impl Steps {
         self.follows(print, found)
     }
 
-    /// An operator of a program that has not said where steps begin.
+    /// Looks for a period in a program that does not mark steps.
     fn notices(&mut self, print: u64) {
         let period = self.periods.push(print);
         self.noticed = period.filter(|period| self.is_news(*period));
@@ -66,7 +66,7 @@ impl Steps {
         }
     }
 
-    /// Parts of what was foreseen may repeat themselves, too.
+    /// Returns true if a period is a new step. Parts of a predicted step may repeat themselves, too.
     fn is_news(&self, period: usize) -> bool {
         let foreseen = self.known.as_ref().filter(|_| self.is_foreseen);
         match foreseen {
@@ -85,12 +85,12 @@ impl Steps {
             self.following = None;
             return 0;
         }
-        // It begins where its first operator does.
+        // A predicted step begins wherever its first operator does.
         following.restart();
         following.begins(print, found).unwrap_or(0)
     }
 
-    /// It has ended.
+    /// Ends the running operator.
     pub(crate) fn ends(&mut self, made: &[Found], inside_bytes: u64, duration: Duration) -> Ensuing {
         let following = self.following.as_mut();
         let mut ensuing = following.map(|following| following.ends(made)).unwrap_or_default();
@@ -103,7 +103,7 @@ impl Steps {
         ensuing
     }
 
-    /// It has failed: what comes next is no repetition.
+    /// Ends an operator that has failed: the operators after it are no repetition.
     pub(crate) fn fails(&mut self) {
         self.deviations += u64::from(self.following.is_some());
         self.recording = None;
@@ -113,10 +113,10 @@ impl Steps {
         }
     }
 
-    /// The program says that a step begins. Returns one that is known from now on.
+    /// Called when the program marks the beginning of a step. Returns a step that has just become known.
     pub(crate) fn step_begins(&mut self) -> Option<Learned> {
         if !std::mem::replace(&mut self.is_told, true) {
-            // What was noticed was not what the program means.
+            // Discards a step that was detected by its period: the program now marks steps itself.
             self.recording = None;
             if !self.is_foreseen {
                 (self.following, self.known) = (None, None);
@@ -144,7 +144,7 @@ impl Steps {
         None
     }
 
-    /// What is known is tried again, or the step is recorded anew.
+    /// Tries the known step again, or records a new one after too many misses.
     fn misses(&mut self) {
         self.misses += 1;
         let known = self.known.clone().filter(|_| self.misses < MOST_MISSES);
@@ -152,7 +152,7 @@ impl Steps {
         self.following = known.map(Following::of);
     }
 
-    /// From the next operator on, which is the first of it.
+    /// Follows a step from the next operator on, which is its first.
     pub(crate) fn follow(&mut self, known: Arc<Known>, bound: &[(usize, u64)]) {
         (self.recording, self.is_foreseen) = (None, false);
         let mut following = Following::of(Arc::clone(&known));
@@ -162,7 +162,7 @@ impl Steps {
         (self.following, self.known) = (Some(following), Some(known));
     }
 
-    /// From its first operator on, wherever that comes.
+    /// Follows a predicted step from its first operator on, wherever that comes.
     pub(crate) fn foresee(&mut self, known: Arc<Known>, bound: &[(usize, u64)]) {
         self.follow(known, bound);
         (self.is_wanted, self.is_foreseen) = (true, true);
@@ -176,7 +176,7 @@ impl Steps {
         self.following.as_ref()
     }
 
-    /// Another plan for the step that is known, from its next repetition on.
+    /// Replaces the plan of the known step.
     pub(crate) fn replan(&mut self, known: Arc<Known>) {
         if let Some(following) = &mut self.following {
             following.known = Arc::clone(&known);

@@ -1,15 +1,15 @@
-//! How long an operator takes with everything on the device.
+//! Measures the duration of an operator without the time for moving its arguments.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 thread_local! {
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// What has passed since then with moving.
+    /// Time spent on moves since `BEGAN`.
     static MOVED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// That of this thread.
+/// Stopwatch of the current thread.
 pub(crate) struct Stopwatch;
 
 impl Stopwatch {
@@ -23,7 +23,7 @@ impl Stopwatch {
         passed.saturating_sub(MOVED.get())
     }
 
-    /// Leaves out what `moving` takes.
+    /// Runs `moving` and leaves its time out of the measurement.
     pub(crate) fn pauses<T>(moving: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let moved = moving();

@@ -1,4 +1,4 @@
-//! The storages of a device, and where each of them is.
+//! The storages of a device and their locations.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,39 +16,39 @@ use crate::ffi::{DeviceId, Remembered, Rows, Use};
 use crate::memory::Device;
 use crate::notes::Story;
 
-/// Where a storage is.
+/// Location of a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Resident,
-    /// On its way out: a thread copies it, and waits for no other.
+    /// Being evicted: a thread copies it, and waits for no other.
     Leaving,
-    /// On its way back. For an operator that may itself wait for room, or ahead of it.
+    /// Being fetched, for an operator that may itself wait for room, or ahead of it.
     Coming {
         ahead: bool,
     },
     Away,
-    /// Away, and not to come back before it is resumed.
+    /// Evicted, and not fetched before it is resumed.
     Parked,
 }
 
-/// What is known of a storage that may move.
+/// State of a storage that may move.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) storage: Remembered,
     pub(crate) bytes: u64,
     pub(crate) place: Place,
-    /// Operators and guards that need it where it is.
+    /// Number of operators and guards that need it where it is.
     pub(crate) pins: u32,
-    /// Of an eviction's `keep`.
+    /// True if it is never evicted, because the program keeps it or it is small.
     pub(crate) is_kept: bool,
-    /// The bytes as they are outside, where it is resident and has not been written since.
+    /// Copy of its bytes outside of the device, while it is resident and has not been written since.
     pub(crate) copy: Option<Arc<Source>>,
-    /// In the order in which they came.
+    /// Unique number, in the order in which storages came.
     pub(crate) serial: u64,
     pub(crate) last_use: u64,
     pub(crate) uses: u64,
     pub(crate) name: Option<Arc<str>>,
-    /// As it was when it left last.
+    /// Notes of its block when it was last evicted.
     pub(crate) story: Story,
 }
 
@@ -77,12 +77,12 @@ impl Entry {
             && !self.storage.is_gone()
     }
 
-    /// Whether operators or guards need it where it is.
+    /// Returns true if operators or guards need it where it is.
     pub(crate) fn is_used(&self) -> bool {
         self.pins > 0 || self.storage.is_in_use()
     }
 
-    /// For messages.
+    /// Describes the storage in messages.
     pub(crate) fn words(&self) -> String {
         match &self.name {
             Some(name) => format!("{name} ({} bytes)", self.bytes),
@@ -91,7 +91,7 @@ impl Entry {
     }
 }
 
-/// Numbers are addresses, which are spread by their upper bits.
+/// Hasher of storage ids. They are addresses, so a product mixes them and its upper bits select the bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Spread(u64);
 
@@ -109,11 +109,11 @@ impl Hasher for Spread {
     }
 }
 
-/// Numbers of storages that no known step has.
+/// Marks the number of a candidate that is in no known step.
 const UNKNOWN: u64 = 1 << 40;
 
-/// The storages of a device, for the life of the process. Managers come and go; what one has evicted, pinned or parked
-/// is known to the next, and threads of both wait for the same moves.
+/// The storages of a device, for the life of the process. Managers come and go; storages that one has evicted, pinned
+/// or parked are known to the next, and threads of both wait for the same moves.
 #[derive(Debug)]
 pub(crate) struct Books {
     pub(crate) device: Device,
@@ -142,11 +142,11 @@ impl Books {
         self.changed.wait(table).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets whether access by address to an evicted storage is an error, where its memory is there nevertheless. A thread
-    /// that has entered may read it: `VarStore::save` asks no operator first.
+    /// Makes access by address to evicted storages an error, or allows it where their memory is still there. A thread
+    /// that has entered may read it, because `VarStore::save` calls no operator first.
     pub(crate) fn refuse(&self, refuses: bool) {
         let table = self.table();
-        // An operator that was to fail must not find the bytes after all, and write to them.
+        // If an operator was to fail, it must not find the bytes after all and write to them.
         let is_meant = |entry: &&Entry| entry.place == Place::Away && (refuses || !entry.is_used());
         let away = table.entries.values().filter(is_meant);
         let refuse = |entry: &Entry| {
@@ -160,23 +160,23 @@ impl Books {
     }
 }
 
-/// Every storage that was used or adopted, by its number.
+/// All storages that were used or adopted, by id.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     pub(crate) entries: HashMap<u64, Entry, BuildHasherDefault<Spread>>,
-    /// What the program repeats.
+    /// The step that the program repeats.
     pub(crate) steps: Steps,
-    /// The thread that brings back what was parked: until all of it is there, others wait for it.
+    /// The thread that resumes parked storages; others wait for it until all are on the device.
     pub(crate) resuming: Option<ThreadId>,
-    /// The number of the last operator.
+    /// Number of the last operator.
     pub(crate) now: u64,
     serials: u64,
-    /// How many entries are there before those that are gone are looked for.
+    /// Number of entries beyond which the table is swept.
     sweeps_at: usize,
 }
 
 impl Table {
-    /// The entry of a storage; none for one that never moves.
+    /// Returns the entry of a storage, made if it is missing; `None` if the storage never moves.
     pub(crate) fn entry(&mut self, storage: &Use<'_>) -> Option<&mut Entry> {
         let moves = self.entries.get(&storage.id()).is_some_and(|entry| entry.place != Place::Resident);
         if !moves && !storage.may_move() {
@@ -192,7 +192,7 @@ impl Table {
         Some(entry)
     }
 
-    /// A storage that a dry run has found.
+    /// Adds a storage that a dry run has found.
     pub(crate) fn found(&mut self, id: u64, storage: Remembered, bytes: u64) {
         let (now, serials) = (self.now, &mut self.serials);
         self.entries.entry(id).or_insert_with(|| {
@@ -201,12 +201,12 @@ impl Table {
         });
     }
 
-    /// The same of one that may have become another's memory, for what only ends.
+    /// Looks up a storage by address, which may belong to another one by now. Enough for code that only ends a use.
     pub(crate) fn known(&mut self, storage: &Use<'_>) -> Option<&mut Entry> {
         self.entries.get_mut(&storage.id())
     }
 
-    /// An operator begins to use a storage, which is there or not.
+    /// Pins a storage for an operator that begins, and returns its place.
     pub(crate) fn begins(&mut self, storage: &mut Use<'_>) -> Option<(Found, Place)> {
         let now = self.now;
         let entry = self.entry(storage)?;
@@ -218,7 +218,7 @@ impl Table {
         Some((Found { id: storage.id(), bytes: storage.bytes, writes: storage.writes }, place))
     }
 
-    /// An operator takes rows of a table, which may stay where it is; whether it does.
+    /// Lets an operator take rows of a table from where it is. Returns false if the table is not evicted.
     pub(crate) fn stays(&mut self, storage: &mut Use<'_>) -> bool {
         let now = self.now;
         let entry = self.entry(storage).filter(|entry| entry.place == Place::Away);
@@ -233,7 +233,7 @@ impl Table {
         true
     }
 
-    /// It has ended. Returns the copy that is not valid any more.
+    /// Ends the use by an operator. Returns the copy that is no longer valid.
     pub(crate) fn ends(&mut self, storage: &mut Use<'_>) -> Option<Arc<Source>> {
         let entry = self.entries.get_mut(&storage.id()).filter(|_| storage.is_pinned)?;
         storage.is_pinned = false;
@@ -246,7 +246,7 @@ impl Table {
         copy
     }
 
-    /// An operator has made a storage.
+    /// Records a storage that an operator has made.
     pub(crate) fn is_made(&mut self, storage: &Use<'_>) -> Option<Found> {
         let now = self.now;
         let entry = self.entry(storage)?;
@@ -254,7 +254,7 @@ impl Table {
         Some(Found { id: storage.id(), bytes: storage.bytes, writes: true })
     }
 
-    /// An operator of a thread that has not entered begins to use a storage. Returns the copy that is not valid any more.
+    /// Pins a storage for an operator of a thread that has not entered. Returns the copy that is no longer valid.
     pub(crate) fn visits(&mut self, storage: &mut Use<'_>) -> Option<Arc<Source>> {
         let entry = self.entries.get_mut(&storage.id())?;
         entry.pins += 1;
@@ -262,20 +262,20 @@ impl Table {
         if storage.writes { entry.copy.take() } else { None }
     }
 
-    /// Whether another thread moves it now.
+    /// Returns true if a thread is moving the storage.
     pub(crate) fn is_moving(&self, id: u64) -> bool {
         let entry = self.entries.get(&id);
         entry.is_some_and(|entry| matches!(entry.place, Place::Leaving | Place::Coming { .. }))
     }
 
-    /// The next operator of what is repeated; returns what it allocates beyond its start, where that is known.
+    /// Reports the next operator to the steps. Returns the bytes that it allocates while it runs; 0 if unknown.
     pub(crate) fn step_on(&mut self, name: &str, found: &[Found]) -> u64 {
         let entries = &self.entries;
         let is_gone = |id| entries.get(&id).is_none_or(|entry| entry.storage.is_gone());
         self.steps.begins(print_of(name, found), found, is_gone)
     }
 
-    /// What may leave, each with its number in the table; and the time, which is that of a step that is known.
+    /// Storages that may be evicted, by id, and the current time: the position in the followed step if there is one.
     pub(crate) fn candidates(&self) -> (u64, Vec<(u64, Candidate)>) {
         let following = self.steps.following();
         let now = following.map_or(self.now, Following::now);
@@ -291,7 +291,7 @@ impl Table {
         (now, candidates)
     }
 
-    /// Forgets what is gone, from time to time; what they held is dropped by the caller.
+    /// Removes entries of dead storages from time to time. The caller drops them without the lock.
     pub(crate) fn swept(&mut self) -> Vec<Entry> {
         if self.now.is_multiple_of(64) || self.entries.len() > self.sweeps_at {
             self.sweep()

@@ -1,4 +1,4 @@
-//! Foreign code, called where storages move and operators run.
+//! Calls user callbacks where storages move and operators run.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,11 +8,11 @@ use super::shared::Shared;
 use crate::error::{Error, ErrorKind};
 
 thread_local! {
-    /// Foreign code runs: what it does is not told to it.
+    /// Set while a user callback runs, so that operators inside the callback do not call it again.
     static TELLS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs foreign code, unless it runs already; a panic of it is none of the program's.
+/// Runs a user callback unless one runs on this thread already, and catches its panic.
 fn contained<T>(foreign: impl FnOnce() -> T) -> Option<std::thread::Result<T>> {
     if TELLS.replace(true) {
         return None;

@@ -1,4 +1,4 @@
-//! A tensor whose memory is watched.
+//! A handle to a tensor whose memory is watched.
 
 use std::fmt;
 use std::ops::Deref;
@@ -14,23 +14,23 @@ use super::{operators, registry};
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Use};
 
-/// Where the memory of a tensor is.
+/// Location of a tensor's memory.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Residency {
     /// On its device.
     Resident,
-    /// Outside, or on its way.
+    /// Evicted, or moving.
     Offloaded,
-    /// Outside until it is resumed.
+    /// Evicted until it is resumed.
     Parked,
-    /// Not the manager's: it is on another device, or its memory is not the allocator's.
+    /// Not managed: it is on another device, or its memory is not the allocator's.
     Foreign,
 }
 
-/// A tensor, and what its manager knows of its memory, which views of it share.
+/// A tensor with the state of its memory, which is shared with its views.
 ///
-/// It is used as the tensor is. Of a sparse tensor it is about the values and the indices.
+/// It derefs to the tensor. For a sparse tensor the memory is that of the values and the indices.
 pub struct TensorRef {
     tensor: Tensor,
     shared: Arc<Shared>,
@@ -49,7 +49,7 @@ impl TensorRef {
         Self { tensor: tensor.shallow_clone(), shared }
     }
 
-    /// Its storages as they are: `set_data` gives a tensor another one.
+    /// Ids of its current storages. They can change, because `set_data` gives a tensor another storage.
     fn ids(&self) -> Vec<u64> {
         let own = Use::of(&self.tensor).filter(|storage| storage.device == self.shared.id);
         own.filter(|storage| self.shared.table().entry(storage).is_some())
@@ -69,7 +69,7 @@ impl TensorRef {
         ids.iter().filter_map(of).collect()
     }
 
-    /// Where its memory is.
+    /// Returns the location of its memory.
     pub fn residency(&self) -> Residency {
         let places = self.each(|entry| entry.place);
         let is = |wanted: fn(&Place) -> bool| places.iter().any(wanted);
@@ -81,35 +81,35 @@ impl TensorRef {
         }
     }
 
-    /// The bytes of its memory, wherever they are.
+    /// Returns the bytes of its memory, wherever they are.
     pub fn bytes(&self) -> u64 {
         self.each(|entry| entry.bytes).iter().sum()
     }
 
-    /// How many operators have used its memory.
+    /// Returns how many operators have used its memory.
     pub fn uses(&self) -> u64 {
         self.each(|entry| entry.uses).into_iter().max().unwrap_or(0)
     }
 
-    /// How many operators have run since the last that used it.
+    /// Returns how many operators have run since the last one that used it.
     pub fn age(&self) -> u64 {
         let now = self.shared.table().now;
         self.each(|entry| now - entry.last_use).into_iter().min().unwrap_or(0)
     }
 
-    /// Brings its memory back to the device; what else is there leaves for it.
+    /// Fetches its memory to the device, and evicts other storages to make room.
     ///
     /// # Errors
-    /// Out of memory where nothing leaves.
+    /// Out of memory if nothing more can be evicted.
     pub fn fetch(&self) -> Result<(), Error> {
         registry::check_process()?;
         self.ids().iter().try_for_each(|id| self.shared.fetch(*id, false))
     }
 
-    /// Lets its memory leave. Does nothing for what is outside.
+    /// Evicts its memory. Does nothing if it is evicted already.
     ///
     /// # Errors
-    /// Where it cannot leave: it is in use or pinned, kept, not the manager's, or the host has no room.
+    /// If it cannot be evicted: it is in use, pinned or kept, it is not the manager's, or the host has no room.
     pub fn offload(&self) -> Result<(), Error> {
         registry::check_process()?;
         let ids = self.ids();
@@ -130,10 +130,10 @@ impl TensorRef {
         Error::new(ErrorKind::Unsupported, format!("offload: {words} {why} on {}", self.shared.device.name()))
     }
 
-    /// Brings its memory back and holds it there until the guard is dropped.
+    /// Fetches its memory and keeps it on the device until the guard is dropped.
     ///
-    /// Needed by code that writes the memory by its address, and by code that reads it there on a thread that has not
-    /// entered. It counts as written.
+    /// Needed by code that writes the memory by its address, and by code that reads it by its address on a thread that
+    /// has not entered. The memory counts as written.
     ///
     /// # Errors
     /// As [`fetch`](Self::fetch).
@@ -145,24 +145,24 @@ impl TensorRef {
         Ok(pin)
     }
 
-    /// Whether [`read`](Self::read) has something to read.
+    /// Returns true if it has exactly one storage, as [`read`](Self::read) needs.
     pub(crate) fn has_one_memory(&self) -> bool {
         self.ids().len() == 1
     }
 
-    /// Copies the bytes of its memory to `out` from where they are, without bringing them to the device.
+    /// Copies the bytes of its memory to `out` from where they are, without fetching them.
     ///
-    /// Of a contiguous tensor that has its memory alone these are its elements.
+    /// For a contiguous tensor that has its memory alone, these bytes are its elements.
     ///
     /// # Errors
-    /// Where `out` has another length, or the tensor has no memory of its own.
+    /// If `out` has another length, or the tensor does not have exactly one storage of the manager.
     pub fn read(&self, out: &mut [u8]) -> Result<(), Error> {
         registry::check_process()?;
         let [id] = self.ids()[..] else { return Err(self.refused("has no one memory to read")) };
         self.shared.read(id, out)
     }
 
-    /// Ends the watch: it has no name any more, and may leave again if it was kept.
+    /// Ends the watch: removes the name, and allows eviction again if the tensor was kept.
     pub fn forget(self) {
         let min_bytes = self.shared.min_bytes.load(Ordering::Relaxed);
         self.each(|entry| (entry.name, entry.is_kept) = (None, entry.bytes < min_bytes));
@@ -195,7 +195,7 @@ impl fmt::Display for TensorRef {
     }
 }
 
-/// Holds memory on its device.
+/// Guard that keeps memory on its device.
 #[must_use = "the memory is held until this guard is dropped"]
 pub struct Pin {
     shared: Arc<Shared>,

@@ -13,7 +13,7 @@ use safetensors::tensor::{Dtype, Metadata};
 
 use crate::error::{Error, ErrorKind};
 
-/// Longer headers are refused by the library that writes them, too.
+/// Longest header in bytes; the library that writes headers refuses longer ones, too.
 const LONGEST_HEADER: u64 = 100_000_000;
 
 /// An open file that must stay as it was when it was opened.
@@ -25,7 +25,7 @@ pub(crate) struct WeightsFile {
     modified: SystemTime,
 }
 
-/// What the header says of a tensor.
+/// Header entry of a tensor.
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(crate) name: String,
@@ -34,7 +34,7 @@ pub(crate) struct Described {
     pub(crate) part: Part,
 }
 
-/// Bytes of a file.
+/// A range of bytes in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     file: Arc<WeightsFile>,
@@ -42,7 +42,7 @@ pub(crate) struct Part {
     pub(crate) bytes: u64,
 }
 
-/// Where so many bytes are in memory.
+/// Range of indices of so many bytes in memory.
 pub(crate) fn part(offset: u64, bytes: u64) -> Range<usize> {
     let [begin, end] = [offset, offset + bytes].map(|at| usize::try_from(at).expect("it is in memory"));
     begin..end
@@ -59,7 +59,7 @@ impl Part {
         self.file.read(self.offset, self.bytes)
     }
 
-    /// Reads so many bytes from each of these offsets to the same ones.
+    /// Reads so many bytes from each of these offsets to the same offsets of `to`.
     pub(crate) fn read(&self, offsets: &[u64], bytes: u64, to: &mut [u8]) -> Result<(), Error> {
         self.file.check()?;
         for (begin, end) in joined(offsets, bytes) {
@@ -70,8 +70,8 @@ impl Part {
     }
 }
 
-/// So many bytes from each of these offsets, in order; what overlaps or touches as one. Rows of a transposed table are
-/// almost all of it, each.
+/// Merges the ranges of so many bytes at these offsets, in order, where they overlap or touch. Each row of a transposed
+/// table spans almost the whole table.
 fn joined(offsets: &[u64], bytes: u64) -> Vec<(u64, u64)> {
     let mut all: Vec<(u64, u64)> = Vec::new();
     for &begin in offsets {
@@ -88,7 +88,7 @@ fn failed(path: &Path, why: impl std::fmt::Display) -> Error {
 }
 
 impl WeightsFile {
-    /// What is in a file, in its order.
+    /// Opens a file and returns its tensors in the order of their bytes.
     pub(crate) fn open(path: &Path) -> Result<Vec<Described>, Error> {
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (about, file) = opened.map_err(|error| failed(path, error))?;
@@ -128,7 +128,7 @@ impl WeightsFile {
         Ok(described)
     }
 
-    /// Where the bytes of a tensor begin in the file, and how many they are: as its shape says, and all there.
+    /// Returns the offset and length of a tensor in the file; `None` if they contradict its shape or the file's length.
     fn place(
         &self,
         begin: u64,
@@ -153,7 +153,7 @@ impl WeightsFile {
             Error::new(ErrorKind::OutOfMemory, message)
         })?;
         let got = self.read_to(offset, bytes, &mut read).map_err(|error| failed(&self.path, error))?;
-        // It may have changed meanwhile.
+        // The file may have changed during the read.
         self.check()?;
         if got < bytes {
             return Err(failed(&self.path, format!("ends after {got} of {bytes} bytes at {offset}")));
@@ -173,7 +173,7 @@ impl WeightsFile {
         file.read_exact(to)
     }
 
-    /// The open file, which another one in its place does not change.
+    /// Checks that the open file is unchanged. Another file put in its place has no effect.
     fn check(&self) -> Result<(), Error> {
         let about = self.file.lock().unwrap_or_else(PoisonError::into_inner).metadata();
         let about = about.and_then(|about| Ok((about.len(), about.modified()?)));
@@ -189,7 +189,7 @@ impl WeightsFile {
     }
 }
 
-/// Writes a file beside, and puts it in its place when it is whole.
+/// Writes a file next to `path`, and moves it to `path` when it is complete.
 pub(crate) fn write_whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
     // Threads that write to one path at once write to files of their own, and the last one stays.
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
@@ -200,7 +200,7 @@ pub(crate) fn write_whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), E
     let written =
         write(&beside).and_then(|()| fs::rename(&beside, path).map_err(|error| failed(path, error)));
     if written.is_err() {
-        // It may not be there.
+        // The file may not exist.
         let _removed = fs::remove_file(&beside);
     }
     written

@@ -1,41 +1,41 @@
-//! What attempts have shown of a prediction.
+//! Corrections of a prediction, learned from attempts.
 //!
 //! # Why
 //!
-//! What a prediction missed is a number of bytes, kept with it, and no sample of the policy. Samples hold
-//! what was measured. So it serves calls about which the size cache knows nothing, under any policy.
+//! The bytes that a prediction missed are kept with it, and are no sample of the policy, because samples hold
+//! measurements. So a correction serves calls about which the size cache knows nothing, under any policy.
 
 use std::cmp::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Once it was wrong so often, sizes are measured.
+/// Number of wrong predictions after which sizes are measured.
 const TRUSTED: u8 = 2;
 
-/// A size that failed is no longer said to fit by one part in so many of what it was said to need.
+/// A size that failed is no longer predicted to fit, by one part in so many of its predicted bytes.
 const MARGIN: u64 = 16;
 
-/// A piece that takes less by one part in so many than it should is another program's.
+/// A piece that takes fewer bytes than expected by one part in so many belongs to another program.
 const FAR_LESS: u64 = 4;
 
-/// The size that worked instead is said to fit with so much to spare, which head-room takes.
+/// The size that worked instead is predicted to fit with one part in so many to spare, for the head-room.
 const SPARE: u64 = 64;
 
-/// Corrects a prediction: by the bytes that attempts were measured to take beyond it, and by sizes that were said
-/// to fit and did not.
+/// Corrects a prediction by the bytes that attempts were measured to take beyond it, and by sizes that were predicted
+/// to fit and failed.
 #[derive(Debug, Default)]
 pub(crate) struct Correction(Mutex<Learned>);
 
 #[derive(Clone, Copy, Debug)]
 struct Learned {
-    /// The part of the free bytes in which to fit.
+    /// The part of the free bytes into which sizes have to fit.
     part: f64,
-    /// What a first piece took beyond what was said; less than 0 where it was less.
+    /// Bytes that a first piece took beyond the prediction; less than 0 if it took fewer.
     beyond_bytes: i64,
-    /// An attempt has been seen.
+    /// True once a first piece has succeeded.
     is_proven: bool,
-    /// Calls in which a size failed that was said to fit.
+    /// Calls in which a size failed that was predicted to fit.
     wrong: u8,
-    /// A size that was said to fit has failed, or a piece took far less than one before.
+    /// True if a size that was predicted to fit has failed, or a piece took far less than one before.
     doubted: bool,
     renewed: bool,
 }
@@ -47,22 +47,23 @@ impl Default for Learned {
 }
 
 impl Correction {
-    /// The bytes in which a size has to fit, as it is predicted; `None` once it has been wrong too often.
+    /// Bytes into which the predicted bytes have to fit; `None` once the prediction has been wrong too often.
     pub(crate) fn usable(&self, free_bytes: u64) -> Option<u64> {
         let Learned { part, beyond_bytes, wrong, .. } = *self.learned();
         let usable = free_bytes.saturating_add_signed(beyond_bytes.saturating_neg());
         (wrong < TRUSTED).then(|| scaled(usable, part))
     }
 
-    /// A first piece that was said to need `said` bytes has succeeded, and took so many where that was measured.
+    /// Learns from a first piece that has succeeded. It was predicted to take `said` bytes, and took `peak_bytes` if
+    /// measured.
     ///
-    /// More counts at once, less by half: pieces of one size differ. Far less than before is another
-    /// program's, unless a dry run has just said the same.
+    /// More bytes count at once, fewer by half, because pieces of one size differ. Far fewer than before belong to
+    /// another program, unless a dry run has just confirmed the prediction.
     pub(crate) fn took(&self, said: u64, peak_bytes: Option<u64>) {
         let mut learned = self.learned();
         let was_proven = std::mem::replace(&mut learned.is_proven, true);
         let Some(peak_bytes) = peak_bytes else { return };
-        // A workspace that the first piece has made is there for the next.
+        // A workspace that the first piece has allocated is there for the next.
         let before = said.saturating_add_signed(learned.beyond_bytes.min(0));
         if was_proven && !learned.renewed && peak_bytes < before - before / FAR_LESS {
             learned.doubted = true;
@@ -72,8 +73,8 @@ impl Correction {
         learned.beyond_bytes = beyond.max(i64::midpoint(learned.beyond_bytes, beyond));
     }
 
-    /// A size failed that was said to need so many of the free bytes; then one succeeded that was said to need
-    /// `works`. Returns whether it was wrong once too often.
+    /// Learns from a size that failed, predicted to need `said` of the free bytes, and from one that succeeded then,
+    /// predicted to need `works`. Returns true if the prediction was wrong once too often.
     pub(crate) fn failed(&self, said: u64, works: Option<u64>, free_bytes: u64) -> bool {
         let mut learned = self.learned();
         let less = said - said / MARGIN;
@@ -87,19 +88,19 @@ impl Correction {
         self.learned().is_proven
     }
 
-    /// It may be of another program.
+    /// Records that the prediction may be of another program.
     pub(crate) fn doubt(&self) {
         self.learned().doubted = true;
     }
 
-    /// Whether it was wrong or is doubted, and the dry run has not been made anew; it has then.
+    /// Returns true, once, if the prediction was wrong or is doubted: then the dry run is to be made anew.
     pub(crate) fn renews(&self) -> bool {
         let mut learned = self.learned();
         (learned.wrong > 0 || learned.doubted) && !std::mem::replace(&mut learned.renewed, true)
     }
 
-    /// For a prediction made anew, which says as much as before, less or more. Where that says more, the part is no
-    /// longer needed; another program has nothing of it.
+    /// Returns the correction for a renewed prediction, whose bytes compare with those before as `says`. If they are
+    /// more, `part` is no longer needed. If they differ without a failure, it is another program, and nothing is kept.
     pub(crate) fn for_renewed(&self, says: Ordering) -> Self {
         let learned = Learned { doubted: false, ..*self.learned() };
         Self(Mutex::new(match says {

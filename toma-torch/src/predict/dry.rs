@@ -2,14 +2,14 @@
 //!
 //! # Why
 //!
-//! What a dry run takes for itself is not counted: states of random numbers, and zeros for kernels. A
-//! thread that predicts beside it would find less free for a moment, and begin smaller.
+//! Memory that a dry run takes for itself (states of random numbers, and zeros for kernels) is not counted. Otherwise a
+//! thread that predicts at the same time would find fewer bytes free for a moment, and begin smaller.
 //!
-//! Versions and gradients' handles are put back. Autograd changes both above the kernels. It would refuse a
-//! graph of the user's for a parameter that was never written.
+//! Tensor versions and gradients' handles are put back, because autograd changes both above the kernels. It would
+//! refuse a graph of the user's for a parameter that was never written.
 //!
-//! Panics in a dry run are silent, and printed where they are passed on. Most are refusals, which come back
-//! as an error.
+//! Panics in a dry run are silent, and printed where they are passed on. Most are refusals, which are returned as an
+//! error.
 
 use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
@@ -25,24 +25,23 @@ use crate::ffi::{self, Dry, DryOutcome, Recording};
 use crate::record::trace_of;
 use crate::state::DryCopies;
 
-/// Records what `step` would do, without doing it: operators get and give tensors that have shapes and a
-/// device, and no memory.
+/// Records the operators of `step` without running them: they take and return tensors that have shapes and a device,
+/// and no memory.
 ///
-/// The step is the user's own code with the model and the data that it captures. Autograd, autocast and the
-/// choice of kernels by device work as always, so the trace has the same operators and the same living bytes
-/// as that of [`record`](crate::record()). Nothing of the user's is read, computed or written: afterwards
-/// parameters, gradients, buffers, random state, modes and allocated bytes are as they were.
-/// [`is_dry`] tells a step that it runs dry, to leave out what libtorch cannot
-/// take back, such as a count of rows.
+/// The step is the user's own code with the model and the data that it captures. Autograd, autocast and the choice of
+/// kernels by device work as always, so the trace has the same operators and the same live bytes as that of
+/// [`record`](crate::record()). Nothing of the user's is read, computed or written: afterwards parameters, gradients,
+/// buffers, random state, modes and allocated bytes are as they were. A step that asks [`is_dry`] can leave out work
+/// that libtorch cannot take back, such as a count of rows.
 ///
-/// CPU tensors are [counted](crate::cpu) from now on: so it is known what kernels take.
+/// CPU tensors are [counted](crate::cpu) from now on, to find the bytes that kernels take.
 ///
-/// What is done to a tensor without an operator cannot be taken back: an optimizer's `zero_grad` drops
-/// gradients dry as it would for real, so leave it out of `step`. An optimizer that keeps state of its own makes
-/// it in its first `step`, and would keep it dry.
+/// Changes to a tensor without an operator cannot be taken back: an optimizer's `zero_grad` drops gradients in a dry
+/// run as it would for real, so leave it out of `step`. An optimizer with state of its own makes it in its first
+/// `step`, and would keep tensors without memory.
 ///
-/// What only data know is taken as known: `item()` answers 1, and shapes that depend on data count at their
-/// largest. Threads that `step` starts run for real.
+/// Values that only data know are assumed: `item()` answers 1, and shapes that depend on data count at their largest.
+/// Threads that `step` starts run for real.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -59,27 +58,28 @@ use crate::state::DryCopies;
 /// ```
 ///
 /// # Errors
-/// When an operator cannot be run dry, with its name, for dry runs within dry runs, where the system reserves no
+/// When an operator cannot be run dry (the error names it), for dry runs within dry runs, where the system reserves no
 /// addresses, and when `step` panics because memory runs out.
 ///
 /// # Panics
-/// When `step` does otherwise, and when it keeps a tensor of the dry run, with the bytes and the operator that made it.
+/// When `step` panics otherwise, and when it keeps a tensor of the dry run, with the bytes and the operator that made
+/// it.
 pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
     run(false, |_| step(), || ()).map(|(trace, _)| trace)
 }
 
-/// Does what [`dry_run`] does in microseconds for each operator, and leaves out what kernels of the CPU take
-/// besides their results.
+/// Does the work of [`dry_run`] in microseconds for each operator, and leaves out the bytes that kernels of the CPU
+/// take in addition to their results.
 ///
-/// Where no Meta kernel tells the shapes of results, `dry_run` asks the kernel itself, with zeros, once for
-/// each shape; a large convolution takes as long as a real one. This follows rules instead, for the common
-/// ones.
+/// Where no Meta kernel knows the shapes of results, `dry_run` calls the kernel itself, with zeros, once for each
+/// shape; a large convolution takes as long as a real one. This function follows rules instead, for the common
+/// operators.
 ///
 /// # Errors
-/// As of [`dry_run`].
+/// As [`dry_run`].
 ///
 /// # Panics
-/// As of [`dry_run`].
+/// As [`dry_run`].
 pub fn dry_run_by_shapes<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
     run(true, |_| step(), || ()).map(|(trace, _)| trace)
 }
@@ -87,8 +87,8 @@ pub fn dry_run_by_shapes<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
 /// A trace of the pieces of one size, and the operators whose results only data know.
 pub(super) type Ran = Result<(Trace, Vec<String>), Error>;
 
-/// Runs a step dry that may mark parts of itself, then `undo`, still dry: the trace, and the operators whose results
-/// only data know.
+/// Runs a step dry that may mark parts of itself, then `undo`, still dry. Returns the trace, and the operators whose
+/// results only data know.
 pub(super) fn run<R>(by_shapes: bool, step: impl FnOnce(&Recording) -> R, undo: impl FnOnce()) -> Ran {
     let mut value = None;
     let step = |value: &mut Option<R>, recording: &Recording| *value = Some(step(recording));
@@ -99,8 +99,7 @@ pub(super) fn run<R>(by_shapes: bool, step: impl FnOnce(&Recording) -> R, undo: 
     run_with(by_shapes, &mut value, step, take_back)
 }
 
-/// The same for a step that works on `state`. Whatever comes of it, `take_back` ends it, within the dry run and
-/// after its trace.
+/// Runs a step dry that works on `state`. In every case `take_back` ends it, within the dry run and after its trace.
 pub(super) fn run_with<S>(
     by_shapes: bool,
     state: &mut S,
@@ -113,7 +112,7 @@ pub(super) fn run_with<S>(
     cpu::count();
     let modes = Modes::now();
     let dry = Dry::begin(by_shapes)?;
-    // What the step returns is dropped dry: dropping may call operators, too.
+    // The step's value is dropped within the dry run, because dropping may call operators, too.
     let _in_no_line = toma_trace::counting::pause();
     let outcome = run_dry(|| {
         let _copies = DryCopies;
@@ -139,7 +138,7 @@ pub(super) fn run_with<S>(
     Ok((trace?, unknown.map(str::to_owned).collect()))
 }
 
-/// A panic of a form's body is no prediction: what is wrong with the body, a real attempt says.
+/// Catches a panic of a form's body, which only means that there is no prediction: a real attempt shows it.
 pub(super) fn caught<R>(body: impl FnOnce() -> R) -> Result<R, Failure> {
     panic::catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
         let Failure { class, message, .. } = classify_panic(&*payload);
@@ -147,7 +146,7 @@ pub(super) fn caught<R>(body: impl FnOnce() -> R) -> Result<R, Failure> {
     })
 }
 
-/// A dry run of so many items in which the body failed.
+/// Error of a dry run of so many items in which the body failed.
 pub(super) fn failed(items: impl Display, failure: &Failure) -> Error {
     Error::from(Failure::new(failure.class, format!("dry run of {items} items: {}", failure.message)))
 }
@@ -161,7 +160,7 @@ fn assert_nothing_kept(ended: &DryOutcome) {
     );
 }
 
-/// The modes of before, and no casts of weights, which may be dry.
+/// Restores the modes from before, and drops casts of weights, which may be dry.
 struct Modes(Saved);
 
 impl Modes {
@@ -172,7 +171,7 @@ impl Modes {
 
 impl Drop for Modes {
     fn drop(&mut self) {
-        // It changes variables of this thread; nothing in it fails.
+        // Sets variables of this thread, which does not fail.
         let _ = ffi::set_modes(&self.0);
         ffi::toma_casts_clear();
         ffi::toma_backward_drop_stranded();

@@ -5,24 +5,24 @@ use toma_plan::{Growth, Line};
 
 use super::prediction::Prediction;
 
-/// How many of the largest storages are listed.
+/// Number of the largest storages that are listed.
 const LARGEST: usize = 5;
 
 /// Sizes of the table.
 const SIZES: [u32; 6] = [1, 4, 16, 64, 256, 1024];
 
-/// What a [`Prediction`] says, for people.
+/// Description of a [`Prediction`] for people.
 #[derive(Debug)]
 pub struct Explanation<'a> {
     prediction: &'a Prediction,
     growth: &'a Growth,
-    /// The size at whose peak it looks.
+    /// The size whose peak is described.
     size: u32,
 }
 
 impl Prediction {
-    /// What a piece takes and what one item adds, what holds most at the peak, and bytes at several sizes: for
-    /// people.
+    /// Describes the bytes of a piece and of each further item, the largest holders at the peak, and bytes at several
+    /// sizes, for people.
     pub fn explain(&self) -> Explanation<'_> {
         let recorded = self.traces.iter().map(|(size, _)| *size).max().unwrap_or_default();
         Explanation::new(self, &self.growth, recorded)
@@ -34,7 +34,7 @@ impl<'a> Explanation<'a> {
         Self { prediction, growth, size }
     }
 
-    /// Looks at the peak of this size instead of the largest that was run dry.
+    /// Describes the peak of this size instead of the largest that was run dry.
     #[must_use]
     pub fn at(self, size: u32) -> Self {
         Self { size, ..self }

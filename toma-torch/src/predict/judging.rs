@@ -1,10 +1,10 @@
-//! The judgement on splitting, which each call that splits makes for its own body.
+//! Judgement on splitting, which each call that splits makes for its own body.
 //!
 //! # Why
 //!
 //! One line may run several bodies, so a verdict is no property of a line. The first piece of a call that splits is
-//! recorded, and its operators are compared with those that were judged, before its backward adds anything. On a
-//! difference the piece is thrown away and the body is judged by dry runs. Calls that do not split pay nothing.
+//! recorded, and its operators are compared with those of the judged program before its backward adds anything. If they
+//! differ, the piece is dropped and the body is judged by dry runs. Calls that do not split pay nothing.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -33,7 +33,7 @@ impl Program {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// `None` where the dry runs did not compare.
+    /// Program of a prediction's dry runs; `None` if these could not be compared.
     pub(super) fn of(prediction: &Prediction) -> Self {
         Self(Mutex::new(prediction.judged().ok().map(Arc::new)))
     }
@@ -43,48 +43,48 @@ impl Program {
     }
 }
 
-/// The label that losses of libtorch leave out unless they are told another.
+/// Label that losses of libtorch leave out by default (`ignore_index`).
 const IGNORED: i64 = -100;
 
-/// Whether one call may be split.
+/// Decision on splitting one call.
 #[derive(Debug)]
 pub(crate) struct Splitting<'p> {
     site: Site,
     items: usize,
-    /// The bound on sizes that the caller has set.
+    /// Bound on sizes that the caller has set.
     largest: Option<usize>,
     program: &'p Program,
-    /// The program that this call goes by: another thread may judge another body of the line meanwhile.
+    /// Program that this call goes by, because another thread may judge another body of the line meanwhile.
     judged: RefCell<Option<Arc<Judged>>>,
-    /// The body of this call was judged.
+    /// True if the body of this call was judged.
     is_judged: Cell<bool>,
-    /// Pieces need no check, or no more.
+    /// True if pieces need no check, or no further one.
     is_checked: Cell<bool>,
     can_run_dry: bool,
     integers: Vec<Tensor>,
     combined: Cell<Option<Combined>>,
-    /// Why the call is not split.
+    /// Reason for not splitting the call.
     why: RefCell<Option<String>>,
-    /// An attempt at a piece has become one at all items.
+    /// True if an attempt at a piece has become one at all items.
     is_whole: AtomicBool,
     is_done: Cell<bool>,
 }
 
-/// What a call brings to the judgement.
+/// Properties of a call that the judgement needs.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) items: usize,
     pub(crate) largest: Option<usize>,
-    /// Dry runs are possible here.
+    /// True if dry runs are possible here.
     pub(crate) can_run_dry: bool,
-    /// Nothing is split without a judgement.
+    /// True if nothing may be split without a judgement.
     pub(crate) needs_judgement: bool,
-    /// Data that may be labels.
+    /// Integers of the data, which may be labels.
     pub(crate) integers: Vec<Tensor>,
 }
 
 impl<'p> Splitting<'p> {
-    /// `is_judged`: the program is that of dry runs that this call has made.
+    /// `is_judged`: the program comes from dry runs of this call.
     pub(crate) fn new(site: Site, case: Case, program: &'p Program, is_judged: bool) -> Self {
         let Case { items, largest, can_run_dry, needs_judgement, integers } = case;
         Self {
@@ -104,7 +104,7 @@ impl<'p> Splitting<'p> {
         }
     }
 
-    /// The form that gives up where a piece has become all items, and starts with these where that is known.
+    /// Returns the form that no longer shrinks once a piece has become all items, and that begins with all if known.
     pub(crate) fn lead<'a, P, K, B>(&'a self, form: With<'a, P, K, B>) -> With<'a, P, K, B> {
         let form = form.shrinks_unless(&self.is_whole);
         if self.is_split() { form } else { form.unsplit(self.items) }
@@ -114,23 +114,23 @@ impl<'p> Splitting<'p> {
         self.why.borrow().is_none()
     }
 
-    /// Whether nothing is left to do from there on, because all items were the first piece. That piece itself may be
-    /// tried again: its attempt may still fail after the body has run, as when ranks disagree.
+    /// Returns whether nothing is left to do from `start` on, because all items were the first piece. That piece itself
+    /// may be tried again: its attempt may fail after the body has run, as when ranks disagree.
     pub(crate) fn is_done(&self, start: usize) -> bool {
         start > 0 && self.is_done.get()
     }
 
-    /// How results of pieces make up that of the whole.
+    /// Returns how results of pieces make up the result of the whole.
     pub(crate) fn combined(&self) -> Option<Combined> {
         self.combined.get()
     }
 
-    /// A piece has succeeded.
+    /// Records that a piece has succeeded.
     pub(crate) fn ran(&self, piece: &Range<usize>) {
         self.is_done.set(piece.len() == self.items);
     }
 
-    /// Decides before the first attempt, where the body was judged in this call or cannot be.
+    /// Decides before the first attempt, if the body was judged in this call or cannot be judged.
     ///
     /// # Panics
     /// When the call must not be split, and the caller has set a bound below the number of items.
@@ -144,12 +144,12 @@ impl<'p> Splitting<'p> {
         }
     }
 
-    /// Whether the program that was judged last must not be split.
+    /// True if the program that was judged last must not be split.
     pub(crate) fn is_in_doubt(&self) -> bool {
         !self.is_checked.get() && !self.is_judged.get() && matches!(self.verdict(), Verdict::Never(_))
     }
 
-    /// Runs a piece, or all items where they must not be split; says which.
+    /// Runs a piece, or all items if they must not be split; returns the outcome and the items that ran.
     pub(crate) fn attempt<R, S>(
         &self,
         piece: Range<usize>,
@@ -172,7 +172,7 @@ impl<'p> Splitting<'p> {
         }
     }
 
-    /// The outcome of the first piece, or `None` where the call must not be split.
+    /// Returns the outcome of the first piece, or `None` if the call must not be split.
     fn checked<R, S>(
         &self,
         piece: &Range<usize>,
@@ -218,7 +218,7 @@ impl<'p> Splitting<'p> {
         None
     }
 
-    /// Acts on the verdict: whether pieces may go on.
+    /// Acts on the verdict; returns true if pieces may go on.
     fn splits(&self) -> bool {
         match self.verdict() {
             Verdict::Never(why) => {
@@ -240,7 +240,7 @@ impl<'p> Splitting<'p> {
         true
     }
 
-    /// Whether a mean over labels counts some of them only.
+    /// True if a mean over labels counts some of them only.
     fn leaves_labels_out(&self) -> bool {
         let is_ignored = |labels: &Tensor| bool::try_from(labels.eq(IGNORED).any());
         let _off = tch::no_grad_guard();
@@ -248,11 +248,11 @@ impl<'p> Splitting<'p> {
             && self.integers.iter().any(|labels| is_ignored(labels).unwrap_or(true))
     }
 
-    /// Whether the body does with all items what was judged, and what the first piece did: it may branch on their number,
-    /// or on numbers that it reads. A dry run answers 1 where the body reads one, and then other numbers. Later pieces
-    /// have an item less where all do not make even pieces.
+    /// Returns whether the body runs the judged operators with all items, and those of the first piece. It may branch
+    /// on the number of items, or on numbers that it reads, so dry runs answer 0 and 1,000 instead of 1 to a body that
+    /// reads. Later pieces have an item less if the items do not divide evenly.
     ///
-    /// A loss that is given is the user's word.
+    /// A loss that the caller declares is trusted.
     fn all_do_as<R, S>(
         &self,
         did: Option<&Trace>,
@@ -316,7 +316,8 @@ impl<'p> Splitting<'p> {
             .is_ok_and(|size| judged.as_deref().is_some_and(|judged| judged.is_of(size, trace)))
     }
 
-    /// Whether fewer items than were judged do what was judged, as far as libraries let them: these may run other operators.
+    /// True if fewer items than were judged do the same, as far as libraries let them, which may run other operators
+    /// for few.
     fn is_of_few<R, S>(
         &self,
         size: usize,
@@ -345,7 +346,7 @@ impl<'p> Splitting<'p> {
         size.zip(judged.as_deref()).is_none_or(|(size, judged)| judged.reduces_alike(size, trace))
     }
 
-    /// From here on each attempt is at all items: a smaller one would not help.
+    /// Makes each further attempt run all items, because a smaller one would not help.
     fn stays_whole(&self, why: String) {
         self.refuse(why);
         self.is_whole.store(true, Relaxed);
@@ -361,7 +362,7 @@ impl<'p> Splitting<'p> {
 }
 
 impl Drop for Splitting<'_> {
-    /// Out of memory goes through, and would be taken for what no size helps against.
+    /// Gives the reason if memory has run out. Otherwise the failure would look like one that no size avoids.
     fn drop(&mut self) {
         let ran_out = || report::last().is_some_and(|report| report.out_of_memory > 0);
         if let Some(why) = self.why.borrow().as_deref().filter(|_| !self.is_done.get() && ran_out()) {

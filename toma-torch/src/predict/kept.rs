@@ -1,9 +1,8 @@
-//! Predictions that are kept from call to call, and how often they are made anew.
+//! Predictions that are kept from call to call, and their renewal.
 //!
 //! # Why
 //!
-//! What is kept says sizes. Whether a call may be split is decided in each call anew, since one line may run
-//! several bodies.
+//! A kept prediction only gives sizes. Splitting is decided in each call anew, since one line may run several bodies.
 
 use std::sync::Arc;
 
@@ -13,26 +12,26 @@ use super::prediction::Prediction;
 use super::recent::Recent;
 use crate::error::{Error, ErrorKind};
 
-/// Predictions by what they are of, and the time that their dry runs took by the line that calls.
+/// Predictions by key, and the time of dry runs by site.
 #[derive(Debug)]
 pub(super) struct Store<K, S> {
     predictions: Recent<K, Arc<Kept>>,
     paces: Recent<S, Arc<Pace>>,
 }
 
-/// The prediction of calls that are alike.
+/// Prediction for all calls with the same key.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// `None`: the body cannot run dry, or must not for the time it takes.
+    /// `None` if the body cannot run dry, or if its dry runs would take too much time.
     pub(super) prediction: Option<Prediction>,
-    /// Why sizes are measured: there is no prediction, or none that could be confirmed.
+    /// Reason for measuring sizes: there is no prediction, or none that could be confirmed.
     pub(super) why: Option<String>,
     /// The program that was judged last.
     pub(super) program: Program,
     pub(super) pace: Arc<Pace>,
 }
 
-/// A prediction, and why it could not be confirmed at the size that it says fits.
+/// A prediction, and the error if it could not be confirmed at the size that it predicts to fit.
 pub(super) type Found = (Prediction, Option<Error>);
 
 impl<K: Clone + PartialEq, S: Clone + PartialEq> Store<K, S> {
@@ -40,8 +39,9 @@ impl<K: Clone + PartialEq, S: Clone + PartialEq> Store<K, S> {
         Self { predictions: Recent::new(), paces: Recent::new() }
     }
 
-    /// The prediction that is kept for `key`, or the one that `find` makes by dry runs. Where these would take too much
-    /// of the time of `site`, the one of the lowest `rank`, if any has one, or none. `say` is told why there is none.
+    /// Returns the prediction that is kept for `key`, or makes one by the dry runs of `find`. If these would take too
+    /// much of the time of `site`, returns the prediction with the lowest `rank`, if any has one, or none. `say`
+    /// reports the reason for having none.
     pub(super) fn of<R: Ord>(
         &self,
         (key, site): (&K, &S),
@@ -66,7 +66,7 @@ impl<K: Clone + PartialEq, S: Clone + PartialEq> Store<K, S> {
         (None, self.renewed(key, (before, pace), find, say))
     }
 
-    /// The one that `find` makes, kept instead of the one `before`.
+    /// Makes a prediction by `find`, and keeps it in place of the one `before`.
     pub(super) fn renewed(
         &self,
         key: &K,
@@ -75,7 +75,7 @@ impl<K: Clone + PartialEq, S: Clone + PartialEq> Store<K, S> {
         say: impl Fn(&Error),
     ) -> Arc<Kept> {
         let found = pace.runs_dry(find).inspect_err(&say);
-        // The next call may have more memory.
+        // Out of memory is not kept, because the next call may have more.
         let is_kept = !found.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfMemory);
         let kept = Arc::new(Kept::of(found, before, pace, say));
         if is_kept {
@@ -108,7 +108,7 @@ impl Kept {
         Self { prediction: Some(prediction.renews(before)), why, program, pace }
     }
 
-    /// Why there is no size.
+    /// Reason for predicting no size.
     pub(super) fn why_none(&self) -> String {
         let of_prediction = || self.prediction.as_ref().map_or("", Prediction::why_none).to_owned();
         self.why.clone().unwrap_or_else(of_prediction)

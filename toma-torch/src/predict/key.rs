@@ -1,4 +1,4 @@
-//! What a prediction is of.
+//! Keys of predictions.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::Location;
@@ -9,21 +9,21 @@ use toma_plan::Combined;
 use super::making::SIZES;
 use crate::tensor::TensorData;
 
-/// What a form does with the pieces.
+/// Use that a form makes of its pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
     /// Fills one output, which is held from the first piece on.
     Output,
     /// Adds gradients of a loss that is a mean or a sum, as the dry run finds.
     Found,
-    /// Adds gradients of a mean, of a sum, or of a mean over what is counted, as the caller says.
+    /// Adds gradients of a mean, of a sum, or of a mean weighted by counts, as the caller declares.
     Mean,
     Sum,
     Counted,
 }
 
 impl Purpose {
-    /// The kind of loss that the caller gives.
+    /// Returns the kind of loss if the caller declares it.
     pub(super) fn is_given(self) -> Option<Combined> {
         match self {
             Self::Output | Self::Found => None,
@@ -33,7 +33,7 @@ impl Purpose {
         }
     }
 
-    /// What the caller may say where nothing can be told.
+    /// Advice to the caller of a body that cannot be judged.
     pub(super) fn advice(self) -> &'static str {
         match self {
             Self::Found => "; if pieces add up, say how: `Loss::Mean`, `Loss::Sum` or `Loss::Counted`",
@@ -43,27 +43,27 @@ impl Purpose {
     }
 }
 
-/// The calling line, what it does, the device and the user's key.
+/// Call site of a form, with its purpose, device, body and the user's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     pub(super) caller: &'static Location<'static>,
     pub(super) device: tch::Device,
     pub(super) purpose: Purpose,
     user: u64,
-    /// The type of the body: a helper may be called with several.
+    /// Type of the body, because a helper may be called with several.
     body: &'static str,
 }
 
-/// What a prediction is of: where it is made, and the data without the batch's extent.
+/// Key of a prediction: its site, and the data without the batch's extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(super) site: Site,
     shapes: Vec<(tch::Kind, Vec<i64>)>,
-    /// A prediction from the sizes of a short call is not good enough for a long one.
+    /// Sizes of the dry runs. A prediction from the sizes of a short call is not good enough for a long one.
     pub(super) sizes: [u32; 2],
-    /// Whether there are gradients before the step.
+    /// True if there are gradients before the step.
     has_gradients: bool,
-    /// Tells nets of other shapes apart.
+    /// Distinguishes nets of other shapes.
     net: u64,
 }
 
@@ -86,8 +86,8 @@ impl Key {
         Self { site, shapes, sizes: SIZES, has_gradients: false, net: 0 }
     }
 
-    /// Steps that make gradients take more than those that add to them, and one line may train several nets. A few shapes
-    /// tell nets apart in less than a microsecond.
+    /// Adds the variables. Steps that allocate gradients take more than those that add to them, and one line may train
+    /// several nets. A few shapes distinguish nets in less than a microsecond.
     pub(crate) fn with_variables(self, variables: &[Tensor]) -> Self {
         let has_gradients = variables.first().is_some_and(|first| first.grad().defined());
         let ends = variables.iter().take(2).chain(variables.iter().rev().take(2));
@@ -96,12 +96,12 @@ impl Key {
         Self { has_gradients, net: hasher.finish(), ..self }
     }
 
-    /// For a call whose first dry runs are of these sizes.
+    /// Key of a call whose first dry runs have these sizes.
     pub(super) fn of_sizes(self, sizes: [u32; 2]) -> Self {
         Self { sizes, ..self }
     }
 
-    /// Whether what is predicted of the other is a bound for this: data of the same kinds, and no dim larger.
+    /// Returns whether a prediction for `other` is a bound for this key: data of the same kinds, and no dim larger.
     pub(super) fn is_within(&self, other: &Self) -> bool {
         let ranks =
             |key: &Self| key.shapes.iter().map(|(kind, sizes)| (*kind, sizes.len())).collect::<Vec<_>>();
@@ -110,7 +110,7 @@ impl Key {
         self.site == other.site && self.net == other.net && ranks(self) == ranks(other) && no_larger()
     }
 
-    /// Tells a near bound from a far one.
+    /// Sum of the sizes, which is smaller for a nearer bound.
     pub(super) fn extent(&self) -> i64 {
         let sizes = self.shapes.iter().flat_map(|(_, sizes)| sizes);
         sizes.fold(0, |sum: i64, &size| sum.saturating_add(size))

@@ -1,8 +1,8 @@
-//! The answer to the question that was asked last.
+//! Cache of the last answer.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Answers anew where the question is another one.
+/// The last question and its answer; any other question is answered anew.
 #[derive(Debug)]
 pub(super) struct Last<Q, A>(Mutex<Option<(Q, A)>>);
 

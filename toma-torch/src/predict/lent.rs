@@ -1,4 +1,4 @@
-//! The body of any form, lent by its call to be run dry.
+//! Predictions for any form, whose call lends its body for dry runs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::Device;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::Recording;
 
-/// By the line that calls, the key, the memory, and the shape of the data; paces by the same but the shape.
+/// Predictions by call site, key, memory and shape of the data; paces by all of these but the shape.
 static PREDICTIONS: Store<u64, u64> = Store::new();
 
 impl Predict for Kept {
@@ -46,8 +46,8 @@ impl Predict for Kept {
     }
 }
 
-/// The size that fits now, by what is kept of such calls or found by dry runs. `None` where there is nothing to
-/// choose, where the body cannot run dry, which is said once, and where dry runs would take too long.
+/// Predicts the size that fits now, by a kept prediction or by dry runs. `None` if there is nothing to choose, if the
+/// body cannot run dry, which is reported once, and if dry runs would take too long.
 pub(super) fn foresee(call: &mut Rehearsal<'_>) -> Option<Foreseen> {
     let sizes = call.sizes(wide(SIZES[1]))?;
     let (key, site, name) = (call.key(), call.site(), call.name());
@@ -58,7 +58,7 @@ pub(super) fn foresee(call: &mut Rehearsal<'_>) -> Option<Foreseen> {
     kept.prediction.as_ref()?.foresee_call(call)
 }
 
-/// From two sizes, and confirmed at the one that it says fits.
+/// Predicts from two sizes, and confirms at the size that fits.
 fn predicted(call: &mut Rehearsal<'_>, sizes: [usize; 2]) -> Result<Prediction, Error> {
     let unsupported = |message: String| Error::new(ErrorKind::Unsupported, message);
     if !call.can_run() {
@@ -77,7 +77,7 @@ fn predicted(call: &mut Rehearsal<'_>, sizes: [usize; 2]) -> Result<Prediction, 
     Ok(prediction)
 }
 
-/// Runs a piece of a size dry, and another one after it where the form has more than one.
+/// Runs a piece of a size dry, and a second one if the form has more than one.
 fn pieces(call: &mut Rehearsal<'_>, by_shapes: bool, size: u32) -> Ran {
     let count = if call.items().is_some() { 2 } else { 1 };
     let mut failed = None;

@@ -11,15 +11,14 @@ use crate::error::Error;
 use crate::ffi::Recording;
 use crate::memory::Device;
 
-/// Sizes that are run dry: small, so that kernels that are asked take little time, and both multiples of what
-/// libraries round to, so that a line through them holds beyond.
+/// Sizes that are run dry: small, so that kernels that are called take little time, and both multiples of the sizes
+/// that libraries round to, so that a line through them holds beyond.
 pub(crate) const SIZES: [u32; 2] = [4, 8];
 
-/// Finds what `step` takes from `device` at any size, without running it: it is run [dry](crate::dry_run).
+/// Predicts the bytes that `step` takes from `device` at any size, by running it [dry](crate::dry_run).
 ///
-/// `step` is called with 4 and with 8 items, twice each, and what it returns is held in between, as pieces of a
-/// loop are that follow each other: so it is known what pieces leave behind. The device need not have the
-/// memory.
+/// `step` is called with 4 and with 8 items, twice each. Its values are held in between, as those of successive pieces
+/// of a loop are, to find the bytes that pieces leave allocated. The device need not have the memory.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -38,11 +37,11 @@ pub(crate) const SIZES: [u32; 2] = [4, 8];
 /// ```
 ///
 /// # Errors
-/// When an operator cannot be run dry, with its name; when `step` returns an error; when it does other things at 8
-/// items than at 4, with the first difference; and when it makes no memory on `device` but elsewhere.
+/// When an operator cannot be run dry (the error names it); when `step` returns an error; when it does other things at
+/// 8 items than at 4, with the first difference; and when it allocates no memory on `device` but elsewhere.
 ///
 /// # Panics
-/// When `step` does, and when it keeps a tensor of a dry run.
+/// When `step` panics, and when it keeps a tensor of a dry run.
 pub fn predict<R, M>(device: &Device, mut step: impl FnMut(usize) -> R) -> Result<Prediction, Error>
 where
     Auto: Judge<R, M>,
@@ -50,7 +49,7 @@ where
     predict_from(device, SIZES, &mut |_, size| step(size), &mut |_| ())
 }
 
-/// The same from other sizes. `undo` takes back what a piece of a size did besides.
+/// Predicts from other sizes. `undo` takes back the side effects of a piece of a size.
 pub(crate) fn predict_from<R, M>(
     device: &Device,
     sizes: [u32; 2],
@@ -63,7 +62,7 @@ where
     from_runs(device, sizes, |by_shapes, size| two_pieces(by_shapes, size, step, undo))
 }
 
-/// From dry runs of two sizes; `run` is told whether by shapes alone.
+/// Predicts from dry runs of two sizes; the flag of `run` asks for a run by shapes alone.
 pub(super) fn from_runs(
     device: &Device,
     sizes: [u32; 2],
@@ -79,7 +78,7 @@ pub(super) fn from_runs(
     Prediction::new(device, traces, unknown)
 }
 
-/// Two pieces of a size, one after the other, each a scope of the trace; taken back once both are gone.
+/// Runs two pieces of a size dry, one after the other, each a scope of the trace; both are dropped before `undo`.
 fn two_pieces<R, M>(
     by_shapes: bool,
     size: u32,
@@ -112,14 +111,14 @@ where
 }
 
 impl Prediction {
-    /// Runs `step` dry at one more size, and corrects what is predicted by it: memory that grows in steps, or faster
-    /// than in a line, shows at the size that is to be used. The largest size runs by shapes alone.
+    /// Runs `step` dry at one more size, and corrects the prediction by it: memory that grows in steps, or faster than
+    /// linearly, shows at the size that is to be used. A size above all earlier ones runs by shapes alone.
     ///
     /// # Errors
-    /// As of [`predict`].
+    /// As [`predict`].
     ///
     /// # Panics
-    /// As of [`predict`].
+    /// As [`predict`].
     pub fn confirm<R, M>(self, size: usize, mut step: impl FnMut(usize) -> R) -> Result<Self, Error>
     where
         Auto: Judge<R, M>,
@@ -127,7 +126,7 @@ impl Prediction {
         self.confirmed(size, &mut |_, size| step(size), &mut |_| ())
     }
 
-    /// The same where `undo` takes back what a piece of a size did besides.
+    /// Confirms with an `undo` that takes back the side effects of a piece of a size.
     pub(crate) fn confirmed<R, M>(
         self,
         size: usize,
@@ -142,7 +141,7 @@ impl Prediction {
     }
 }
 
-/// The sizes to run dry: no single item where there are three, because libtorch chooses other operators for one.
+/// Returns the sizes to run dry: no single item if there are three, because libtorch chooses other operators for one.
 pub(super) fn sizes_of(items: usize) -> [u32; 2] {
     match u32::try_from(items).unwrap_or(u32::MAX) {
         most if SIZES[1] <= most => SIZES,

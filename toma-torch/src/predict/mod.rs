@@ -1,4 +1,4 @@
-//! What a step will take, before it runs.
+//! Predictions of a step's memory before it runs.
 
 mod correction;
 mod dry;

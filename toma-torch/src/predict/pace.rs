@@ -1,4 +1,4 @@
-//! How much of its time a site spends on dry runs.
+//! Limit on the time that a site spends on dry runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,13 +8,13 @@ use toma_core::predict::now;
 
 use super::recent::Recent;
 
-/// Dry runs of a site that cost what they cost: most have a few shapes.
+/// Dry runs of a site without a limit: most sites have a few shapes.
 const FREE: u64 = 16;
 
-/// Beyond them dry runs take at most one part in so many of the time of the calls.
+/// Further dry runs take at most one part in so many of the time of the calls.
 const SHARE: u64 = 20;
 
-/// The time that dry runs of a site took, and its calls.
+/// Time of a site's dry runs, and of its calls.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     runs: AtomicU64,
@@ -23,7 +23,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// That of a site.
+    /// Returns the pace of a site.
     pub(super) fn of<K: Clone + PartialEq>(paces: &Recent<K, Arc<Self>>, site: &K) -> Arc<Self> {
         paces.of(site).unwrap_or_else(|| {
             paces.keep(site.clone(), Arc::default());
@@ -31,13 +31,13 @@ impl Pace {
         })
     }
 
-    /// Whether one more dry run, as long as the others, is within the bound.
+    /// Returns whether one more dry run, of the mean duration, is within the limit.
     pub(crate) fn allows(&self) -> bool {
         let [runs, dry, calls] = [&self.runs, &self.dry_nanos, &self.call_nanos].map(|sum| sum.load(Relaxed));
         runs < FREE || (dry + dry / runs).saturating_mul(SHARE) <= calls
     }
 
-    /// Counts the time that `run` takes.
+    /// Calls `run` and counts its time.
     pub(crate) fn runs_dry<R>(&self, run: impl FnOnce() -> R) -> R {
         let begun = now();
         let ran = run();

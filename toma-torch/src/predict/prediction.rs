@@ -12,11 +12,11 @@ use crate::ffi::DeviceId;
 use crate::memory::Device;
 use crate::record::place;
 
-/// What a step takes from one device at any size, found before it has run once.
+/// Bytes that a step takes from one device at any size, predicted before it has run once.
 ///
-/// Bytes are beyond those that were there before, and of one device; what kernels of a GPU take for
-/// themselves shows only in a real run. Below 4 items they are less sure, because libraries run other kernels
-/// for single items.
+/// Bytes are beyond those that were there before, and of one device; bytes that kernels of a GPU take for themselves
+/// show only in a real run. Below 4 items predictions are less sure, because libraries run other kernels for single
+/// items.
 #[derive(Clone, Debug)]
 pub struct Prediction {
     device: String,
@@ -26,13 +26,13 @@ pub struct Prediction {
     pub(super) growth: Growth,
     unknown: Vec<String>,
     head_room: HeadRoom,
-    /// Of this prediction and its clones.
+    /// Shared by this prediction and its clones.
     corrected: Arc<Correction>,
-    /// Sizes whose requests are served, by what they were found from.
+    /// The last size whose requests an allocator has served, by its question.
     pub(super) last_served: Arc<Last<Served, Option<usize>>>,
 }
 
-/// The sizes, pieces and bytes that are asked about, and what is allocated and reserved.
+/// Question to a replay of the allocator: sizes, pieces and bytes, and its allocated and reserved bytes.
 pub(super) type Served = ([u64; 4], Option<[u64; 2]>);
 
 impl Prediction {
@@ -66,12 +66,12 @@ impl Prediction {
         })
     }
 
-    /// Runs dry at one more size, and corrects what is predicted by it; `run` is told whether by shapes alone.
+    /// Runs dry at one more size, and corrects the prediction by it; the flag of `run` asks for a run by shapes alone.
     pub(super) fn confirmed_by(mut self, size: u32, run: impl FnOnce(bool) -> Ran) -> Result<Self, Error> {
         if size == 0 || self.sizes().any(|known| known == size) {
             return Ok(self);
         }
-        // A small size costs no more than those before, and its scratch may be on another line.
+        // A small size takes no longer than those before, and its scratch bytes may lie on another line.
         let by_shapes = self.sizes().all(|known| known < size);
         let (trace, unknown) = run(by_shapes)?;
         self.traces.push((size, trace));
@@ -83,38 +83,39 @@ impl Prediction {
         Ok(self)
     }
 
-    /// Leaves another part of free memory free than 1 %.
+    /// Sets the part of free memory that is left free. The default is 1 %.
     #[must_use]
     pub fn head_room(self, head_room: HeadRoom) -> Self {
         Self { head_room, ..self }
     }
 
-    /// The most bytes that live at once while the step runs with `size` items. On CUDA with what its allocator rounds
-    /// them up by, where it has reserved nothing before.
+    /// The most bytes that are live at once while the step runs with `size` items. On CUDA they are rounded up as by
+    /// its allocator, if that has reserved nothing before.
     pub fn needs_bytes(&self, size: usize) -> u64 {
         let lines = || self.growth.needs_bytes(&self.place, wide(size));
         self.fresh(size).map_or_else(lines, |stats| stats.allocated.peak)
     }
 
-    /// The most bytes that live at once while `items` are worked off in pieces of at most `size`, one after the other,
-    /// and what they return is held. Full pieces with a rest fit into so many bytes, and so do even ones.
+    /// The most bytes that are live at once while `items` are processed in pieces of at most `size`, one after the
+    /// other, and their values are held. Full pieces with a rest fit into so many bytes, and so do even ones.
     pub fn needs_bytes_for(&self, size: usize, items: usize) -> u64 {
         self.growth.needs_bytes_for(&self.place, wide(size), wide(items))
     }
 
-    /// The same where all that the pieces return is there from the first on, as an output is that they are copied to.
+    /// The most bytes if the values of all pieces are allocated from the first one on, as an output that they are
+    /// copied to.
     pub(super) fn needs_bytes_into(&self, size: usize, items: usize) -> u64 {
         self.growth.needs_bytes_into(&self.place, wide(size), wide(items))
     }
 
-    /// Bytes that each further piece of a size leaves.
+    /// Bytes that each further piece of a size leaves allocated.
     pub(super) fn adds_bytes(&self, size: usize) -> u64 {
         let [_, adds] = self.growth.leaves(&self.place);
         u64::try_from(adds.at(wide(size))).unwrap_or_default()
     }
 
-    /// The largest size that fits into so many free bytes, less the head-room; `None` if one item does not.
-    /// It is [`usize::MAX`] where bytes do not grow with the size.
+    /// The largest size that fits into so many free bytes, less the head-room; `None` if one item does not. It is
+    /// [`usize::MAX`] if bytes do not grow with the size.
     ///
     /// On CUDA the segments of the allocator have to fit, too, as if it had reserved none before.
     pub fn fits(&self, free_bytes: u64) -> Option<usize> {
@@ -122,21 +123,21 @@ impl Prediction {
         self.served(self.lives_in(usable)?, usable, |_| 1)
     }
 
-    /// The largest size whose bytes live in so many.
+    /// The largest size whose live bytes fit into `bytes`.
     fn lives_in(&self, bytes: u64) -> Option<usize> {
         self.growth.largest(&self.place, bytes).map(narrow)
     }
 
-    /// The largest size in which `items` can be worked off piece by piece within so many free bytes, less the
-    /// head-room; `None` if there is none. [`needs_bytes_for`](Self::needs_bytes_for) says how many it takes.
+    /// The largest size in which `items` can be processed piece by piece within so many free bytes, less the head-room;
+    /// `None` if there is none. [`needs_bytes_for`](Self::needs_bytes_for) returns the bytes that it takes.
     pub fn fits_for(&self, items: usize, free_bytes: u64) -> Option<usize> {
         let usable = self.head_room.usable(free_bytes);
         let lives = self.growth.largest_for(&self.place, usable, wide(items)).map(narrow)?;
         self.served(lives, usable, |size| items.div_ceil(size))
     }
 
-    /// The largest size for pieces of a loop, which may be copied to one output that is there from the first piece
-    /// on. Where not even one item leaves the head-room, it takes that, too: any other start is larger.
+    /// The largest size for pieces of a loop, which may be copied to one output that is allocated from the first piece
+    /// on. If not even one item leaves the head-room free, it is used as well, because any other start is larger.
     fn piece_of(&self, items: usize, free_bytes: u64, has_output: bool) -> Option<usize> {
         let of = if has_output { Growth::largest_into } else { Growth::largest_for };
         let largest = |bytes| {
@@ -146,20 +147,20 @@ impl Prediction {
         largest(self.head_room.usable(free_bytes)).or_else(|| largest(free_bytes))
     }
 
-    /// Operators whose results only data know: they answered 1, or made the largest shape there can be.
+    /// Operators whose results only data know: they answered 1, or made the largest possible shape.
     pub fn unknown(&self) -> &[String] {
         &self.unknown
     }
 
-    /// What the step does with the rows of its batch: whether pieces add up to the whole.
+    /// Returns how the step treats the rows of its batch, which shows if pieces add up to the whole.
     ///
     /// # Errors
-    /// When the forwards of the sizes touched other tensors, with the first of them.
+    /// When the forwards of the sizes touched different tensors, with the first of them.
     pub fn rows(&self) -> Result<Rows, Error> {
         self.judged().map(|judged| judged.rows().clone())
     }
 
-    /// The same with the program that it is about.
+    /// Returns [`rows`](Self::rows) with the program that they are of.
     pub(super) fn judged(&self) -> Result<Judged, Error> {
         let [(size, first), (other, second), ..] = &self.traces[..] else {
             unreachable!("two sizes at least")
@@ -167,7 +168,7 @@ impl Prediction {
         Judged::of([(*size, first), (*other, second)]).map_err(|unlike| refused(&unlike))
     }
 
-    /// What is said to fit into so many bytes, all of which are to be used but for the head-room.
+    /// Predicts the size that fits into so many bytes, all of which may be used except for the head-room.
     pub(super) fn within(&self, items: Option<usize>, usable_bytes: u64) -> Option<Foreseen> {
         let Some(items) = items else {
             let usable = self.head_room.usable(usable_bytes);
@@ -178,20 +179,20 @@ impl Prediction {
         Some(Foreseen { size, needs_bytes: self.needs_bytes_for(size, items) })
     }
 
-    /// The same for pieces after others, which leave nothing.
+    /// Predicts the size of pieces after others, which leave nothing allocated.
     pub(super) fn within_rest(&self, left: usize, usable_bytes: u64) -> Option<Foreseen> {
         let usable = self.head_room.usable(usable_bytes);
         let size = self.served_rest(self.lives_in(usable)?.min(left), usable, left)?;
         Some(Foreseen { size, needs_bytes: self.needs_bytes(size) })
     }
 
-    /// The same where all that the pieces return is there from the first on.
+    /// Predicts the size if the values of all pieces are allocated from the first one on.
     pub(super) fn within_into(&self, items: usize, usable_bytes: u64) -> Option<Foreseen> {
         let size = self.piece_of(items, usable_bytes, true)?;
         Some(Foreseen { size, needs_bytes: self.needs_bytes_into(size, items) })
     }
 
-    /// The size that fits a call.
+    /// Predicts the size that fits a call.
     pub(super) fn foresee_call(&self, call: &Rehearsal<'_>) -> Option<Foreseen> {
         match call.items() {
             Some(items) => self.foresee_rest(items, call.is_packed(), call.free_bytes()),
@@ -199,7 +200,7 @@ impl Prediction {
         }
     }
 
-    /// What a first piece of this size needs, and each of its items.
+    /// Bytes that a first piece of this size needs, and each of its items.
     pub(super) fn first_piece(&self, size: usize) -> Piece {
         let per_item = self.growth.line(&self.place, wide(size)).per_item;
         Piece {
@@ -208,12 +209,12 @@ impl Prediction {
         }
     }
 
-    /// What attempts have shown of it.
+    /// Corrections learned from attempts.
     pub(super) fn corrected(&self) -> &Correction {
         &self.corrected
     }
 
-    /// Goes on with what attempts have shown of the one before, if there was one.
+    /// Takes over the corrections of the prediction before, if there was one.
     pub(super) fn renews(self, before: Option<&Self>) -> Self {
         let Some(before) = before else { return self };
         let largest = before.sizes().max().map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX));
@@ -222,7 +223,7 @@ impl Prediction {
         Self { corrected, ..self }
     }
 
-    /// Why it says no size.
+    /// Reason for predicting no size.
     pub(super) fn why_none(&self) -> &'static str {
         match self.corrected.usable(u64::MAX) {
             None => "what was predicted was wrong twice",
@@ -230,7 +231,7 @@ impl Prediction {
         }
     }
 
-    /// Whether kernels take bytes there that no dry run sees, and none has been seen to run.
+    /// True if kernels take bytes on the device that no dry run sees, and no attempt has shown them yet.
     pub(super) fn hides(&self) -> bool {
         self.place != Place::HOST && !self.corrected.is_proven()
     }
@@ -243,7 +244,7 @@ impl Prediction {
         self.traces.iter().map(|(size, _)| *size)
     }
 
-    /// `cpu` is how libtorch calls the host.
+    /// Name of the device; libtorch calls the host `cpu`.
     pub(super) fn device(&self) -> &str {
         if self.place == Place::HOST { "cpu" } else { &self.device }
     }
@@ -254,8 +255,8 @@ impl Predict for Prediction {
         self.within(items, self.corrected.usable(free_bytes)?)
     }
 
-    /// The size that fits at once where no size leaves room for the values that all pieces return: `range` holds none of
-    /// them, and a form that does runs out of memory at any size.
+    /// Predicts the size that fits at once if no size leaves room for the values that all pieces return: `range` holds
+    /// none of them, and a form that holds them runs out of memory at any size.
     fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
         let (items, free_bytes) = (call.items(), call.free_bytes());
         self.foresee_call(call).or_else(|| {
@@ -268,7 +269,7 @@ impl Predict for Prediction {
         Some(self.why_none().to_owned())
     }
 
-    /// Where pieces are packed by costs, a full one may be the last, when all others have left what they leave.
+    /// If pieces are packed by costs, a full one may be the last, when all others have left their values.
     fn foresee_rest(&self, left: usize, is_packed: bool, free_bytes: u64) -> Option<Foreseen> {
         let usable = self.corrected.usable(free_bytes)?;
         if is_packed { self.within_into(left, usable) } else { self.within(Some(left), usable) }
@@ -327,7 +328,7 @@ mod tests {
 
     use super::{Device, DeviceId, Place, Prediction, place};
 
-    /// A thousand bytes for each item, and five hundred besides.
+    /// A thousand bytes for each item, and five hundred more.
     fn trace(at: &Place, items: u64) -> Trace {
         let mut recorder = Recorder::new();
         for bytes in [1000 * items, 500] {

@@ -1,12 +1,12 @@
-//! What is kept from call to call.
+//! Cache for values from earlier calls.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// Beyond so many the one made longest ago goes.
+/// Most values; beyond, the one added first is removed.
 const MOST: usize = 256;
 
-/// Values by what they are of.
+/// Values by their keys.
 #[derive(Debug)]
 pub(super) struct Recent<K, V>(Mutex<VecDeque<(K, V)>>);
 
@@ -20,7 +20,8 @@ impl<K: PartialEq, V: Clone> Recent<K, V> {
         values.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone())
     }
 
-    /// Nothing is locked while a value is made: two threads may make the same, and one of them stays.
+    /// Adds a value unless its key has one. Nothing is locked while values are made, so two threads may make the same
+    /// one.
     pub(super) fn keep(&self, key: K, value: V) {
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if values.iter().any(|(known, _)| *known == key) {
@@ -32,13 +33,13 @@ impl<K: PartialEq, V: Clone> Recent<K, V> {
         values.push_back((key, value));
     }
 
-    /// Instead of the one before.
+    /// Replaces the value of a key.
     pub(super) fn renew(&self, key: K, value: V) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| *known != key);
         self.keep(key, value);
     }
 
-    /// The one of the lowest rank, of those that have one.
+    /// Returns the value with the lowest rank, of those that have a rank.
     pub(super) fn nearest<R: Ord>(&self, rank: impl Fn(&K, &V) -> Option<R>) -> Option<(R, V)> {
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ranked = values.iter().filter_map(|(key, value)| Some((rank(key, value)?, value)));

@@ -1,4 +1,4 @@
-//! Forwards that are looked at: of a piece for real, and of any number of items in a dry run.
+//! Recorded forwards: of a piece for real, and of any number of items in a dry run.
 
 use std::ops::{ControlFlow, Range};
 
@@ -14,12 +14,12 @@ use crate::error::Error;
 use crate::ffi::Recording;
 use crate::record::trace_of;
 
-/// Runs a piece of the data; with a recording it marks there where the data are cut and the result is taken.
+/// Runs a piece of the data. A recording gets marks where the data are cut and where the result is taken.
 pub(crate) trait Run<R>: FnMut(Option<&Recording>, Range<usize>) -> R {}
 
 impl<R, F: FnMut(Option<&Recording>, Range<usize>) -> R> Run<R> for F {}
 
-/// Runs a piece; `Err` where it has failed, otherwise its forward, where that could be recorded.
+/// Runs a piece. Returns `Err` if it has failed, otherwise its forward if that could be recorded.
 pub(super) fn recorded<R, S>(piece: &Range<usize>, run: &mut impl Run<R>) -> (R, Result<Option<Trace>, ()>)
 where
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
@@ -46,8 +46,8 @@ where
     Judged::of([(sizes[0], &one), (sizes[1], &other)]).ok()
 }
 
-/// The forward of so many items in a dry run that says `answer` where only data know, and the operators to which it
-/// did; `None` where the body cannot run dry.
+/// Returns the forward of so many items in a dry run that answers `answer` for values that only data know, and the
+/// operators that took it; `None` if the body cannot run dry.
 pub(super) fn dry_trace<R, S>(
     size: usize,
     answer: f64,

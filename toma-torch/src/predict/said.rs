@@ -3,10 +3,10 @@
 use super::key::Site;
 use super::recent::Recent;
 
-/// What was said of a site.
+/// Sites and topics about which a line was printed.
 static SAID: Recent<(Site, &str), ()> = Recent::new();
 
-/// However many predictions the site has.
+/// Prints one line for each site and topic, however many predictions the site has.
 pub(super) fn say_once(site: &Site, about: &'static str, text: &str) {
     let said = (site.clone(), about);
     if SAID.of(&said).is_none() {

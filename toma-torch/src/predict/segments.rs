@@ -1,9 +1,9 @@
-//! What fits into the segments of CUDA's allocator.
+//! Sizes that fit into the segments of CUDA's allocator.
 //!
 //! # Why
 //!
-//! A device is full when no segment is left for a request, and not when tensors fill it. So where lines say that a size
-//! fits, its requests are played to a replay of the allocator, which goes on from the segments there are.
+//! A device is full when no segment is left for a request, and not when tensors fill it. So if a size fits by its live
+//! bytes, its requests are run through a replay of the allocator, which starts from the current segments.
 
 use toma_plan::caching::{CachingAllocator, DeviceStats, OutOfMemory, Settings};
 
@@ -15,8 +15,8 @@ use crate::ffi;
 const CLOSE: usize = 64;
 
 impl Prediction {
-    /// The bytes that CUDA's allocator reserves for the step with `size` items, beyond the segments that it has now.
-    /// Elsewhere, what the step [needs](Self::needs_bytes).
+    /// The bytes that CUDA's allocator reserves for the step with `size` items, beyond its current segments. On other
+    /// devices, the bytes that the step [needs](Self::needs_bytes).
     pub fn reserves_bytes(&self, size: usize) -> u64 {
         let now = self.is_of_cuda().then(|| self.now(u64::MAX).ok()).flatten();
         let Some(mut allocator) = now else { return self.needs_bytes(size) };
@@ -25,8 +25,8 @@ impl Prediction {
         served.map_or(u64::MAX, |()| allocator.stats().reserved.peak - before)
     }
 
-    /// Bytes that CUDA's allocator counts for one piece of a size, where it has reserved nothing before. `None` elsewhere, and
-    /// for sizes beyond all memory.
+    /// Figures of CUDA's allocator for one piece of a size, if it has reserved nothing before. `None` on other devices,
+    /// and for sizes beyond all memory.
     pub(super) fn fresh(&self, size: usize) -> Option<DeviceStats> {
         let mut allocator = CachingAllocator::new(Settings::new(u64::MAX));
         let replay = || self.growth.replay(self.place(), wide(size), 1, &mut allocator);
@@ -34,7 +34,7 @@ impl Prediction {
         is_served.then(|| allocator.stats())
     }
 
-    /// The largest size up to `most` whose requests are served, where an allocator has so many bytes and no segments.
+    /// The largest size up to `most` whose requests are served by an allocator that has so many bytes and no segments.
     pub(super) fn served(&self, most: usize, bytes: u64, pieces: impl Fn(usize) -> usize) -> Option<usize> {
         self.served_by(
             most,
@@ -43,7 +43,7 @@ impl Prediction {
         )
     }
 
-    /// The same where the device's allocator may have so many bytes beyond those in use now.
+    /// The largest size if the device's allocator may use so many bytes beyond those in use now.
     pub(super) fn served_now(
         &self,
         most: usize,
@@ -60,7 +60,7 @@ impl Prediction {
         self.once([wide(most), wide(pieces(most)), 0, usable_bytes], find)
     }
 
-    /// The same for so many items that are left where pieces have run before.
+    /// The largest size for `left` items after other pieces have run.
     pub(super) fn served_rest(&self, most: usize, usable_bytes: u64, left: usize) -> Option<usize> {
         let find = || {
             self.served_by(
@@ -74,7 +74,8 @@ impl Prediction {
         self.once([wide(most), 0, wide(left), usable_bytes], find)
     }
 
-    /// The answer found last, where as many bytes are allocated and reserved now. Calls that settle find the same each time.
+    /// Returns the last answer if the question, and the allocated and reserved bytes, are the same. They are once calls
+    /// settle.
     fn once(&self, question: [u64; 4], find: impl FnOnce() -> Option<usize>) -> Option<usize> {
         if !self.is_of_cuda() {
             return find();
@@ -84,14 +85,14 @@ impl Prediction {
         self.last_served.answer((question, bytes), find)
     }
 
-    /// The device's allocator as it stands, with so many bytes beyond those in use.
+    /// The current state of the device's allocator, with so many bytes beyond those in use.
     fn now(&self, usable_bytes: u64) -> Result<CachingAllocator, Error> {
         let allocated_bytes = ffi::device_stats(self.id)?.allocated_bytes;
         let settings = Settings::new(allocated_bytes.saturating_add(usable_bytes));
         Ok(CachingAllocator::resumed(settings, ffi::device_segments(self.id)?))
     }
 
-    /// Any size where there is no such allocator.
+    /// Returns `most` on a device without such an allocator.
     fn served_by(
         &self,
         most: usize,
@@ -103,7 +104,7 @@ impl Prediction {
         }
         let Ok(allocator) = allocator() else { return Some(most) };
         let is_served = |size: usize| replay(size, &mut allocator.clone()).is_ok();
-        // One size may fit whose segments hold others' rests, where smaller ones do not: the first ones are tried in turn.
+        // A size may fit into the rests of segments where smaller ones do not, so the largest sizes are tried in turn.
         let step = (most / CLOSE).max(1);
         let mut near = (1..=most).rev().step_by(step).take(CLOSE / 4);
         let least = most.saturating_sub(step * (CLOSE / 4 - 1)).max(1);
@@ -118,7 +119,7 @@ impl Prediction {
         (served > 0).then_some(served)
     }
 
-    /// How often it is confirmed at the size that it says: of CUDA's kernels the scratch shows only there.
+    /// Number of confirmations at the predicted size: scratch bytes of CUDA's kernels show only there.
     pub(super) fn rounds(&self) -> usize {
         if self.is_of_cuda() { 3 } else { 1 }
     }

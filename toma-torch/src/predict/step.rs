@@ -1,4 +1,4 @@
-//! The prediction of a whole step: of `forward`, `backward` and `backward_step`.
+//! Prediction of a whole step: of `forward`, `backward` and `backward_step`.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -20,34 +20,35 @@ use crate::Device;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::Recording;
 
-/// Runs the body dry before the first attempt, and starts with the largest size that fits: the option
+/// Runs the body dry before the first attempt, and starts with the largest size that fits: a value for the option
 /// `predict` of every form and attribute.
 ///
-/// The body runs at 4 and at 8 items, or at fewer where there are fewer, and nothing of the user's is
-/// read or changed; see [`dry_run`](crate::dry_run). All these pieces are the first of the data: where items
-/// differ in what they take, let the largest be the first. What the body does besides is taken back by
-/// [`before_retry`](toma_core::execute::With::before_retry), or left out where
-/// [`is_dry`](toma_core::predict::is_dry) says so. An optimizer's `step` within the body must be left out there: state
-/// that it makes would be dry. [`backward_step`](crate::backward_step) leaves it out by itself.
+/// The body runs at 4 and at 8 items, or at fewer if there are fewer, and nothing of the user's is read or changed; see
+/// [`dry_run`](crate::dry_run). All these pieces are the first of the data: if items differ in their memory, let the
+/// largest be the first. Side effects of the body are taken back by
+/// [`before_retry`](toma_core::execute::With::before_retry), or left out where [`is_dry`](toma_core::predict::is_dry)
+/// is true. An optimizer's `step` within the body must be left out there, because it would make state without memory.
+/// [`backward_step`](crate::backward_step) leaves it out by itself.
 ///
-/// What is predicted is kept for each line of code that calls, [`key`](toma_core::execute::With::key), device and
-/// shape of the data. Only the forms for tensors and `chunked` know the shape; others need it in the key. Two nets that
-/// one line runs are best told apart by keys, too. Else what is kept for one serves the other until it fails, or takes
-/// far fewer bytes: then it is predicted anew. Where the body cannot run dry, sizes are found as without:
-/// so it is where it is asynchronous, and where `device` is of no memory that libtorch knows.
+/// Predictions are kept for each call site, [`key`](toma_core::execute::With::key), device and shape of the data. Only
+/// the forms for tensors and `chunked` know the shape; others need it in the key. Two nets that one line runs are best
+/// distinguished by keys, too. Otherwise the prediction for one serves the other until it fails, or takes far fewer
+/// bytes: then it is renewed. Where the body cannot run dry, sizes are found as without a prediction. This is so for an
+/// asynchronous body, and if libtorch does not know the memory of `device`.
 ///
-/// What is tried corrects it. A size that was said to fit and failed is not begun with again, and the body is run
-/// dry once more, by forms for tensors in the same call; where it is wrong again, sizes are found as without. Where
-/// nothing is predicted, [`Report::unforeseen`](toma_core::report::Report::unforeseen) says why. Bytes that pieces are measured to take
-/// beyond it count from then on. On a GPU the first piece is a quarter where more than half of what is free would
-/// be taken: only a real run shows what kernels take there.
+/// Attempts correct the prediction. A size that was predicted to fit and failed is not begun with again, and the body
+/// is run dry once more, by forms for tensors in the same call; if that is wrong again, sizes are found as without a
+/// prediction. Where nothing is predicted, [`Report::unforeseen`](toma_core::report::Report::unforeseen) has the
+/// reason. Bytes that pieces are measured to take beyond the prediction count from then on. On a GPU the first piece is
+/// a quarter if more than half of the free bytes would be taken, because only a real run shows the bytes that kernels
+/// take there.
 ///
-/// Dry runs are few. Beyond the first 16 shapes of a line they take at most 5 % of the time of its calls: else what is
-/// known of larger data serves as a bound, or sizes are found as without.
+/// Dry runs are few. Beyond the first 16 shapes of a line they take at most 5 % of the time of its calls. After that a
+/// prediction for larger data serves as a bound, or sizes are found as without a prediction.
 ///
-/// With [`Forward`](crate::Forward) and [`Backward`](crate::Backward), a call is split only if the dry run shows that its
-/// pieces make up the whole; else it runs whole, and a bound such as `max` that would split it is refused. One line on
-/// standard error says why, and another names an operator that cannot run dry.
+/// With [`Forward`](crate::Forward) and [`Backward`](crate::Backward), a call is split only if the dry run shows that
+/// its pieces make up the whole; otherwise it runs whole, and a bound such as `max` that would split it is refused. One
+/// line on standard error gives the reason, and another names an operator that cannot run dry.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -83,11 +84,11 @@ impl Predict for DryRun {
 
 static PREDICTIONS: Store<Key, Site> = Store::new();
 
-/// How much a call is to work off.
+/// Amount of work of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
     pub(crate) items: usize,
-    /// Bytes that are taken once all is done, and stay.
+    /// Bytes that are allocated once all is done, and stay.
     pub(crate) room_bytes: u64,
 }
 
@@ -96,12 +97,12 @@ pub(crate) struct Work {
 pub(crate) struct StepPrediction {
     key: Key,
     kept: Arc<Kept>,
-    /// Made by this call, since what was kept is wrong about it: it may be of another net.
+    /// Made by this call, if the kept prediction is wrong about it: that may be of another net.
     renewed: OnceLock<Arc<Kept>>,
     work: Work,
-    /// What is kept is of other data, and no bound for these.
+    /// True if the kept prediction is of other data, and no bound for these.
     is_no_bound: bool,
-    /// The dry runs of this call have made it.
+    /// True if the dry runs of this call have made the prediction.
     is_new: bool,
     begun: Instant,
 }
@@ -109,8 +110,8 @@ pub(crate) struct StepPrediction {
 impl StepPrediction {
     /// Takes the prediction that is kept for calls like this one, or makes one.
     ///
-    /// `step` does with so many items what an attempt does; what it returns is held as what pieces leave is. `undo`
-    /// takes back what it did besides.
+    /// `step` runs so many items as an attempt does. The tensor that `step` returns is kept alive, as the outputs of
+    /// the pieces are. `undo` takes back its side effects.
     pub(crate) fn of(
         key: Key,
         work: Work,
@@ -133,8 +134,8 @@ impl StepPrediction {
         Self { key, kept, renewed: OnceLock::new(), work, is_no_bound, is_new, begun: now() }
     }
 
-    /// Predicts anew by dry runs of this call where a size that was said to fit has failed, since what is kept may be of
-    /// another net.
+    /// Renews the prediction by dry runs of this call if a size that was predicted to fit has failed, since the kept
+    /// one may be of another net.
     pub(crate) fn renew(
         &self,
         step: impl FnMut(&Recording, usize) -> Result<Tensor, Error>,
@@ -162,12 +163,12 @@ impl StepPrediction {
         self.is_no_bound || self.kept().why.is_some()
     }
 
-    /// The judgement on splitting this call.
+    /// Returns the judgement on splitting this call.
     pub(crate) fn splitting(&self, case: Case) -> Splitting<'_> {
         Splitting::new(self.site().clone(), case, &self.kept.program, self.is_new)
     }
 
-    /// The form, which starts with the size that is predicted.
+    /// Returns the form with the predicted size as its first.
     pub(crate) fn lead<'a, P, K, B>(this: Option<&'a Self>, form: With<'a, P, K, B>) -> With<'a, P, K, B> {
         match this {
             Some(this) => form.predict(this),
@@ -175,13 +176,13 @@ impl StepPrediction {
         }
     }
 
-    /// Whether all items are said to fit.
+    /// Returns whether all items are predicted to fit.
     pub(crate) fn says_whole_fits(&self) -> bool {
         let free = Device::new(self.site().device).read().map(|read| read.free_bytes);
         free.is_ok_and(|free| self.fits(free).is_some_and(|said| said.size >= self.work.items))
     }
 
-    /// What fits, and the room beside it where that is possible.
+    /// Returns the size that fits, in addition to the room if possible.
     fn fits(&self, free_bytes: u64) -> Option<Foreseen> {
         let usable = self.prediction()?.corrected().usable(free_bytes)?;
         let beside_room = self.within(usable.saturating_sub(self.work.room_bytes));
@@ -194,16 +195,16 @@ impl StepPrediction {
         if self.site().purpose != Purpose::Output || foreseen.size == items {
             return Some(foreseen);
         }
-        // A piece's rows stand beside the whole.
+        // A piece's rows are in memory in addition to the whole output.
         prediction.within_into(items, usable_bytes)
     }
 
-    /// Whether pieces of this size are copied to one output.
+    /// Returns whether pieces of this size are copied to one output.
     fn fills_output(&self, size: usize) -> bool {
         self.site().purpose == Purpose::Output && size < self.work.items
     }
 
-    /// Bytes that a first piece was said to need: it makes the whole output.
+    /// Predicted bytes of a first piece, which also allocates the whole output.
     fn said_of_first(&self, prediction: &Prediction, size: usize) -> u64 {
         let piece = prediction.needs_bytes(size);
         if !self.fills_output(size) {
@@ -213,7 +214,7 @@ impl StepPrediction {
         piece.max(rows.saturating_add(output))
     }
 
-    /// Bytes that all pieces of this size were said to need.
+    /// Predicted bytes of all pieces of this size.
     fn said_of_all(&self, prediction: &Prediction, size: usize) -> u64 {
         let items = self.work.items;
         if self.fills_output(size) {
@@ -227,7 +228,7 @@ impl StepPrediction {
         self.kept().prediction.as_ref()
     }
 
-    /// Says it where a single item needs more than there is.
+    /// Prints a line if a single item needs more than the free bytes.
     fn say_least(&self, free_bytes: u64) {
         let Some(prediction) = self.prediction() else { return };
         let Piece { needs_bytes, per_item_bytes } = prediction.first_piece(1);
@@ -252,7 +253,7 @@ impl Predict for StepPrediction {
         foreseen
     }
 
-    /// What a piece makes beyond the first does not stay: outputs have their place, and gradients theirs.
+    /// Pieces after the first leave nothing allocated: output and gradients exist already.
     fn foresee_rest(&self, left: usize, _: bool, free_bytes: u64) -> Option<Foreseen> {
         if self.measures() {
             return None;
@@ -312,7 +313,7 @@ impl Drop for StepPrediction {
     }
 }
 
-/// From two sizes, and confirmed at the one that it says fits; or why it could not be.
+/// Predicts from two sizes, and confirms at the size that fits, or returns the error that prevented the confirmation.
 fn predicted(
     key: &Key,
     items: usize,
@@ -329,7 +330,7 @@ fn predicted(
         let Some(Foreseen { size, .. }) = fits else { break };
         match prediction.clone().confirmed(size, &mut step, &mut undo) {
             Ok(confirmed) => prediction = confirmed,
-            // Below the sizes that were run, the step may call other operators; that says nothing of larger ones.
+            // Below the sizes that were run, the step may call other operators, which tells nothing of larger sizes.
             Err(_) if size < wide(key.sizes[0]) => break,
             Err(error) if error.kind() == ErrorKind::OutOfMemory => return Err(error),
             Err(error) => return Ok((prediction, Some(error))),

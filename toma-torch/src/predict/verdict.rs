@@ -1,22 +1,22 @@
-//! Whether a call may be split, by the program that was judged.
+//! Verdict on splitting a call, by the program that was judged.
 
 use toma_plan::{Combined, Coupling, Judged};
 
 use super::key::Purpose;
 
-/// What becomes of a call in pieces.
+/// Effect of splitting a call.
 #[derive(Clone, Debug)]
 pub(super) enum Verdict {
-    /// Results of pieces make up that of the whole in this way.
+    /// Results of pieces make up the result of the whole in this way.
     Splits(Combined),
-    /// The same, but batch norm takes the statistics of each piece.
+    /// As `Splits`, but batch norm takes the statistics of each piece.
     Statistics(Combined),
-    /// They do not, or it cannot be told; and why.
+    /// Results of pieces do not make up the whole, or that is not certain; with the reason.
     Never(String),
 }
 
 impl Verdict {
-    /// Decides by the program, or by why there is none.
+    /// Decides by the judged program, or by the reason why there is none.
     pub(super) fn of(judged: Result<&Judged, &str>, purpose: Purpose) -> Self {
         match judged {
             Ok(judged) => Self::of_program(judged, purpose),
@@ -50,7 +50,7 @@ impl Verdict {
     }
 }
 
-/// A loss that is given is the user's word where nothing contradicts it.
+/// True for a coupling that contradicts nothing, so that a loss that the caller declares is trusted.
 fn cannot_tell(coupling: Coupling) -> bool {
     matches!(coupling, Coupling::Unknown | Coupling::OtherOrder | Coupling::Written | Coupling::ReadNumber)
 }
@@ -63,7 +63,7 @@ fn accepts_statistics(combined: Combined) -> &'static str {
     }
 }
 
-/// Why pieces do not make up the whole in the way that is asked for.
+/// Returns the reason why pieces do not make up the whole as `purpose` needs it.
 fn why_not(combined: Combined, purpose: Purpose) -> Option<String> {
     use Combined as C;
     let is_right = match purpose {

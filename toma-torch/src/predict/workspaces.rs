@@ -1,9 +1,9 @@
-//! Workspaces of CUDA's libraries, which a thread's first product of matrices takes and keeps.
+//! Workspaces of CUDA's libraries, which a thread's first product of matrices allocates and keeps.
 //!
 //! # Why
 //!
-//! No dry run takes them: 8 MiB for each thread on an A100, 32 on an H100. A product of small matrices does, so that they
-//! are counted with what is there when the free bytes are read. A step that multiplies would take them anyway.
+//! No dry run allocates them: 8 MiB for each thread on an A100, 32 MiB on an H100. A product of small matrices does, so
+//! that they are allocated already when the free bytes are read. A step that multiplies would allocate them anyway.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,18 @@ use tch::{Kind, TchError, Tensor};
 use toma_trace::operators::{COPIES_OPERANDS, named};
 use toma_trace::{OperatorId, Trace};
 
-/// Takes those of the threads on which the step multiplies: this one, and that of backward.
+/// Allocates the workspaces of the threads on which the step multiplies: this one, and that of backward.
 pub(super) fn take(device: tch::Device, step: &Trace) {
     let threads = multiplying(step);
     if !matches!(device, tch::Device::Cuda(_)) || threads == 0 {
         return;
     }
     let _in_no_line = toma_trace::counting::pause();
-    // Without memory for them, it is the step that fails.
+    // If there is no memory for them, the step itself fails.
     let _ = multiply(device, threads > 1);
 }
 
-/// The number of threads that have products.
+/// Number of threads that have products.
 fn multiplying(step: &Trace) -> usize {
     let is_product = |id: OperatorId| named(&step[id].name).has(COPIES_OPERANDS);
     let of_products = step.blocks().filter(|(_, block)| block.operator.is_some_and(is_product));

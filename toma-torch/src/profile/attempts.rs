@@ -1,4 +1,4 @@
-//! Attempts of loops, told to the recording that runs.
+//! Reports attempts of loops to the running recording.
 
 use std::cell::RefCell;
 
@@ -38,12 +38,12 @@ impl Witness for Attempts {
     }
 }
 
-/// Makes ready for recordings. Where a program has registered a witness of its own, they know of no attempts.
+/// Registers the witness for recordings. If the program has registered its own, recordings have no attempts.
 pub(crate) fn register() {
     let _ = witness::register(&Attempts);
 }
 
-/// Lets the recording be told, or nothing.
+/// Switches the reports to the recording on or off.
 pub(super) fn tell(are_told: bool) {
     witness::listen(are_told);
 }

@@ -1,4 +1,4 @@
-//! What filled the memory, told where an attempt of a loop runs out of it.
+//! Holders of the memory at the moment when an attempt of a loop runs out of it.
 
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,12 +10,12 @@ use super::running;
 
 static PRINTS: AtomicBool = AtomicBool::new(false);
 
-/// Prints what filled the memory at each failure from now on, or no more.
+/// Switches printing of the holders at each failure on or off.
 pub(super) fn print_each(on: bool) {
     PRINTS.store(on, Relaxed);
 }
 
-/// What filled the memory at the last failure of this thread, while a recording runs.
+/// Returns the holders of the memory at the last failure of this thread, while a recording runs.
 pub(super) fn filled() -> Option<String> {
     let now = variables();
     let filled = counting::filled(|block| named::of_block(&now, block))?.to_string();
@@ -25,7 +25,7 @@ pub(super) fn filled() -> Option<String> {
     Some(filled)
 }
 
-/// The same at a failure that no loop was told of: the program has not outlived it, or makes do without.
+/// Returns the holders at a failure that was reported to no loop: it has ended the program, or the program handles it.
 pub(super) fn untold() -> Option<String> {
     let now = variables();
     Some(counting::untold(|block| named::of_block(&now, block))?.to_string())
@@ -35,7 +35,7 @@ fn variables() -> ByAddress {
     running::named().map_or_else(ByAddress::new, |named| named.now())
 }
 
-/// A standard error that is closed must not end the program.
+/// Writes to standard error; if that is closed, the program must go on.
 pub(super) fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

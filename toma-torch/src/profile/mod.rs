@@ -1,7 +1,7 @@
-//! Which line filled the memory, and what is alive.
+//! Memory profiler: bytes by line of source, live tensors by name, and the holders of memory when it runs out.
 //!
-//! Functions under `#[toma::profile]` tell which line runs. While a [`Profiler`] runs, every byte of CPU tensors that
-//! is allocated or freed belongs to a line of them, on whatever thread; what GPUs lack stands at the end.
+//! Functions under `#[toma::profile]` report the line that runs. While a [`Profiler`] runs, every byte of CPU tensors
+//! that is allocated or freed on any thread is counted for a line. The end of this page lists the gaps on GPUs.
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor};
@@ -23,47 +23,49 @@
 //! # Ok::<(), toma_torch::Error>(())
 //! ```
 //!
-//! A program that is started with the variable `TOMA_PROFILE` needs no profiler: its values, and what Ctrl-C does,
-//! are in the manual of `#[toma::profile]`. One recording runs at a time. A [`Profiler`] that is started while the
-//! variable records, or beside another one, is an error. [`run()`] is both in one for notebooks.
+//! A program that is started with the environment variable `TOMA_PROFILE` needs no profiler: the manual of
+//! `#[toma::profile]` has its values and the effect of Ctrl-C. One recording runs at a time, so it is an error to start
+//! a [`Profiler`] while the variable or another profiler records. [`run()`] starts and finishes a recording around a
+//! closure, for notebooks.
 //!
 //! # Depths
 //!
-//! | | what is known | a step of 40 layers of 64 takes |
+//! | | recorded | relative time of a step of 40 layers of width 64 |
 //! |---|---|---|
 //! | no recording | | 1 |
-//! | [`Depth::Lines`] | bytes by line, and what fills the memory by line | 1.03 |
-//! | [`Depth::Events`] | also operators, the order of events, what the peak is of, the files | 1.32 |
+//! | [`Depth::Lines`] | bytes by line, and the lines that hold the memory when it runs out | 1.03 |
+//! | [`Depth::Events`] | also operators, the order of events, the holders of the peak, the files | 1.32 |
 //!
-//! `cargo xtask bench profile` measures the ratios, in processor time of one thread. An operator on more data costs
-//! more and a mark does not: at a width of 256 `Events` takes 1.07. Events are a ring of a million, 32 bytes each;
-//! [`Profiler::events`] says how many, and [`Recording::lost_events`] how many were too many.
+//! `cargo xtask bench profile` measures the ratios, in processor time of one thread. Operators take longer on more data
+//! and their events do not: at a width of 256 `Events` takes 1.07. Events are kept in a ring of a million, 32 bytes
+//! each; [`Profiler::events`] sets its length, and [`Recording::lost_events`] returns the number of events that did not
+//! fit.
 //!
 //! # Tables of lines
 //!
-//! [`Recording::lines`] has one table for each function, in the order of the source. Its
-//! [columns](Lines::columns) are, unless told, `peak`, `reserved` where a device reserves, and `fetched` where storages came back.
+//! [`Recording::lines`] has one table for each function, in the order of the source. Its [columns](Lines::columns) are
+//! by default `peak`, with `reserved` on devices that reserve memory and `fetched` if storages were fetched.
 //!
-//! | column | bytes, or what else is said |
+//! | column | bytes, unless stated otherwise |
 //! |---|---|
-//! | `peak` | the most that were allocated while the line ran, by whatever it called |
+//! | `peak` | the most that were allocated while the line ran, including its callees |
 //! | `reserved` | the most that the allocator held while it ran |
-//! | `rise` | the most by which it rose above what there was when it began |
+//! | `rise` | the most by which allocated bytes rose above those when it began |
 //! | `current` | the most that were allocated when it ended |
 //! | `allocated`, `freed`, `net` | all it allocated, freed, and the difference |
-//! | `kept` | born in this line and alive now, on the device |
+//! | `kept` | allocated by this line and live now, on the device |
 //! | `fetched`, `offloaded` | of storages that [managers](crate::offload) moved to the device, and off it |
 //! | `backward` | allocated for the gradients of its operators |
-//! | `hits`, `ooms`, `time` | how often it began, allocations that failed, how long it took |
+//! | `hits`, `ooms`, `time` | how often it began, failed allocations, and its duration |
 //!
-//! The line of the `fn` is the state at entry; a line that never ran is blank. What is freed at the end of a block
-//! belongs to its `}`, what a `return` or a `?` drops to that line. [`Lines::operators`] shows the operators beneath
-//! their lines, [`Lines::as_cuda`] what CUDA's caching allocator would have reserved; both need [`Depth::Events`].
-//! A line that fetches has not allocated: what came back is in its `fetched` alone, and is kept by the line that made
-//! it. Readings of the device, `peak`, `rise` and `current`, have it in them, so `fetched` is shown beside `peak` where
-//! anything was. In a trace a fetch is another block of the same storage, born in the operator that asked.
-//! What was in no marked function is one line at the end. [`Recording::diff`] tells which lines keep more than in an
-//! earlier recording.
+//! The line of the `fn` is the state at entry; a line that never ran is blank. Values that are freed at the end of a
+//! block belong to its `}`, those that a `return` or a `?` drops to that line. [`Lines::operators`] shows the operators
+//! beneath their lines, [`Lines::as_cuda`] the bytes that CUDA's caching allocator would have reserved; both need
+//! [`Depth::Events`]. A line that fetches a storage has not allocated it: the bytes are in its `fetched` alone, and in
+//! the `kept` of the line that made the storage. Readings of the device (`peak`, `rise` and `current`) include fetched
+//! bytes, so `fetched` is shown next to `peak` if there are any. In a trace a fetch is another block of the same
+//! storage, born in the operator that needed it. Bytes outside of marked functions are one line at the end.
+//! [`Recording::diff`] shows the lines that keep more than in an earlier recording.
 //!
 //! # Names and categories
 //!
@@ -71,23 +73,24 @@
 //! |---|---|---|
 //! | parameter, buffer | a variable of a `VarStore` that is trained, or not | [`Profiler::variables`]: `conv.weight` |
 //! | gradient | the gradient of a variable | the same: `conv.weight.grad` |
-//! | optimizer state | what [`optimizer`] made and kept | the variable: `Adam.conv.weight.exp_avg` |
+//! | optimizer state | made and kept by [`optimizer`] | the variable: `Adam.conv.weight.exp_avg` |
 //! | input | labeled, or older than the recording or the attempt that failed | [`label`], [`Profiler::label`] |
 //! | activation | waits for a backward, or without one for a later operator | its birth: `relu @ src/net.rs:42` |
 //! | temporary | all else | its birth |
 //! | unknown | an activation or a temporary | its birth |
 //!
-//! Where no operators are recorded, a birth is `src/net.rs:42`. Of operators those with a gradient are known there, too:
-//! what is older than the last of them is an activation. What a line has made since is unknown. States have names if
-//! the first step of their optimizer is recorded, and no manager moves them within it. Names stay with storages that
-//! move.
+//! Without recorded operators, the birth is a line alone: `src/net.rs:42`. Operators with a gradient are known even
+//! then: a block older than the last of them is an activation, and a younger one is unknown. States have names if the
+//! first step of their optimizer is recorded, and no manager moves them within it. Names stay with storages that are
+//! evicted and fetched.
 //!
 //! # Out of memory
 //!
-//! What filled the memory is gone when a failed attempt has unwound. A recording notes it at the failure. It is in
-//! `Report::filled`, for the last failure of a call, in each event `Failed`, and under the line that `TOMA_LOG=1`
-//! prints: the operator and line that asked, for how many bytes, and the largest holders. To note it takes 46 µs with
-//! 1,000 living blocks. The operator that asked is known at both depths, operators of holders with [`Depth::Events`].
+//! The tensors that filled the memory are gone once a failed attempt has unwound, so a recording notes them at the
+//! failure: the operator and the line that requested memory, the requested bytes, and the largest holders. This note is
+//! in `Report::filled` for the last failure of a call, in each event `Failed`, and under the line that `TOMA_LOG=1`
+//! prints. Taking it costs 46 µs with 1,000 live blocks. The requesting operator is known at both depths, operators of
+//! holders with [`Depth::Events`].
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor};
@@ -110,14 +113,14 @@
 //! # Ok::<(), toma_torch::Error>(())
 //! ```
 //!
-//! [`Lines::by_attempt`] gives each size of a loop rows of its own, with what became of it. A program without marks
-//! gets a row for each size of a loop. A dry run is a body that runs on tensors without memory to predict sizes; it
-//! is in no row. A recording changes no size, no retry and no peak that a policy measures.
+//! [`Lines::by_attempt`] gives each size of a loop rows of its own, with its outcome. A program without marks gets a
+//! row for each size of a loop. A dry run, which runs a body on tensors without memory to predict sizes, is in no row.
+//! A recording changes no size, no retry and no peak that a policy measures.
 //!
 //! # Threads and tasks
 //!
-//! Rows of all threads are merged, and what another thread frees is freed. An `async fn` is in a line while it is
-//! polled, and in none while it waits.
+//! Rows of all threads are merged; memory that another thread frees counts as freed. An `async fn` is in a line while
+//! it is polled, and in none while it waits.
 //!
 //! # Names of `pytorch_memlab`
 //!
@@ -139,12 +142,12 @@
 //!
 //! Columns have their names there as well: `"active_bytes.all.peak".parse()` is [`Column::Peak`].
 //!
-//! # What is not seen
+//! # Not recorded
 //!
-//! - Memory beside libtorch's allocator: of Rust, of libraries that call `malloc`, of `from_blob`.
-//! - CPU tensors from before [`cpu::count`](crate::cpu::count); the first recording calls it. Begin `main` with it.
-//! - On a GPU, blocks that no marked function or its backward makes, and what frees them on other threads. Rows of GPUs
-//!   and their inventory are not proven on a device.
+//! - Memory outside of libtorch's allocator: of Rust, of libraries that call `malloc`, of `from_blob`.
+//! - CPU tensors from before [`cpu::count`](crate::cpu::count), which the first recording calls. Begin `main` with it.
+//! - On a GPU, blocks that are allocated neither by a marked function nor by its backward, and frees on other threads.
+//!   Rows and inventories of GPUs are not proven on a device.
 
 mod attempts;
 mod filled;
@@ -163,7 +166,7 @@ pub use profiler::{Depth, Profiler, Profiling};
 pub use recording::{Peak, Recording};
 pub use run::{Run, run};
 pub use running::{label, optimizer};
-// One list of imports suffices a program; the names are documented where they are made.
+// Re-exported so that one import list is enough; documented where they are defined.
 #[doc(hidden)]
 pub use toma_core::marks::Column;
 #[doc(hidden)]
@@ -173,7 +176,7 @@ pub use toma_trace::lines::{Diff, Lines, NoEvents};
 pub(crate) use attempts::register;
 pub(crate) use switch::{install, print};
 
-/// Forgets what the recording of `TOMA_PROFILE` has so far, as [`Profiling::clear`] does for others.
+/// Discards the recording of `TOMA_PROFILE` so far, as [`Profiling::clear`] does for a profiler's.
 pub fn clear() {
     switch::clear();
 }

@@ -1,4 +1,4 @@
-//! What a program says of its tensors: variables, gradients, states of optimizers, labels.
+//! Names that a program gives its tensors: variables, gradients, states of optimizers, labels.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -12,21 +12,22 @@ use super::states::State;
 use crate::ffi::{self, EventKind};
 use crate::notes::{is_alive, note, noted_at};
 
-/// Names of storages, by where they begin.
+/// Names of storages, by their addresses.
 ///
-/// Variables and their gradients can change their places, so these are looked up when names are asked for.
+/// Variables and their gradients can move, so they are looked up when names are needed.
 #[derive(Debug, Default)]
 pub(super) struct Named {
     stores: Vec<Weak<Mutex<Variables>>>,
-    /// The optimizers that have run a step to its end.
+    /// Optimizers that have completed a step.
     optimizers: Mutex<HashSet<String>>,
 }
 
-/// Names of what begins at an address.
+/// Names by the address of a storage.
 pub(super) type ByAddress = HashMap<u64, (Category, String)>;
 
 impl Named {
-    /// Variables that a store has now or later, as long as it lives. While the program has locked it they are not found.
+    /// Adds the variables that a store has now or later, as long as it lives. They are not found while the program
+    /// locks it.
     pub(super) fn variables(&mut self, store: &VarStore) {
         self.stores.push(Arc::downgrade(&store.variables_));
     }
@@ -35,17 +36,17 @@ impl Named {
         self.optimizers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an optimizer has run a step to its end.
+    /// Returns whether an optimizer has completed a step.
     pub(super) fn has_stepped(&self, optimizer: &str) -> bool {
         self.optimizers().contains(optimizer)
     }
 
-    /// An optimizer has run a step to its end.
+    /// Records that an optimizer has completed a step.
     pub(super) fn note_step(&self, optimizer: &str) {
         self.optimizers().insert(optimizer.to_owned());
     }
 
-    /// Notes where variables and gradients are now: they may be gone when their names are asked for.
+    /// Notes the current addresses of variables and gradients, which may be gone when their names are needed.
     pub(super) fn note_variables(&self) {
         self.each_variable(|name, variable| {
             for address in ffi::addresses(variable) {
@@ -57,7 +58,7 @@ impl Named {
         });
     }
 
-    /// Notes what an optimizer has made in a step and kept: each is a state of what it was made from.
+    /// Notes the tensors that an optimizer has made in a step and kept, as states of the variables they were made from.
     pub(super) fn note_states(&self, optimizer: &str, recording: &ffi::Recording) {
         let variables = self.now();
         let mut state = State::new(optimizer);
@@ -72,19 +73,19 @@ impl Named {
             Ok(())
         });
         for (address, name) in made {
-            // What is gone has no owner.
+            // A block that is gone has no owner.
             if !is_alive(address, Owner(0)) {
                 note(address, Category::OptimizerState, || name);
             }
         }
     }
 
-    /// Every variable and its gradient, where they are now.
+    /// Returns the names of all variables and gradients, by their current addresses.
     pub(super) fn now(&self) -> ByAddress {
         let mut names = ByAddress::new();
         let mut name = |address, category, name: String| {
             let said = names.entry(address).or_insert_with(|| (category, name.clone()));
-            // Of tied variables the first by name stays, because a store knows no order.
+            // Tied variables get the smallest of their names, because a store has no order.
             if (category, &name) < (said.0, &said.1) {
                 *said = (category, name);
             }
@@ -102,7 +103,7 @@ impl Named {
             let variables = match store.try_lock() {
                 Ok(variables) => variables,
                 Err(TryLockError::Poisoned(variables)) => variables.into_inner(),
-                // Perhaps by this very thread.
+                // Perhaps locked by this very thread.
                 Err(TryLockError::WouldBlock) => continue,
             };
             variables.named_variables.iter().for_each(|(name, tensor)| body(name, tensor));
@@ -110,12 +111,12 @@ impl Named {
     }
 }
 
-/// The memory of a tensor has this name.
+/// Names the memory of a tensor.
 pub(super) fn label(name: &str, tensor: &Tensor) {
     ffi::addresses(tensor).for_each(|address| note(address, Category::Input, || name.to_owned()));
 }
 
-/// What is known of a block that lives; `now` are the variables.
+/// Returns the category and name of a live block; `now` are the names of variables.
 pub(super) fn of_block(now: &ByAddress, block: &Living) -> Option<(Category, String)> {
     now.get(&block.address).cloned().or_else(|| noted_at(block.address, block.owner))
 }

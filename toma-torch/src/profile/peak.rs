@@ -1,4 +1,4 @@
-//! A bound on what an expression allocates.
+//! Bound on the bytes that an expression allocates.
 
 use toma_core::predict;
 use toma_trace::holdings::{Catalog, Holdings, Names};
@@ -7,10 +7,10 @@ use crate::cpu;
 use crate::ffi::Recording;
 use crate::record::trace_of;
 
-/// Panics when an expression has allocated more than so many bytes at once; otherwise it is what the expression is.
+/// Evaluates to an expression's value, and panics if the expression has allocated more than so many bytes at once.
 ///
-/// For tests that keep the memory of a step from growing unseen. What is larger is told with the operators and shapes
-/// that held most of it.
+/// For tests that keep the memory of a step from growing unnoticed. The panic lists the operators and shapes that held
+/// most of the memory.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -30,29 +30,30 @@ use crate::record::trace_of;
 /// toma::assert_peak!(1 << 20, rows.cos().exp());
 /// ```
 ///
-/// # What counts
+/// # Counted bytes
 ///
-/// The bytes of tensors that the expression has allocated on this thread and not yet freed, at the moment when they are
-/// most, on each device by itself; also what it returns, and on devices what its backward allocates on other threads.
-/// What was there before does not count, and makes no room when it is freed. What other threads do does not count
-/// either, so tests that run side by side do not disturb each other; memory that another thread frees seems to live.
+/// The most bytes of tensors at any moment that the expression has allocated on this thread and not yet freed, on each
+/// device separately. Its result counts, and on devices also allocations of its backward on other threads. Memory from
+/// before does not count, and makes no room when it is freed. Other threads do not count either, so tests that run side
+/// by side do not disturb each other; memory that another thread frees seems to stay live.
 ///
-/// Of CPU tensors those count that are [counted](crate::cpu), as from now on all are. It takes some microseconds for each
-/// operator, most of them when the expression has ended.
+/// CPU tensors count if they are [counted](crate::cpu), as all are from the first call on. The recording takes some
+/// microseconds for each operator, most of them after the expression.
 ///
 /// # How the expression ends
 ///
 /// The expression is no closure: it may borrow, move, `return`, `break` and use `?`. An expression that does not end,
-/// because it panics or leaves, is not measured, so in a loop out of memory goes through as without the macro. An `Err`
-/// is a value like any other: write `assert_peak!(bound, step()?)` where errors should leave before.
+/// because it panics or leaves, is not measured, so out of memory reaches a surrounding loop as without the macro. An
+/// `Err` is a value like any other: write `assert_peak!(bound, step()?)` where errors should leave before the check.
 ///
-/// In a [dry run](crate::dry_run) nothing is allocated, and nothing measured. An expression that waits with `.await`
-/// must stay on its thread, and what other tasks do there meanwhile counts.
+/// In a [dry run](crate::dry_run) nothing is allocated and nothing measured. An expression with `.await` must stay on
+/// its thread, and other tasks that run there meanwhile are counted.
 ///
 /// # Panics
 ///
-/// When more was allocated; the bound itself is not too much. The panic is no out of memory to a loop, which therefore
-/// passes it on. Also when libtorch's own profiler runs on this thread, and when there is no memory to write all down.
+/// When more than the bound was allocated; the bound itself is allowed. A loop does not take this panic for out of
+/// memory, so it passes the panic on. Also when libtorch's own profiler runs on this thread, and when there is no
+/// memory for the recording.
 #[macro_export]
 macro_rules! assert_peak {
     ($bytes:expr, $expression:expr $(,)?) => {
@@ -66,17 +67,17 @@ macro_rules! assert_peak {
     };
 }
 
-/// What this thread does is recorded until it is checked or dropped.
+/// Recording of this thread until it is checked or dropped.
 #[derive(Debug)]
 #[must_use = "it is measured until it is checked"]
 pub struct Measured {
     bound: u64,
-    /// None in a dry run.
+    /// `None` in a dry run.
     recording: Option<Recording>,
 }
 
 impl Measured {
-    /// From now on.
+    /// Begins the recording.
     ///
     /// # Panics
     /// When libtorch's own profiler runs on this thread.
@@ -87,10 +88,10 @@ impl Measured {
         Self { bound, recording: (!predict::is_dry()).then(begin) }
     }
 
-    /// Until now.
+    /// Ends the recording and checks its peak.
     ///
     /// # Panics
-    /// When it was too much.
+    /// When the peak is above the bound.
     #[track_caller]
     pub fn check(self) {
         let Some(recording) = self.recording else { return };

@@ -16,7 +16,7 @@ use crate::ffi::{self, DeviceId};
 use crate::notes;
 use crate::record::place;
 
-/// What is recorded, and how.
+/// Options of a recording.
 ///
 /// No counter of libtorch is reset, and no size or retry of a loop changes.
 #[derive(Debug)]
@@ -28,21 +28,21 @@ pub struct Profiler {
     labels: Vec<(String, Tensor)>,
 }
 
-/// How much is recorded.
+/// Depth of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Depth {
     /// Bytes by line.
     #[default]
     Lines,
-    /// Operators, too, and all in order, as a [trace](Recording::trace).
+    /// Also operators, and all events in order, as a [trace](Recording::trace).
     Events,
 }
 
-/// As many as a step of a large net has in a few hundred repetitions: 32 MiB.
+/// Enough for a few hundred steps of a large net: 32 MiB.
 const EVENTS: usize = 1 << 20;
 
-/// The place of the CPU among the devices of a recording.
+/// Index of the CPU among the devices of a recording.
 const HOST: u8 = 0;
 
 impl Profiler {
@@ -52,37 +52,38 @@ impl Profiler {
         Self { depth: Depth::Lines, events: EVENTS, named: Named::default(), labels: Vec::new() }
     }
 
-    /// Records so much.
+    /// Sets the depth of the recording.
     pub fn depth(self, depth: Depth) -> Self {
         Self { depth, ..self }
     }
 
-    /// With [`Depth::Events`], keeps the last of so many events, 1,048,576 unless told. Each takes 32 bytes.
+    /// With [`Depth::Events`], keeps the last `most` events of 32 bytes each; the default is 1,048,576.
     ///
-    /// A begin and an end of an operator, a mark, a birth and a death of a block are an event each. The recording
-    /// [tells](Recording::lost_events) how many were too many.
+    /// The begin and the end of an operator, a mark, and the birth and the death of a block are one event each.
+    /// [`Recording::lost_events`] counts the events that did not fit.
     pub fn events(self, most: usize) -> Self {
         Self { events: most.max(1), ..self }
     }
 
-    /// Names the variables of a store, now or later, their gradients, and the states of [optimizers](super::optimizer).
+    /// Names the variables of a store, also those added later, their gradients, and the states of
+    /// [optimizers](super::optimizer).
     ///
-    /// Of several stores each is named by its own paths. The store may be dropped meanwhile.
+    /// Each variable is named by its path in its own store. The store may be dropped meanwhile.
     pub fn variables(mut self, store: &VarStore) -> Self {
         self.named.variables(store);
         self
     }
 
-    /// Names the memory of a tensor, such as an input. Inside of a recording [`label`](super::label) does.
+    /// Names the memory of a tensor, such as an input. During a recording use [`label`](super::label).
     pub fn label(mut self, name: &str, tensor: &Tensor) -> Self {
         self.labels.push((name.to_owned(), tensor.shallow_clone()));
         self
     }
 
-    /// Records from now on, on all threads.
+    /// Starts to record, on all threads.
     ///
-    /// CPU tensors are [counted](crate::cpu) from now on. Blocks from before belong to no line. On GPUs those are seen that
-    /// marked functions and their backwards make and free, on their threads.
+    /// CPU tensors are [counted](crate::cpu) from now on. Blocks from before belong to no line. On GPUs only blocks are
+    /// recorded that marked functions and their backwards allocate and free on their threads.
     ///
     /// # Errors
     /// When another profiler runs.
@@ -108,7 +109,7 @@ impl Profiler {
     }
 }
 
-/// The CPU, then every GPU, each with what is allocated there.
+/// Returns the CPU, then every GPU, each with its allocated bytes.
 fn devices() -> Vec<(Place, u64)> {
     let gpu = |index| {
         let device = DeviceId::of(tch::Device::Cuda(index));
@@ -119,39 +120,39 @@ fn devices() -> Vec<(Place, u64)> {
     std::iter::once(cpu).chain((0..).map_while(gpu)).collect()
 }
 
-/// A recording that runs, until it is finished or dropped.
+/// A running recording, until it is finished or dropped.
 #[derive(Debug)]
 #[must_use = "recording ends when this is dropped"]
 pub struct Profiling {
     running: Running,
-    /// Dropped last: it keeps others from beginning.
+    /// Dropped last, because it keeps other recordings from beginning.
     counting: Counting,
 }
 
 impl Profiling {
-    /// What is recorded so far. Lines that run now are not in it.
+    /// Returns the lines recorded so far, without those that run now.
     pub fn lines(&self) -> Lines {
         self.counting.so_far().lines()
     }
 
-    /// Forgets what was recorded so far, and goes on. Functions that run now are seen again when they are called next.
+    /// Discards the recording so far, and goes on. Functions that run now are recorded again from their next call on.
     pub fn clear(&mut self) {
         self.counting.clear();
         self.counting.correct(HOST, cpu::allocated_bytes());
         notes::forget_gone();
     }
 
-    /// Ends it.
+    /// Ends the recording.
     pub fn finish(self) -> Recording {
         let Self { running, counting } = self;
-        // While it runs: later there are blocks that it has not heard of, and others forget names.
+        // Read while it runs: later there are blocks that it has not observed, and other recordings discard names.
         let found = Found::now(&running.named, &counting.so_far());
         drop(running);
         Recording::of(&counting.finish(), found)
     }
 }
 
-/// What tells the recording, until this is dropped.
+/// Switches on the sources of the recording until this is dropped.
 #[derive(Debug)]
 struct Running {
     named: Arc<Named>,

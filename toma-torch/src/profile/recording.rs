@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ffi;
 use crate::notes::{self, Noted};
 
-/// What was recorded.
+/// A finished recording.
 #[derive(Clone)]
 pub struct Recording {
     lines: Lines,
@@ -24,14 +24,14 @@ pub struct Recording {
     events: Option<Arc<Events>>,
 }
 
-/// What lives as a recording ends, and what has a name.
+/// Live blocks at the end of a recording, and the names of storages.
 pub(super) struct Found {
     living: Vec<(u32, Living)>,
     names: Vec<Noted>,
 }
 
 impl Found {
-    /// On the devices of a recording.
+    /// Reads them for the devices of a recording.
     pub(super) fn now(named: &Named, counted: &Counted) -> Self {
         let mut living = Vec::new();
         for (device, _) in (0..).zip(counted.places()) {
@@ -47,7 +47,7 @@ impl Found {
     }
 }
 
-/// All in order.
+/// Recorded events in order.
 struct Events {
     trace: Arc<Trace>,
     lost: u64,
@@ -66,45 +66,46 @@ impl Recording {
         Self { lines, peak: Peak::of(counted), events }
     }
 
-    /// What each line did, in the order of the source.
+    /// Returns the figures of each line, in the order of the source.
     #[must_use]
     pub fn lines(&self) -> Lines {
         self.lines.clone()
     }
 
-    /// All that happened, in order; with [`Depth::Events`](super::Depth::Events).
+    /// Returns all events in order, with [`Depth::Events`](super::Depth::Events).
     #[must_use]
     pub fn trace(&self) -> Option<&Trace> {
         Some(&self.events.as_ref()?.trace)
     }
 
-    /// Events that were too many to be kept: the [trace](Self::trace) begins after them.
+    /// Number of events that did not fit: the [trace](Self::trace) begins after them.
     #[must_use]
     pub fn lost_events(&self) -> u64 {
         self.events.as_ref().map_or(0, |events| events.lost)
     }
 
-    /// The most bytes there were, where, and with [`Depth::Events`](super::Depth::Events) of what.
+    /// Returns the peak: its bytes, device and line, and with [`Depth::Events`](super::Depth::Events) its holders.
     #[must_use]
     pub fn peak(&self) -> Peak {
         let place = &self.peak.place;
         let at_peak = |events: &Arc<Events>| Holdings::at_peak(&events.trace, events.catalog(), place);
-        // What was lost may have been the peak.
+        // The peak may lie in the lost events.
         let events = self.events.as_ref().filter(|events| events.lost == 0);
         Peak { holdings: events.map(at_peak), ..self.peak.clone() }
     }
 
-    /// What lines keep more than in an earlier recording of the same work: those that do each time leak.
+    /// Returns the lines that keep more than in an earlier recording of the same work. A line that does so each time
+    /// leaks.
     #[must_use]
     pub fn diff(&self, earlier: &Self) -> Diff {
         self.lines.diff(&earlier.lines)
     }
 
-    /// Writes the tables for people: the peak, the lines, and with [`Depth::Events`](super::Depth::Events) what is
-    /// alive at the end.
+    /// Writes the tables as text: the peak, the lines, and with [`Depth::Events`](super::Depth::Events) the tensors
+    /// that are live at the end.
     ///
     /// # Errors
-    /// When the file cannot be written, which names it.
+    /// When the file cannot be written; the error names it.
     pub fn write_text(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         to_file(path.as_ref(), |file| match self.events.as_deref() {
             Some(events) => write::text(&events.trace, events.catalog(), &self.lines, file),
@@ -112,12 +113,11 @@ impl Recording {
         })
     }
 
-    /// Writes one page with the tables, the bytes over time and what the peak is made of. It needs no other file, no
+    /// Writes one page with the tables, the bytes over time and the holders of the peak. It needs no other file, no
     /// script and no network.
     ///
     /// # Errors
-    /// This and the two below: when the file cannot be written, which names it, and without
-    /// [`Depth::Events`](super::Depth::Events).
+    /// When the file cannot be written (the error names it), and without [`Depth::Events`](super::Depth::Events).
     pub fn write_html(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let events = self.events("write_html")?;
         let title = path.as_ref().file_stem().unwrap_or_default().display().to_string();
@@ -133,7 +133,7 @@ impl Recording {
         to_file(path.as_ref(), |file| write::memory_viz(&events.trace, events.catalog(), file))
     }
 
-    /// Writes intervals and bytes for [ui.perfetto.dev](https://ui.perfetto.dev): an event is a microsecond.
+    /// Writes intervals and bytes for [ui.perfetto.dev](https://ui.perfetto.dev), where each event takes a microsecond.
     ///
     /// # Errors
     /// As [`write_html`](Self::write_html).
@@ -189,7 +189,7 @@ impl fmt::Debug for Recording {
     }
 }
 
-/// The headline, and what the peak is of.
+/// Writes the number of lost events, if there are any, and the peak.
 impl fmt::Display for Recording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lost = self.lost_events();
@@ -200,18 +200,18 @@ impl fmt::Display for Recording {
     }
 }
 
-/// The most bytes that one device held while something was recorded.
+/// The most bytes that one device held during a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peak {
-    /// The device: that with the most bytes.
+    /// The device with the most bytes.
     pub place: Place,
     /// The bytes.
     pub bytes: u64,
-    /// File and number of the line that reached it. In a backward it is the line of the operator whose gradient was
-    /// computed, if that is recorded. In no line it is the attempt or phase, such as `size 8 of work`, if there was one.
+    /// File and number of the line that reached it. In a backward this is the line of the operator whose gradient was
+    /// computed, if it is recorded. Outside of all lines it is the attempt or phase, such as `size 8 of work`, if any.
     pub line: Option<String>,
-    /// What it was of, if that is known.
+    /// Tensors that held these bytes, if they are known.
     pub holdings: Option<Holdings>,
 }
 

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::ffi::DeviceId;
 use crate::record::place;
 
-/// Runs something and records what its lines do, for a cell of a notebook: the value of the last line shows itself.
+/// Runs a closure and records its lines, for a cell of a notebook, which displays the value of its last line.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -28,7 +28,7 @@ use crate::record::place;
 /// ```
 ///
 /// # Panics
-/// When another profiler runs, and as `work` does.
+/// When another profiler runs, and where `work` panics.
 pub fn run<R>(work: impl FnOnce() -> R) -> Run<R> {
     let profiling = Profiler::new().start().unwrap_or_else(|error| panic!("run: {error}"));
     let value = work();
@@ -36,31 +36,31 @@ pub fn run<R>(work: impl FnOnce() -> R) -> Run<R> {
     Run { value, lines: recording.lines(), recording }
 }
 
-/// What [`run`] ran, and the table of its lines.
+/// Result of [`run`]: the closure's value, and the table of its lines.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Run<R> {
-    /// What it returned.
+    /// Value that the closure returned.
     pub value: R,
-    /// All that was recorded.
+    /// The whole recording.
     pub recording: Recording,
     lines: Lines,
 }
 
 impl<R> Run<R> {
-    /// Only functions of that name.
+    /// Shows only functions of this name.
     #[must_use]
     pub fn function(self, name: &str) -> Self {
         Self { lines: self.lines.function(name), ..self }
     }
 
-    /// These columns, in this order.
+    /// Shows these columns, in this order.
     #[must_use]
     pub fn columns(self, columns: impl IntoIterator<Item = Column>) -> Self {
         Self { lines: self.lines.columns(columns), ..self }
     }
 
-    /// Only this device.
+    /// Shows only this device.
     #[must_use]
     pub fn device(self, device: tch::Device) -> Self {
         Self { lines: self.lines.device(&place(DeviceId::of(device).numbers())), ..self }
@@ -69,7 +69,7 @@ impl<R> Run<R> {
     /// Writes the table.
     ///
     /// # Errors
-    /// When the file cannot be written, which names it.
+    /// When the file cannot be written; the error names it.
     pub fn write_text(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         super::recording::to_file(path.as_ref(), |file| {
             use std::io::Write as _;

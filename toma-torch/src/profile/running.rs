@@ -1,4 +1,4 @@
-//! The recording that runs, as what it is told of tensors finds it.
+//! The running recording, for functions that name tensors.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -18,11 +18,11 @@ pub(super) fn named() -> Option<Arc<Named>> {
     RUNNING.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Runs a step of an optimizer: what it makes and keeps is its state, such as `Adam.weight.exp_avg`.
+/// Runs a step of an optimizer, and names the tensors that it makes and keeps as its states: `Adam.weight.exp_avg`.
 ///
-/// Without a recording that runs, it only runs the step. Names of states need the
-/// [`variables`](super::Profiler::variables), and that the optimizer's first step is recorded. The name tells optimizers
-/// apart: of two with one name, states of the second have no names.
+/// Without a running recording, this only runs the step. Names of states need the
+/// [`variables`](super::Profiler::variables), and a recording of the optimizer's first step. Optimizers are told apart
+/// by `name`: of two with one name, states of the second have no names.
 ///
 /// ```
 /// use tch::nn::{self, Module as _, OptimizerConfig as _};
@@ -50,7 +50,7 @@ pub fn optimizer<R>(name: &str, step: impl FnOnce() -> R) -> R {
     value
 }
 
-/// Notes the states that an optimizer makes until this is dropped: one that runs out of memory keeps those it has.
+/// Notes the states that an optimizer has made when this is dropped, also after the step has run out of memory.
 struct States<'a> {
     named: &'a Named,
     optimizer: &'a str,
@@ -62,7 +62,7 @@ impl<'a> States<'a> {
         if named.has_stepped(optimizer) {
             return None;
         }
-        // libtorch's own profiler may be in the way: then states have no names.
+        // Fails if libtorch's own profiler runs: then states have no names.
         Some(Self { named, optimizer, recording: ffi::Recording::begin().ok()? })
     }
 }
@@ -73,14 +73,14 @@ impl Drop for States<'_> {
     }
 }
 
-/// Gives the memory of a tensor a name in the recording that runs, if one does.
+/// Names the memory of a tensor in the running recording, if there is one.
 pub fn label(name: &str, tensor: &Tensor) {
     if counting::runs() {
         named::label(name, tensor);
     }
 }
 
-/// Notes where the variables of the recording and their gradients are.
+/// Notes the current addresses of the recording's variables and their gradients.
 pub(super) fn note_variables() {
     if let Some(named) = named() {
         named.note_variables();

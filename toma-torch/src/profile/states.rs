@@ -1,10 +1,10 @@
-//! What optimizers of libtorch keep, by the operators that make it in the first step.
+//! Names of the states of libtorch's optimizers, found by the operators of the first step.
 
 use std::collections::HashMap;
 
 use toma_trace::operators;
 
-/// Names what an optimizer makes by how it makes it.
+/// Names a state by the operator that makes it.
 ///
 /// Source: `torch/csrc/api/src/optim` of libtorch 2.11. Adam and `AdamW` begin their states with `zeros_like` of the
 /// parameter, `RMSprop` too; SGD clones the first gradient.
@@ -37,7 +37,7 @@ impl State {
         Self { optimizer, zeros, operator: None, variable: None, has_read: false, made: HashMap::new() }
     }
 
-    /// An operator begins.
+    /// Begins an operator.
     pub(super) fn begins(&mut self, name: &str) {
         let properties = operators::named(name);
         let kinds = [(operators::ZEROS_LIKE, Kind::Zeros), (operators::CLONES, Kind::Clone)];
@@ -45,14 +45,14 @@ impl State {
         (self.variable, self.has_read) = (None, false);
     }
 
-    /// It reads something, which is a variable or its gradient if it has a name.
+    /// Records a tensor that the operator reads; it is a variable or a gradient if it has a name.
     pub(super) fn reads(&mut self, name: Option<&str>) {
         if !std::mem::replace(&mut self.has_read, true) {
             self.variable = name.map(|name| name.strip_suffix(".grad").unwrap_or(name).to_owned());
         }
     }
 
-    /// It makes something: its name, if it is a state.
+    /// Returns the name of a tensor that the operator makes, if it is a state.
     pub(super) fn makes(&mut self) -> Option<String> {
         let variable = self.variable.take()?;
         let state = match self.operator? {

@@ -1,4 +1,4 @@
-//! The variable that switches recording on without a word in the program.
+//! The environment variable that switches recording on without a change to the program.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,15 +13,15 @@ use crate::error::{Error, ErrorKind};
 
 const VARIABLE: &str = "TOMA_PROFILE";
 
-/// What the variable asks for.
+/// Kind of recording that the variable asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
     Nothing,
-    /// Tables on standard error as the program ends.
+    /// Tables on standard error when the program ends.
     Tables,
-    /// What filled the memory, each time when a loop ran out of it, or the program.
+    /// Holders of memory, each time a loop or the program runs out of it.
     Filled,
-    /// All files in this folder.
+    /// All files, in this folder.
     Files(PathBuf),
 }
 
@@ -47,7 +47,7 @@ fn running() -> MutexGuard<'static, Option<(Wish, Profiling)>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins before `main`, where the variable says so.
+/// Starts recording before `main`, if the variable is set.
 pub(crate) fn install() {
     let Some(value) = env::var_os(VARIABLE) else { return };
     let started = Wish::read(&value).and_then(|wish| start(wish).map_err(|error| format!("toma: {error}\n")));
@@ -71,13 +71,13 @@ fn start(wish: Wish) -> Result<(), Error> {
     Ok(())
 }
 
-/// So that a folder that cannot be written shows before the work.
+/// Makes the folder, so that one that cannot be written is reported before the work.
 fn make(folder: &Path) -> Result<(), Error> {
     let problem = |error| format!("{VARIABLE}={}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(|error| Error::new(ErrorKind::Other, problem(error)))
 }
 
-/// Prints what was recorded, as the program ends.
+/// Prints the recording when the program ends.
 pub(crate) fn print() {
     let Some((wish, profiling)) = running().take() else { return };
     print_each(false);
@@ -103,7 +103,7 @@ fn write_all(recording: &Recording, folder: &Path) -> Result<(), Error> {
     recording.write_perfetto(folder.join("perfetto.json"))
 }
 
-/// Forgets what the recording of the variable has so far.
+/// Discards the recording of the variable so far.
 pub(super) fn clear() {
     if let Some((_, profiling)) = &mut *running() {
         profiling.clear();

@@ -1,18 +1,18 @@
-//! Where the others are, by variables or by an address.
+//! Address and number of this rank, from environment variables.
 
 use std::env::VarError;
 
 use toma_core::ranks::Error;
 
-/// What the variables say.
+/// Values of the environment variables.
 #[derive(Debug, PartialEq)]
 pub(super) struct Variables {
     pub(super) address: String,
     pub(super) rank: usize,
     pub(super) size: usize,
-    /// This process serves the store.
+    /// True if this process serves the store.
     pub(super) serves: bool,
-    /// How often all have been started again: keys of before are others.
+    /// Number of restarts, which separates the keys of this start from those of earlier ones.
     pub(super) restarts: String,
 }
 
@@ -25,14 +25,14 @@ impl Variables {
         };
         let (host, port) = (given("MASTER_ADDR")?, given("MASTER_PORT")?);
         let (rank, size) = (number("RANK")?, number("WORLD_SIZE")?);
-        // The process that `torchrun` is serves it then.
+        // Set if the process of `torchrun` itself serves the store.
         let served = variable("TORCHELASTIC_USE_AGENT_STORE").is_ok_and(|value| value == "True");
         let restarts = variable("TORCHELASTIC_RESTART_COUNT").unwrap_or_else(|_| "0".to_owned());
         Ok(Self { address: format!("{host}:{port}"), rank, size, serves: rank == 0 && !served, restarts })
     }
 }
 
-/// `host:29500`; the host of an IPv6 address may stand in brackets.
+/// Splits `host:29500`; the host of an IPv6 address may stand in brackets.
 pub(super) fn host_and_port(address: &str) -> Result<(&str, u16), Error> {
     let parts = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
     let parts = parts.and_then(|(host, port)| Some((host, port.parse().ok().filter(|port| *port > 0)?)));

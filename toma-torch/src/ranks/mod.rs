@@ -1,14 +1,14 @@
-//! Processes that train together agree on sizes, over the store that PyTorch itself uses.
+//! Agreement on sizes between processes that train together, over the store that PyTorch itself uses.
 //!
-//! What is started by `torchrun`, `mpirun` or a cluster's scheduler finds the others by the variables that these set.
-//! Each process is a *rank*. With the option `ranks` all of them make the same attempts at the same sizes; see
-//! [`toma_core::ranks`] for what is agreed, and for what bodies may do.
+//! Processes that `torchrun`, `mpirun` or a cluster's scheduler has started find each other by the environment
+//! variables that these set. Each process is a *rank*. With the option `ranks` all of them make the same attempts at
+//! the same sizes; [`toma_core::ranks`] describes the agreement and the rules for bodies.
 //!
 //! ```
 //! use toma_core::{NoCache, classify::OutOfMemory, execute};
 //! use toma_torch::ranks::Ranks;
 //!
-//! // Alone here; a program under `torchrun` takes `Ranks::from_env()`.
+//! // A single rank; a program under `torchrun` uses `Ranks::from_env()`.
 //! let ranks = Ranks::connect("localhost:29500", 0, 1)?;
 //! let size = execute::with::<NoCache>().ranks(&ranks).batch(512, |size| {
 //!     if size > 100 { Err(OutOfMemory::new(None)) } else { Ok(size) }
@@ -17,7 +17,7 @@
 //! # Ok::<(), toma_core::ranks::Error>(())
 //! ```
 //!
-//! Gradients that [`accumulate_gradients`](crate::accumulate_gradients) and [`backward`](crate::backward()) add are added
+//! Gradients of [`accumulate_gradients`](crate::accumulate_gradients) and [`backward`](crate::backward()) are added
 //! once all ranks have agreed. Reduce them (NCCL, MPI) when the call has returned.
 
 mod environment;
@@ -34,7 +34,7 @@ use self::store::Farewell;
 #[doc(hidden)]
 pub use self::store::TcpStore;
 
-/// How ranks find each other.
+/// Options of the meeting of ranks.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -56,21 +56,21 @@ impl Default for Rendezvous {
 }
 
 impl Rendezvous {
-    /// How long ranks wait for each other, at first and at each vote: 5 minutes unless told.
+    /// Sets how long ranks wait for each other, at first and at each vote. The default is 5 minutes.
     ///
-    /// A rank votes when its attempt has ended, so it should be longer than the longest attempt.
+    /// A rank votes when its attempt has ended, so the timeout should be longer than the longest attempt.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// What stands in front of all keys, where programs share a store: `toma/` unless told.
+    /// Sets the prefix of all keys, for programs that share a store. The default is `toma/`.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// See [`Ranks::from_env`].
+    /// Connects as [`Ranks::from_env`] does, with these options.
     ///
     /// # Errors
     /// See [`Ranks::from_env`].
@@ -80,7 +80,7 @@ impl Rendezvous {
         Self { prefix, ..self }.join(&address, (rank, size), serves)
     }
 
-    /// See [`Ranks::connect`].
+    /// Connects as [`Ranks::connect`] does, with these options.
     ///
     /// # Errors
     /// See [`Ranks::connect`].
@@ -105,9 +105,7 @@ impl Rendezvous {
     }
 }
 
-/// All processes of a program that is run in several.
-///
-/// A handle: clones are the same rank.
+/// Handle to all processes of a program that runs in several. Clones are the same rank.
 #[derive(Clone)]
 pub struct Ranks(Arc<Joined>);
 
@@ -131,19 +129,20 @@ enum Kind {
 }
 
 impl Ranks {
-    /// Finds the others by the variables `MASTER_ADDR`, `MASTER_PORT`, `RANK` and `WORLD_SIZE`, and waits for them.
+    /// Finds the other ranks by the variables `MASTER_ADDR`, `MASTER_PORT`, `RANK` and `WORLD_SIZE`, and waits for
+    /// them.
     ///
     /// Rank 0 serves the store, unless `torchrun` does.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a variable that is missing or no number, a rank that is not below the size, or that another
-    /// process has; [`Error::Store`] for a port in use and a host that does not answer; [`Error::Missing`] for ranks that
-    /// do not come in time.
+    /// [`Error::Invalid`] for a variable that is missing or no number, and for a rank that is not below the size or
+    /// that another process has; [`Error::Store`] for a port in use and a host that does not answer; [`Error::Missing`]
+    /// for ranks that do not come in time.
     pub fn from_env() -> Result<Self, Error> {
         Rendezvous::default().from_env()
     }
 
-    /// Finds the others at `address`, such as `host:29500`, and waits for them. Rank 0 serves the store there.
+    /// Finds the other ranks at `address`, such as `host:29500`, and waits for them. Rank 0 serves the store there.
     ///
     /// # Errors
     /// See [`from_env`](Self::from_env).
@@ -151,11 +150,11 @@ impl Ranks {
         Rendezvous::default().connect(address, rank, size)
     }
 
-    /// The same rank for other work, such as an evaluation on another thread: what runs over it runs beside what runs over
-    /// this one. All ranks use the same names, each as often.
+    /// Returns the same rank for other work that runs at the same time, such as an evaluation on another thread. All
+    /// ranks use the same names, each name equally often.
     ///
     /// # Errors
-    /// [`Error::Store`] where no other connection can be had.
+    /// [`Error::Store`] where no other connection can be opened.
     pub fn named(&self, name: &str) -> Result<Self, Error> {
         let Joined { member, farewell } = &*self.0;
         let member = match member {
@@ -170,20 +169,20 @@ impl Ranks {
         self.inner().rank()
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub fn size(&self) -> usize {
         self.inner().size()
     }
 
-    /// Whether all ranks say `ok`: for loops of one's own.
+    /// Returns whether all ranks pass `ok`, for loops of your own.
     ///
     /// # Errors
-    /// Where ranks are missing or do something else, or a call runs over these ranks.
+    /// Where ranks are missing or do something else, or another call runs over these ranks.
     pub fn agree(&self, ok: bool) -> Result<bool, Error> {
         self.inner().agree(ok)
     }
 
-    /// The smallest of the values of all ranks.
+    /// Returns the smallest of the values of all ranks.
     ///
     /// # Errors
     /// As [`agree`](Self::agree).
@@ -199,9 +198,9 @@ impl Ranks {
         self.inner().barrier()
     }
 
-    /// The bytes of all ranks, in their order.
+    /// Returns the bytes of all ranks, in order of rank.
     ///
-    /// For small things: each rank reads those of all others from one store. Gradients are NCCL's or MPI's to sum.
+    /// For small data: each rank reads the bytes of all others from one store. Sum gradients by NCCL or MPI.
     ///
     /// # Errors
     /// As [`agree`](Self::agree).

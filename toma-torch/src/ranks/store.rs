@@ -10,19 +10,19 @@ use toma_core::ranks::{Error, Store, StoreError};
 
 use crate::ffi::Connection;
 
-/// A connection, and what stands in front of its keys.
+/// A connection to the store, and the prefix of its keys.
 #[derive(Clone)]
 pub struct TcpStore {
     connection: Arc<Connection>,
-    /// On which alone is waited, because a wait holds up all else.
+    /// A connection for waits alone, because a wait blocks all other requests on its connection.
     waiting: Arc<Connection>,
-    /// For messages.
+    /// For error messages.
     address: Arc<str>,
     prefix: Arc<str>,
 }
 
 impl TcpStore {
-    /// Connects to the store at this host, and serves it there if told so.
+    /// Connects to the store at this host, and serves it there if `serves` is true.
     ///
     /// # Errors
     /// Where the port is in use, or the host does not answer in time.
@@ -38,14 +38,14 @@ impl TcpStore {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// The same over other connections.
+    /// Returns the same store over new connections.
     pub(super) fn again(&self) -> Result<Self, Error> {
         let [connection, waiting] =
             [self.told(self.connection.again())?, self.told(self.connection.again())?];
         Ok(Self { connection: Arc::new(connection), waiting: Arc::new(waiting), ..self.clone() })
     }
 
-    /// Takes the number of this rank, which no other process may have, and compares the size.
+    /// Claims the number of this rank, which no other process may have, and checks that all ranks have the same size.
     pub(super) fn claims(&self, rank: usize, size: usize) -> Result<(), Error> {
         if self.add(&format!("taken/{rank}"), 1)? > 1 {
             return Err(Error::Invalid(format!("rank {rank}: another process has it")));
@@ -99,16 +99,16 @@ impl fmt::Debug for TcpStore {
     }
 }
 
-/// Rank 0 serves the store until all have gone, or for so long.
+/// Longest time that rank 0 serves the store while it waits for the others to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Says good-bye when it is dropped.
+/// Reports the end of this rank when dropped.
 #[derive(Debug)]
 pub(super) struct Farewell {
     store: TcpStore,
     size: usize,
     serves: bool,
-    /// Ranks that will not say it.
+    /// Ranks that will not report their end.
     missing: AtomicUsize,
 }
 
@@ -117,12 +117,12 @@ impl Farewell {
         Arc::new(Self { store, size, serves, missing: AtomicUsize::new(0) })
     }
 
-    /// So many ranks are not there any more.
+    /// Records that so many ranks are missing.
     pub(super) fn misses(&self, ranks: usize) {
         self.missing.fetch_max(ranks, Ordering::Relaxed);
     }
 
-    /// Whether all have gone after so many have said it; also where the store is gone.
+    /// Adds `more` ends of ranks, and returns whether all ranks have ended; also true if the store is gone.
     fn is_last(&self, more: i64) -> bool {
         let left = self.size - self.missing.load(Ordering::Relaxed).min(self.size);
         let gone = self.store.add("gone", more).ok().and_then(|gone| usize::try_from(gone).ok());
@@ -133,7 +133,7 @@ impl Farewell {
 impl Drop for Farewell {
     fn drop(&mut self) {
         let (mut is_last, begun) = (self.is_last(1), Instant::now());
-        // It looks now and then, because libtorch warns of a wait that ends without what it was for.
+        // Polls, because libtorch warns when a wait ends without a value.
         while self.serves && !is_last && begun.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(10));
             is_last = self.is_last(0);

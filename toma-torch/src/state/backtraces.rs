@@ -2,12 +2,12 @@ use std::marker::PhantomData;
 
 use crate::ffi;
 
-/// While it lives, no error of libtorch that this thread catches carries a C++ backtrace.
+/// Guard that turns off C++ backtraces in the errors of libtorch that this thread catches.
 ///
-/// Writing down a backtrace takes libtorch 6 to 11 ms, a hundred times what the failure itself
-/// takes; where a retry follows the error it is never read. Attempts of a loop leave out those of
-/// out of memory [by themselves](crate#no-trace-of-a-failed-attempt); this guard leaves out all, for
-/// code of your own that tries things. Once it is gone errors have theirs again.
+/// libtorch needs 6 to 11 ms to record a backtrace, a hundred times as long as the failure itself;
+/// if a retry follows, nobody reads it. Attempts of a loop leave out the backtraces of out-of-memory
+/// errors [by themselves](crate#no-trace-of-a-failed-attempt). This guard leaves out all backtraces,
+/// for code of your own that tries operations. Errors after the guard have backtraces again.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -26,7 +26,7 @@ pub struct QuietBacktraces {
 }
 
 impl QuietBacktraces {
-    /// No backtraces from now on, for this thread.
+    /// Turns backtraces off for this thread.
     #[expect(clippy::new_without_default, reason = "what it does is no default")]
     pub fn new() -> Self {
         ffi::toma_backtraces_quiet(1);

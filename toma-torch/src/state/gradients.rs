@@ -2,8 +2,8 @@
 //!
 //! # Why
 //!
-//! Gradients are computed first, and then added in place. A first gradient becomes the variable's own only
-//! where nothing else holds it. Backward hands out views and shared tensors, too.
+//! Gradients are computed first and then added in place. A variable without a gradient takes over the new tensor
+//! only if nothing else refers to that tensor, because backward also hands out views and shared tensors.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -14,16 +14,15 @@ use toma_core::ranks;
 
 use crate::ffi;
 
-/// Adds the gradients of a loss to those of the variables: all of them, or none.
+/// Adds the gradients of a loss to the gradients of the variables: all of them, or none.
 ///
-/// `loss.backward()` adds to one variable after the other while it runs. When memory runs out half
-/// way, some have their share already, and a piece that is tried again counts for them twice. This
+/// `loss.backward()` adds to one variable after the other while it runs. If memory runs out half way, some
+/// variables have their share already, and a piece that is tried again counts twice for them. This function
 /// computes all gradients first and adds them when nothing is left that could run out of memory.
 ///
-/// The price is that all new gradients are in memory at once, where `backward` lets go of each when
-/// it is added: at most the size of the variables more. Variables that need no gradient, and those
-/// that the loss does not depend on, are passed over. One that is listed twice, as tied weights are,
-/// gets its gradient once.
+/// The price is that all new gradients are in memory at once, whereas `backward` frees each one when it is added:
+/// at most the size of the variables in addition. Variables that need no gradient, and those that the loss does
+/// not depend on, are skipped. A variable that is listed twice, as tied weights are, gets its gradient once.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -42,29 +41,29 @@ use crate::ffi;
 /// ```
 ///
 /// # Errors
-/// Those of backward, most of all out of memory; also for a loss of more than one element or of a
-/// complex kind, for a variable that was computed from others, and for sparse gradients. No gradient
-/// has changed then, unless the device itself fails while they are added.
+/// The errors of backward, most of all out of memory. Also for a loss of more than one element or of a complex
+/// kind, for a variable that was computed from others, and for sparse gradients. No gradient has changed then,
+/// unless the device itself fails while gradients are added.
 ///
 /// # Panics
-/// In an attempt on which [ranks](crate::ranks) agree, gradients are added once they have: then a device that fails while
-/// they are added panics.
+/// If the device fails while gradients are added in an attempt on which [ranks](crate::ranks) agree, because
+/// there they are added only after the agreement.
 pub fn accumulate_gradients<T: Borrow<Tensor>>(loss: &Tensor, variables: &[T]) -> Result<(), TchError> {
     let variables: Vec<&Tensor> = variables.iter().map(Borrow::borrow).collect();
     check(loss, &variables).map_err(TchError::Torch)?;
     let variables = trained(variables);
     if variables.is_empty() {
-        // Asked for the gradients of nothing, libtorch would add those of everything.
+        // Given no variables, libtorch would add gradients to all leaves.
         return Ok(());
     }
     let gradients = Tensor::f_run_backward(&[loss], &variables, false, false)?;
-    // Else the thread may hold a gradient that nobody else does.
+    // Until then libtorch's thread may still refer to a gradient, and `is_sole` would be false.
     ffi::wait_for_backward(loss).map_err(|error| TchError::Torch(error.to_string()))?;
     let _off = tch::no_grad_guard();
     let shares = variables.into_iter().zip(gradients).filter(|(_, gradient)| gradient.defined());
     let shares = shares.map(|(variable, gradient)| Addend::new(variable, gradient));
     let shares = shares.collect::<Result<Vec<_>, _>>()?;
-    // Sums first: should the device fail at the very first of them, nothing has changed.
+    // Sums come before first gradients: if the device fails at the very first sum, no gradient has changed.
     let (sums, firsts): (Vec<_>, Vec<_>) = shares.into_iter().partition(|share| !share.is_first);
     let shares = sums.into_iter().chain(firsts);
     if !ranks::agrees_later() {
@@ -77,7 +76,7 @@ pub fn accumulate_gradients<T: Borrow<Tensor>>(loss: &Tensor, variables: &[T]) -
     Ok(())
 }
 
-/// What libtorch does not check on this way into it: it would crash, or add up a loss of many elements.
+/// Makes the checks that libtorch omits here: it would crash, or sum up a loss of many elements.
 fn check(loss: &Tensor, variables: &[&Tensor]) -> Result<(), String> {
     let elements = loss.numel();
     if elements != 1 {
@@ -97,40 +96,40 @@ fn check(loss: &Tensor, variables: &[&Tensor]) -> Result<(), String> {
     }
 }
 
-/// Those that get a gradient, each once: handles to one tensor share its gradient.
+/// Variables that get a gradient, each once: handles to one tensor share its gradient.
 fn trained(variables: Vec<&Tensor>) -> Vec<&Tensor> {
     let mut seen = HashSet::new();
     let mut is_new = |variable: &Tensor| seen.insert(ffi::identity(variable));
     variables.into_iter().filter(|variable| variable.requires_grad() && is_new(variable)).collect()
 }
 
-/// What is to be added to the gradient of one variable.
+/// Gradient to be added to one variable.
 struct Addend {
     variable: Tensor,
     gradient: Tensor,
-    /// The variable has no gradient yet.
+    /// True if the variable has no gradient yet.
     is_first: bool,
 }
 
 impl Addend {
-    /// All that can run out of memory.
+    /// Does everything that can run out of memory.
     fn new(variable: &Tensor, gradient: Tensor) -> Result<Self, TchError> {
         let sum = variable.grad();
         if gradient.is_sparse() || (sum.defined() && sum.is_sparse()) {
             return Err(TchError::Torch("sparse gradient: cannot be added without memory".to_owned()));
         }
         let is_first = !sum.defined();
-        // A first gradient becomes the variable's own. Backward hands out views, and one tensor to
-        // several variables: added to in place later, they would change together.
+        // A first gradient becomes the variable's own. Backward hands out views, and one tensor to several
+        // variables: later additions in place would change them together.
         let becomes_its_own = is_first || ranks::agrees_later();
         let gradient =
             if !becomes_its_own || ffi::is_sole(&gradient)? { gradient } else { own_copy(&gradient)? };
         Ok(Self { variable: variable.shallow_clone(), gradient, is_first })
     }
 
-    /// In place, so it needs no memory.
+    /// Adds in place, so it needs no memory.
     fn add(self) -> Result<(), TchError> {
-        // An earlier addend of the same attempt may have been the first.
+        // An earlier addend of the same attempt may have set the first gradient.
         let mut sum = self.variable.grad();
         if sum.defined() {
             return sum.f_add_(&self.gradient).map(drop);

@@ -1,4 +1,4 @@
-//! What an attempt changes besides its results: modes, gradients, random numbers, buffers.
+//! State that an attempt changes in addition to its results: modes, gradients, random numbers, buffers.
 
 mod backtraces;
 mod gradients;

@@ -2,11 +2,11 @@
 //!
 //! # Why
 //!
-//! Modes are guarded for every failure, retried or passed on: one rule for all. The shim reads all of them
-//! in one call, and they stay in the driver's frame. Moving them by value cost 62 instructions an attempt.
+//! One rule for all failures: modes are restored after every one, retried or passed on. The shim reads all modes in one
+//! call, and they stay in the driver's stack frame, because moving them by value costs 62 instructions per attempt.
 //!
-//! Weights that autocast has cast are not kept from one poll of a future to the next: libtorch drops them where
-//! autocast is left, and each poll leaves it for other tasks.
+//! Weights that autocast has cast are not kept from one poll of a future to the next: libtorch drops them when autocast
+//! is left, and each poll leaves it for other tasks.
 
 use std::marker::PhantomData;
 
@@ -14,7 +14,7 @@ use toma_core::thread_state::{Saved, ThreadState};
 
 use crate::ffi;
 
-/// libtorch's modes of a thread, which the engine guards around every attempt.
+/// Modes of a thread in libtorch, which the engine saves and restores around every attempt.
 #[derive(Debug)]
 pub(crate) struct TorchModes;
 
@@ -25,15 +25,15 @@ impl ThreadState for TorchModes {
 
     fn restore(&self, saved: &Saved) {
         if ffi::modes() != *saved {
-            // It changes variables of this thread; nothing in it fails.
+            // Changes only variables of this thread, so it cannot fail.
             let _ = ffi::set_modes(saved);
         }
     }
 
     fn recover(&self, saved: &Saved) {
         self.restore(saved);
-        // What a failed attempt has cast would stay until the region around the loop ends, and the
-        // retry would lack its memory.
+        // Weights cast by a failed attempt would stay until the region around the loop ends, and the retry would lack
+        // their memory.
         if ffi::autocast_depth(saved) > 0 {
             ffi::toma_casts_clear();
         }
@@ -41,13 +41,11 @@ impl ThreadState for TorchModes {
     }
 }
 
-/// Puts this thread's grad mode, autocast and inference mode back to what they were when it is
-/// dropped, whatever happened in between.
+/// Restores this thread's grad mode, autocast and inference mode when it is dropped.
 ///
-/// `tch::no_grad`, `tch::with_grad` and `tch::autocast` do not survive a panic: after an operator
-/// that ran out of memory inside one of them, and panicked, gradients stay off for the rest of the
-/// thread. Attempts of a loop need no guard, because [each is guarded](crate#no-trace-of-a-failed-attempt);
-/// this one is for a `catch_unwind` of your own.
+/// `tch::no_grad`, `tch::with_grad` and `tch::autocast` do not survive a panic: if an operator inside one of them runs
+/// out of memory and panics, gradients stay off for the rest of the thread. Attempts of a loop need no guard, because
+/// [each is guarded](crate#no-trace-of-a-failed-attempt); use this one for a `catch_unwind` of your own.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -69,7 +67,7 @@ pub struct ModeGuard {
 }
 
 impl ModeGuard {
-    /// Remembers the modes in force.
+    /// Saves the current modes.
     #[expect(clippy::new_without_default, reason = "a guard is made for what is in force now")]
     pub fn new() -> Self {
         Self { saved: TorchModes.save(), of_thread: PhantomData }
@@ -123,7 +121,7 @@ mod tests {
         execute::with::<NoCache>().batch(4, |batch_size| {
             seen.push(ffi::modes() == before);
             let mut half = before;
-            half.0[4] = 5; // What autocast casts to: the number of c10's type.
+            half.0[4] = 5; // The type that autocast casts to, as c10's number.
             ffi::set_modes(&half).unwrap();
             assert_eq!(ffi::modes(), half);
             ffi::enter_autocast(true);
@@ -158,7 +156,7 @@ mod tests {
             TorchModes.restore(&before);
             (found, kept, cpu::allocated_bytes().wrapping_sub(level))
         };
-        // Other tests allocate meanwhile, and those that leave their regions drop the casts of all threads; not every time.
+        // Parallel tests allocate, and drop the casts of all threads when they leave autocast, though not every time.
         let expected = (vec![0, 0, 0], 64 * 64 * 2, 0);
         assert!((0..100).any(|_| left_by_failures() == expected));
     }

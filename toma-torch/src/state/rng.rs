@@ -3,10 +3,10 @@ use toma_core::predict::is_dry;
 use crate::error::Error;
 use crate::ffi::{self, DeviceId};
 
-/// The state of a device's random numbers, to be put back.
+/// Saved state of a device's random number generator.
 ///
-/// A failed attempt has used random numbers up, for dropout masks or samples; with the state from
-/// before it, the retry draws the same ones.
+/// A failed attempt has consumed random numbers, for dropout masks or samples. If the state from
+/// before the attempt is restored, the retry draws the same ones.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -25,25 +25,25 @@ pub struct RngState {
 }
 
 impl RngState {
-    /// The state of `device` now: about 5 kB for the CPU, a few bytes for a GPU.
+    /// Saves the current state of `device`: about 5 kB for the CPU, a few bytes for a GPU.
     ///
     /// # Errors
-    /// When there is no such device.
+    /// If the device does not exist.
     pub fn of(device: tch::Device) -> Result<Self, Error> {
         Ok(Self { device, bytes: ffi::rng_state(DeviceId::of(device))? })
     }
 
-    /// Takes the state of now in place of the one from before.
+    /// Replaces the saved state by the current one.
     pub(crate) fn refresh(&mut self) -> Result<(), Error> {
         *self = Self::of(self.device)?;
         Ok(())
     }
 
-    /// Makes it the state of its device again. Needs no memory under a budget. In a [dry run](crate::dry_run()), which
-    /// draws no numbers, it does nothing.
+    /// Restores the state on its device. Needs no memory under a budget. Does nothing in a [dry
+    /// run](crate::dry_run()), which draws no numbers.
     ///
     /// # Errors
-    /// When the device is gone, or libtorch refuses the state.
+    /// If the device is gone, or libtorch refuses the state.
     pub fn restore(&self) -> Result<(), Error> {
         if is_dry() { Ok(()) } else { ffi::set_rng_state(DeviceId::of(self.device), &self.bytes) }
     }

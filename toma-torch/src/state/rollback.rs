@@ -11,18 +11,17 @@ use toma_core::predict::is_dry;
 use crate::error::{Error, ErrorKind};
 use crate::{RngState, ffi};
 
-/// Random state, gradients, buffers and tensors of your own as they were before an attempt, to be put
-/// back before a retry.
+/// Copies of random state, gradients, buffers and tensors of your own, to be restored before a retry.
 ///
-/// A body that trains changes what it borrows: it adds to gradients, moves the running averages of a
-/// batch norm, and uses random numbers up. What a failed attempt changed of these stays changed
-/// unless it is put back, and the retry counts twice. A rollback holds copies of what you name, and
-/// [`restore`](Self::restore) as `before_retry` puts them back.
+/// A training body changes data that it borrows: it adds to gradients, moves the running averages of a batch norm, and
+/// consumes random numbers. Such changes by a failed attempt stay unless they are undone, and then the retry counts
+/// twice. A rollback holds copies of the data that you name, and [`restore`](Self::restore) as `before_retry` writes
+/// them back.
 ///
-/// Let a body that runs piece by piece begin with [`refresh`](Self::refresh): what is put back then
-/// is the state from before this piece, and earlier pieces keep their share. It must come first:
-/// after an attempt that fails before it, what is put back is older, and the piece before is lost. So
-/// failures that `toma::testing` injects have to come after the body, not instead of it.
+/// A body that runs piece by piece begins with [`refresh`](Self::refresh): then the state from before this piece is
+/// restored, and earlier pieces keep their effect. It must come first, because an attempt that fails before it restores
+/// an older state, and the effect of the previous piece is lost. So failures that `toma::testing` injects have to come
+/// after the body, not in place of it.
 ///
 /// ```
 /// use tch::{Device, Kind, TchError, Tensor, nn, nn::ModuleT as _};
@@ -57,7 +56,7 @@ use crate::{RngState, ffi};
 /// # }
 /// ```
 ///
-/// As an attribute, with the rollback among the function's arguments:
+/// As an attribute, with the rollback as an argument of the function:
 ///
 /// ```
 /// # use tch::{Device, Kind, TchError, Tensor};
@@ -74,12 +73,12 @@ use crate::{RngState, ffi};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// `before_retry` does not run after the last attempt: a call that gives up leaves what that attempt
-/// changed. A program that goes on after such a failure calls [`restore`](Self::restore) first.
+/// `before_retry` does not run after the last attempt: a call that gives up leaves the changes of that attempt. A
+/// program that continues after such a failure calls [`restore`](Self::restore) first.
 ///
-/// Copies take as much memory as what they are copies of, from when they are taken until the
-/// rollback is dropped; of an undefined gradient there is none. [`accumulate_gradients`] needs no
-/// copies: where it can be used, a rollback of the rest is enough.
+/// Copies take as much memory as their originals, from the first copy until the rollback is dropped; an undefined
+/// gradient takes none. [`accumulate_gradients`] needs no copies of gradients: where it can be used, a rollback of the
+/// other state is enough.
 ///
 /// [`accumulate_gradients`]: crate::accumulate_gradients
 #[must_use = "nothing is put back until `restore` is called"]
@@ -93,18 +92,18 @@ struct Parts {
     random: Vec<RngState>,
     gradients: Vec<Gradient>,
     buffers: Vec<Copied>,
-    /// The copies are not of one moment, because the last refresh failed.
+    /// True if the last refresh failed half way, so that the copies are from different moments.
     torn: bool,
 }
 
 #[derive(Debug)]
 struct Gradient {
     variable: Tensor,
-    /// `None` where it was undefined.
+    /// `None` if the gradient was undefined.
     kept: Option<Copied>,
 }
 
-/// A tensor and what was in it.
+/// A tensor and a copy of its values.
 #[derive(Debug)]
 struct Copied {
     tensor: Tensor,
@@ -112,11 +111,11 @@ struct Copied {
 }
 
 thread_local! {
-    /// Copies of gradients that a refresh in this thread's dry run would make, by the address of the `Gradient`.
+    /// Placeholders for the copies of gradients that a refresh would make, by the address of the `Gradient`.
     static DRY_COPIES: RefCell<HashMap<usize, Tensor>> = RefCell::default();
 }
 
-/// Ends with a dry run, and drops what refreshes in it have held.
+/// Drops the placeholders of a dry run when the run ends.
 #[derive(Debug)]
 pub(crate) struct DryCopies;
 
@@ -127,25 +126,25 @@ impl Drop for DryCopies {
 }
 
 impl Rollback {
-    /// Of nothing yet.
+    /// Makes a rollback of nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the random state of `device`, too.
+    /// Adds the random state of `device`.
     ///
     /// # Errors
-    /// When there is no such device.
+    /// If the device does not exist.
     pub fn rng(self, device: tch::Device) -> Result<Self, Error> {
         let state = RngState::of(device)?;
         self.change(|parts| parts.random.push(state));
         Ok(self)
     }
 
-    /// Takes the gradients of `variables`, too: their values, or that there are none.
+    /// Adds the gradients of `variables`: their values, or that they are undefined.
     ///
     /// # Errors
-    /// When memory runs out, and for a sparse gradient, which cannot be put back without memory.
+    /// If memory runs out, or a gradient is sparse, because it could not be restored without memory.
     pub fn gradients<T: Borrow<Tensor>>(self, variables: &[T]) -> Result<Self, Error> {
         let variables = variables.iter().map(|variable| Gradient::of(variable.borrow()));
         let gradients = variables.collect::<Result<Vec<_>, _>>()?;
@@ -153,11 +152,11 @@ impl Rollback {
         Ok(self)
     }
 
-    /// Takes what is in `variables` without being trained, too, such as the running averages of a
-    /// batch norm. Frozen variables do not change, and are left out.
+    /// Adds the tensors in `variables` that are not trained, such as the running averages of a batch norm. Frozen
+    /// variables do not change, and are left out.
     ///
     /// # Errors
-    /// When memory runs out.
+    /// If memory runs out.
     pub fn buffers(self, variables: &VarStore) -> Result<Self, Error> {
         let trained: Vec<_> = variables.trainable_variables().iter().map(ffi::storage_identity).collect();
         let all = variables.variables().into_values();
@@ -167,11 +166,11 @@ impl Rollback {
         Ok(self)
     }
 
-    /// Takes the values of `tensors`, too: an average of weights, a hidden state, whatever else a body
-    /// changes in place. Tensors that share memory can be listed together.
+    /// Adds the values of `tensors`: an average of weights, a hidden state, or any other tensor that a body changes in
+    /// place. Tensors that share memory can be listed together.
     ///
-    /// What is put back is what was in these tensors. A name that a body gives another tensor, as
-    /// `state = next` does, still names the other one.
+    /// Values are restored in these very tensors. If a body binds a name to another tensor, as in `state = next`, the
+    /// name still refers to the other tensor afterwards.
     ///
     /// ```
     /// use tch::{Device, Kind, Tensor};
@@ -186,9 +185,8 @@ impl Rollback {
     /// ```
     ///
     /// # Errors
-    /// When memory runs out, and for what cannot be written to in place: an undefined tensor, one whose
-    /// elements share memory with each other, as those of `expand` do, and sparse or other layouts
-    /// without strides.
+    /// If memory runs out, or a tensor cannot be written in place: an undefined tensor, one whose elements share memory
+    /// with each other (as after `expand`), and sparse or other layouts without strides.
     pub fn tensors<T: Borrow<Tensor>>(self, tensors: &[T]) -> Result<Self, Error> {
         let copies = tensors.iter().map(|tensor| Copied::of_user(tensor.borrow()));
         let copies = copies.collect::<Result<Vec<_>, _>>()?;
@@ -196,14 +194,14 @@ impl Rollback {
         Ok(self)
     }
 
-    /// Takes the state of now in place of the one from before.
+    /// Replaces the saved state by the current one.
     ///
-    /// Memory is needed only for gradients that were undefined the last time. In a [dry run](crate::dry_run), which puts
-    /// everything back by itself, only that memory is counted, from the first piece on.
+    /// Needs memory only for gradients that were undefined at the last refresh. In a [dry run](crate::dry_run), which
+    /// undoes all changes itself, only that memory is counted, from the first piece on.
     ///
     /// # Errors
-    /// When memory runs out or a gradient has become sparse. Nothing is put back then until a refresh
-    /// succeeds: a body that ends with this error has not changed anything yet.
+    /// If memory runs out or a gradient has become sparse. Then nothing is restored until a refresh succeeds: a body
+    /// that ends with this error has not changed anything yet.
     pub fn refresh(&self) -> Result<(), Error> {
         self.change(|parts| {
             if is_dry() {
@@ -216,10 +214,10 @@ impl Rollback {
         })
     }
 
-    /// Puts everything back as it was when it was taken last. Needs no memory of any device.
+    /// Restores the state of the last refresh. Needs no memory of any device.
     ///
     /// # Panics
-    /// When a device is gone or refuses: the retry would compute something else.
+    /// If a device is gone or refuses: the retry would compute something else.
     pub fn restore(&self) {
         self.change(|parts| {
             if parts.torn || is_dry() {
@@ -232,7 +230,7 @@ impl Rollback {
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Parts) -> R) -> R {
-        // A panic while it was held leaves copies that are whole each.
+        // A panic under the lock leaves each single copy intact.
         change(&mut self.parts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -247,7 +245,8 @@ impl Parts {
         Ok(())
     }
 
-    /// Holds what copies of gradients will take until the dry run ends: real ones would be of tensors without memory.
+    /// Holds placeholders for the copies of gradients until the dry run ends, so that their memory is counted. Real
+    /// copies are impossible, because tensors of a dry run have no memory.
     fn refresh_dry(&self) -> Result<(), Error> {
         self.gradients.iter().try_for_each(Gradient::refresh_dry)
     }
@@ -274,7 +273,7 @@ impl Gradient {
         }
         refuse_sparse(&now)?;
         match &mut self.kept {
-            // The same tensor, or one that has taken its place.
+            // The same tensor, or one that has replaced it.
             Some(kept) if kept.copy.size() == now.size() && kept.copy.kind() == now.kind() => {
                 kept.tensor = now;
                 kept.refresh()?;
@@ -298,7 +297,7 @@ impl Gradient {
         if let Some(kept) = &mut self.kept {
             kept.restore()?;
         }
-        // Whatever took its place since.
+        // Replaces any gradient that has been set since.
         ffi::set_gradient(&self.variable, self.kept.as_ref().map(|kept| &kept.tensor))
     }
 }
@@ -318,12 +317,12 @@ impl Copied {
         Ok(copied)
     }
 
-    /// Refuses at once what could not be put back.
+    /// Refuses tensors that could not be restored in place.
     fn of_user(tensor: &Tensor) -> Result<Self, Error> {
         let reason = match tensor {
             _ if !tensor.defined() => "undefined tensor",
             _ if tensor.is_sparse() => "sparse tensor",
-            // Fails for other layouts without strides; 1 means that some surely do.
+            // `f_internal_debug_has_internal_overlap` fails for other layouts without strides; 1 means certain overlap.
             _ if tensor.f_internal_debug_has_internal_overlap()? == 1 => "tensor whose elements share memory",
             _ => return Ok(Self::new(tensor.shallow_clone())?),
         };

@@ -1,4 +1,4 @@
-//! A plan's peak is that of its run: never less, and hardly more.
+//! A plan's predicted peak against the peak of its run: never less, and hardly more.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
@@ -12,10 +12,10 @@ use toma_torch::checkpoint::{self, Solver, With};
 use crate::kit::{Net, alone, drop_stranded};
 use crate::nets;
 
-/// By which bytes of a card may be off, in blocks.
+/// Tolerated difference on a card, which counts whole blocks.
 static BLOCKS_BYTES: LazyLock<u64> = LazyLock::new(|| if ground::is_card() { 16 << 10 } else { 0 });
 
-/// The peak of a step within a region, beyond what is allocated before it.
+/// Returns the peak of a step within a region, beyond the bytes allocated before it.
 fn peak(net: &Net, step: impl FnOnce(&Net)) -> u64 {
     ground::reset_peak_allocated_bytes();
     let before = ground::allocated_bytes();
@@ -26,14 +26,14 @@ fn peak(net: &Net, step: impl FnOnce(&Net)) -> u64 {
 #[test]
 fn the_predicted_peak_is_that_of_the_run_and_a_budget_of_it_is_enough() {
     let _alone = alone();
-    // A value that passes stages by counts at each boundary that is held.
+    // A tensor used by a later stage counts at each stage boundary in between that is held.
     let by_passing = [(nets::transformer(), 15)];
     for (net, percent) in
         [(nets::residual(), 1), (nets::unmarked(), 1), (nets::recurrent(), 1)].into_iter().chain(by_passing)
     {
         let name = format!("bytes {}", net.name);
         let form = checkpoint::with().name(&name);
-        // The second run of kernels that cache: all learn from it.
+        // The kernels have cached by the second run, from which the region learns the costs.
         net.train(|forward| forward());
         net.train(|forward| form.region(forward));
         let costs = form.known().unwrap();
@@ -65,8 +65,8 @@ fn the_predicted_peak_is_that_of_the_run_and_a_budget_of_it_is_enough() {
     }
 }
 
-/// Steps whose backward is made of what a region returns, by every solver in several budgets: none takes more than is
-/// planned, and the leanest hardly less.
+/// Trains steps whose backward starts from the outputs of a region, by every solver in several budgets: no step takes
+/// more than is planned, and the leanest plan takes hardly less.
 fn never_above_the_plan<R>(name: &str, net: impl Fn() -> R, backward: impl Fn(R)) {
     let form = checkpoint::with().name(name);
     (0..2).for_each(|_| backward(form.enabled(false).region(&net)));
@@ -96,7 +96,7 @@ fn weight() -> Tensor {
     weight
 }
 
-/// Twelve layers whose product backward does not need, before what it needs.
+/// Twelve layers. Backward needs no output of the first ones, but the outputs of the last.
 fn small_stages() -> (VarStore, checkpoint::SequentialT) {
     let variables = VarStore::new(ground::device());
     let layer = |at: i64| nn::linear(variables.root() / at, 64, 64, nn::LinearConfig::default());
@@ -253,7 +253,7 @@ fn too_few_bytes_are_told_as_asked_or_as_free_and_mean_out_of_memory() {
         assert_eq!(error.classify().class, Class::OutOfMemory, "{error}");
         error.to_string()
     };
-    // The variable lacks its gradient.
+    // The variable has no gradient yet.
     let (asked, lacks) =
         (least + 16383, format!("needs {least} bytes, and gradients that variables lack 16384"));
     let text = refused(form.budget(asked));

@@ -28,13 +28,13 @@ fn bits_are_those_of_the_plain_run_on_every_solvers_plans() {
     }
 }
 
-/// Each stage is repeated as often as planned, but for those that backward takes nothing from.
+/// Each stage is recomputed as often as planned, except stages from which backward needs nothing.
 fn runs_as_planned(net: &Net, costs: &Costs) {
     let last = checkpoint::last().unwrap();
     assert_eq!(last.differs(), None, "{}", net.name);
     let planned = last.plan().unwrap().repeats();
     for ((stage, repeats), planned) in costs.stages().iter().zip(last.repeats()).zip(planned) {
-        // A backward inside the region repeats stages of its own.
+        // A backward inside the region adds recomputations of its own.
         if stage.backward_seconds > 0.0 && net.name != "graphs" {
             assert_eq!(repeats as usize, planned, "{}: {last}", net.name);
         }

@@ -1,4 +1,4 @@
-//! After a failure anywhere nothing leaks, and the next step is as if there had been none.
+//! After a failure anywhere nothing leaks, and the next step behaves as if there had been none.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,7 +67,7 @@ fn a_write_that_fails_and_is_tried_again_keeps_what_it_needs() {
             checkpoint::cut();
             let h = (h.matmul(&w) + &buffer).tanh().sigmoid();
             checkpoint::cut();
-            // What has read the buffer is repeated now, and kept.
+            // Stages that have read the buffer are recomputed now, and their results kept.
             let failing = skip.map(FailingAllocation::after);
             let mut written = buffer.shallow_clone();
             let first = written.f_add_(&three).is_ok();
@@ -84,7 +84,7 @@ fn a_write_that_fails_and_is_tried_again_keeps_what_it_needs() {
     let (plain, _) = gradient(None, &|body| body());
     let mut failures = 0;
     for skip in 0.. {
-        // A first run each, which drops.
+        // A new name each time, so that this is the region's first run, which drops activations.
         let name = format!("write again {skip}");
         let form = checkpoint::with().name(&name);
         let (left, has_failed) = gradient(Some(skip), &|body| form.region(body));

@@ -1,4 +1,4 @@
-//! What is asked of a graph beside one backward.
+//! Uses of a graph other than a single backward.
 
 use crate::ground;
 use tch::{Kind, Tensor};
@@ -12,7 +12,7 @@ fn variable(seed: i64) -> Tensor {
     Tensor::randn([5, 5], ground::floats()).set_requires_grad(true)
 }
 
-/// Of four stages.
+/// A chain of four stages.
 fn chain(x: &Tensor, w: &Tensor) -> Tensor {
     (0..4).fold(x.shallow_clone(), |value, _| {
         checkpoint::cut();
@@ -20,7 +20,7 @@ fn chain(x: &Tensor, w: &Tensor) -> Tensor {
     })
 }
 
-/// The same with a region on its second run, with the leanest plan, and plainly.
+/// Checks that `work` returns the same with a region on its second run, with the leanest plan, and without regions.
 fn same(work: impl Fn(&dyn Fn(&Tensor, &Tensor) -> Tensor) -> Vec<Tensor>, name: &str) {
     let plain = work(&chain);
     let form = checkpoint::with().name(name).verify(true);

@@ -1,4 +1,4 @@
-//! Programs that are hard to repeat, in plain libtorch and as regions.
+//! Programs that are hard to recompute, in plain libtorch and as regions.
 
 #![expect(clippy::many_single_char_names, reason = "as in formulas")]
 
@@ -12,14 +12,14 @@ use toma_torch::checkpoint::{self, Solver, cut};
 
 use crate::kit::{alone, bytes};
 
-/// A program, the variable that it trains, and what it may write to.
+/// A program, the variable that it trains, and the tensors that it may write to.
 struct Program {
     w: Tensor,
     written: Vec<Tensor>,
     run: Box<dyn Fn() -> Tensor>,
 }
 
-/// What is left of a run: the output, the gradient, and what was written.
+/// Returns the result of a run: the output, the gradient, and the written tensors.
 fn left(program: &Program, region: impl FnOnce(&dyn Fn() -> Tensor) -> Tensor) -> Vec<Vec<u8>> {
     tch::manual_seed(11);
     let output = region(&*program.run);
@@ -28,7 +28,7 @@ fn left(program: &Program, region: impl FnOnce(&dyn Fn() -> Tensor) -> Tensor) -
     all.into_iter().chain(program.written.iter().map(bytes)).collect()
 }
 
-/// The first run, and one by the leanest plan, leave what the plain run leaves.
+/// Checks that the first run and a run by the leanest plan have the same result as the plain run.
 fn same(name: &str, program: impl Fn() -> Program) {
     let _alone = alone();
     let program = || {
@@ -226,7 +226,7 @@ fn writes_past_the_graph_into_what_is_saved() {
     });
 }
 
-/// What a backward says after the program has detached in place what `used` makes of `x` and `w`.
+/// Returns the gradient or the error of a backward, after the program has detached in place the result of `used`.
 fn detached(name: &str, used: impl Fn(&Tensor, &Tensor) -> Tensor) -> [Result<Vec<u8>, String>; 2] {
     let _alone = alone();
     let (w, x) = (variable(), numbers(2));
@@ -350,7 +350,7 @@ fn random_numbers_of_regions_on_two_threads() {
                 cut();
                 h.exp()
             });
-            // Of what was kept it is the output times the mask's factor, of the rest 0.
+            // The gradient is the output times the mask's factor where the dropout kept an element, and 0 elsewhere.
             let factor = output.log();
             output.sum(Kind::Float).backward();
             assert_eq!(w.grad(), &output * factor);

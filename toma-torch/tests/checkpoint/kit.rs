@@ -1,4 +1,4 @@
-//! What a step leaves behind, to be compared bit for bit.
+//! The state after a step, compared bit for bit.
 
 use crate::ground;
 use tch::nn::VarStore;
@@ -6,11 +6,11 @@ use tch::{Kind, Tensor};
 
 pub(crate) use crate::alone::alone;
 
-/// A net and what it is trained on. Its stages end at `checkpoint::cut()` and at the layers of a `seq_t`.
+/// A net with its training data. Its stages end at `checkpoint::cut()` and at the layers of a `seq_t`.
 pub(crate) struct Net {
     pub(crate) name: &'static str,
     pub(crate) variables: VarStore,
-    /// What it computes, as far as a region goes.
+    /// The part of the computation that a region contains.
     pub(crate) forward: Box<dyn Fn() -> Tensor>,
     before: Vec<Tensor>,
 }
@@ -21,7 +21,7 @@ impl Net {
         variables: VarStore,
         forward: impl Fn() -> Tensor + 'static,
     ) -> Self {
-        // A first gradient of zeros: a step that makes gradients takes memory that stays.
+        // Gives each variable a gradient of zeros, because a step that makes gradients takes memory that stays.
         for variable in variables.trainable_variables() {
             (&variable * 0.0).sum(Kind::Float).backward();
         }
@@ -36,7 +36,7 @@ impl Net {
         buffers.into_iter().map(|(_, tensor)| tensor).collect()
     }
 
-    /// All that a step leaves, from a state that is the same each time.
+    /// Returns the state after a step that begins from the same state each time.
     pub(crate) fn step(&self, region: impl FnOnce(&dyn Fn() -> Tensor) -> Tensor) -> Left {
         tch::manual_seed(7);
         let output = region(&*self.forward);
@@ -46,13 +46,13 @@ impl Net {
         left
     }
 
-    /// A step that leaves gradients and statistics changed.
+    /// Runs a step and leaves its gradients and statistics.
     pub(crate) fn train(&self, region: impl FnOnce(&dyn Fn() -> Tensor) -> Tensor) {
         tch::manual_seed(7);
         region(&*self.forward).square().mean(Kind::Float).backward();
     }
 
-    /// Undoes what steps have changed.
+    /// Undoes the changes of earlier steps.
     pub(crate) fn put_back(&self) {
         tch::no_grad(|| {
             for (mut tensor, before) in self.buffers().into_iter().zip(&self.before) {
@@ -96,7 +96,7 @@ pub(crate) fn bytes(tensor: &Tensor) -> Vec<u8> {
     Vec::<f64>::try_from(flat).unwrap().into_iter().flat_map(f64::to_ne_bytes).collect()
 }
 
-/// Frees what a backward that failed has left in the queue of this thread.
+/// Frees the gradients that a failed backward has left in the queue of this thread.
 pub(crate) fn drop_stranded() {
     let one = Tensor::ones([1], ground::floats()).set_requires_grad(true);
     (&one * 1.0).sum(Kind::Float).backward();

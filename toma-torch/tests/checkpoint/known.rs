@@ -1,4 +1,4 @@
-//! What is remembered of regions, and noticed when it is not true any more.
+//! Costs that are learned for regions, and the detection that they no longer hold.
 
 use crate::ground;
 use tch::{Kind, Tensor};
@@ -59,7 +59,7 @@ fn another_structure_is_noticed_at_the_first_operator_that_differs() {
     assert_eq!(gradient(4), (plain(4), None), "it ends sooner, as is known");
 }
 
-/// Begins like the others of the same shapes, and ends like them in most operators.
+/// Begins like the other variants of the same shapes, and shares most operators with them to the end.
 fn variant(x: &Tensor, length: usize, differs_at: usize) -> Tensor {
     (0..length).fold(x.tanh(), |value, at| {
         checkpoint::cut();
@@ -84,7 +84,7 @@ fn structures_that_begin_alike_are_planned_whole_in_any_order() {
     x.sum(Kind::Float).backward();
     let mut random = fastrand::Rng::with_seed(5);
     for round in 0..90 {
-        // In turn, then in any order.
+        // The kinds take turns, then come in random order.
         let (length, at) = kinds[if round < 60 { round % kinds.len() } else { random.usize(0..kinds.len()) }];
         let form = if round % 7 == 0 { form.budget(4 * budget) } else { form.budget(budget) };
         let plain = gradient(&|| variant(&x, length, at));

@@ -1,4 +1,4 @@
-//! Regions, whose backward repeats what their plans drop: bits, bytes, failures.
+//! Regions whose backward recomputes dropped activations: bits, bytes, failures.
 
 #[path = "../common/alone.rs"]
 mod alone;

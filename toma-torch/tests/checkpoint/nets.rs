@@ -1,4 +1,4 @@
-//! Nets whose regions are hard to repeat.
+//! Nets whose regions are hard to recompute.
 
 use crate::ground;
 use std::thread;
@@ -61,7 +61,7 @@ pub(crate) fn small() -> Net {
     Net::new("small", vs, move || input.apply_t(&layers, true))
 }
 
-/// The same without marks, whose stages end where few bytes live.
+/// Residual blocks without marks: stages end where few bytes live.
 pub(crate) fn unmarked() -> Net {
     let vs = store();
     let p = vs.root();
@@ -93,7 +93,7 @@ pub(crate) fn recurrent() -> Net {
     })
 }
 
-/// Attention with dropout, layer norm, one weight for two things, a value that passes stages by.
+/// Attention with dropout and layer norm; a weight that is used twice, and a value used by a later stage.
 pub(crate) fn transformer() -> Net {
     let vs = store();
     let p = vs.root();
@@ -130,7 +130,7 @@ pub(crate) fn transformer() -> Net {
     })
 }
 
-/// Lists of tensors, indices, random numbers in every way.
+/// Lists of tensors, indices, and random numbers from every kind of operator.
 pub(crate) fn pieces() -> Net {
     let vs = store();
     let p = vs.root();
@@ -152,7 +152,7 @@ pub(crate) fn pieces() -> Net {
     })
 }
 
-/// What is written in place: through views, into a buffer made in the region, into the output of the stage before.
+/// Writes in place: through views, into a buffer made in the region, and into the output of the stage before.
 pub(crate) fn in_place() -> Net {
     let vs = store();
     let p = vs.root();
@@ -200,7 +200,7 @@ pub(crate) fn outside() -> Net {
     })
 }
 
-/// No gradients inside, gradients of a part inside, a leaf made inside, a tensor of another thread.
+/// Parts without gradients, a backward inside the region, a leaf made inside, and a tensor of another thread.
 pub(crate) fn graphs() -> Net {
     let vs = store();
     let p = vs.root();

@@ -6,11 +6,11 @@ use crate::kit::alone;
 use crate::nets;
 use crate::rounds::rounds;
 
-/// What a list of actions holds so far.
+/// A list of actions while it is drawn, and the stages that it holds so far.
 struct Drawn<'a> {
     random: &'a mut fastrand::Rng,
     actions: Vec<Action>,
-    /// The outputs of stages that are held alone.
+    /// Stages of which only the output is held.
     held: Vec<bool>,
     saved: Vec<bool>,
 }
@@ -37,7 +37,7 @@ impl Drawn<'_> {
         self.actions.push(action);
     }
 
-    /// Runs what lies between what there is and a stage.
+    /// Runs every stage from the last one that is held up to `target`.
     fn reach(&mut self, target: usize, must_save: bool) {
         let first = (0..target).rev().find(|&stage| self.has(stage)).map_or(0, |stage| stage + 1);
         for stage in first..=target {
@@ -57,7 +57,7 @@ impl Drawn<'_> {
     }
 }
 
-/// Some list of actions, most of them legal.
+/// Draws a list of actions, most of which are legal.
 fn draw(costs: &Costs, random: &mut fastrand::Rng) -> Vec<Action> {
     let count = costs.stages().len();
     let mut drawn =

@@ -14,7 +14,7 @@ use crate::kit::alone;
 
 const ROWS: usize = 32;
 
-/// A step of training on so many rows, within a region.
+/// A training step on these rows, within a region.
 struct Step {
     name: &'static str,
     rows: Tensor,
@@ -82,7 +82,7 @@ fn a_batch_keeps_its_size_in_every_budget_that_some_plan_fits_once_costs_are_kno
         let costs = form.known().unwrap();
         let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
         for part in 1..=4 {
-            // As much as plans may take, 2 % more, and what is lost by whole percents.
+            // The budget of the plan, 2 % more, and the bytes lost by rounding to whole percents.
             let bytes = (least + (most - least) * part / 4) * 100 / 97 + 200;
             let _budget = Budget::beyond_allocated(bytes);
             assert_eq!(batch(&step, &form), ROWS, "{} in {bytes} bytes", step.name);
@@ -97,7 +97,7 @@ fn what_fails_all_the_same_gets_a_leaner_plan_and_then_a_smaller_size() {
     let _alone = alone();
     for step in steps() {
         let failures = Cell::new(0);
-        // Each time as another region: what it learns from a failure depends on how long its stages took.
+        // A new region each time, because the costs learned from a failure depend on the times of the stages.
         let fails = |times: usize| {
             let name = format!("{} {times}", step.name);
             let form = checkpoint::with().name(&name);

@@ -16,7 +16,7 @@ fn traced() -> CModule {
     CModule::create_by_tracing("net", "forward", &[numbers(1)], &mut net).unwrap()
 }
 
-/// Runs a body three times: the first calls of a traced module find out what to compile.
+/// Runs a body three times, because the first calls of a traced module decide which parts are compiled.
 fn gradients(module: &CModule, region: &dyn Fn(&dyn Fn() -> Tensor) -> Tensor) -> Vec<Vec<u8>> {
     let w = numbers(2).set_requires_grad(true);
     let run = |_| {
@@ -44,7 +44,7 @@ fn a_traced_module_is_repeated_in_each_of_its_calls() {
 #[test]
 fn a_compiled_module_may_come_first_in_a_region() {
     let _alone = alone();
-    // One each: compiled parts may round in another way than the first calls.
+    // A module for each, because compiled parts may round differently from the first calls.
     let (module, plain) = (traced(), traced());
     let w = numbers(2).set_requires_grad(true);
     let gradient =

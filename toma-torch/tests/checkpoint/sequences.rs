@@ -49,7 +49,7 @@ fn a_sequence_is_a_region_of_its_own_and_its_layers_are_stages() {
 #[test]
 fn memongers_cases() {
     let _alone = alone();
-    // An input without gradients, nested and empty containers, `grad()`: they fail there.
+    // An input without gradients, nested and empty containers, and `grad()`: these fail in memonger.
     let vs = VarStore::new(ground::device());
     let layer = |at: i64| nn::linear(vs.root() / at, 4, 4, nn::LinearConfig::default());
     let inner = checkpoint::seq_t().add(layer(0)).add(checkpoint::seq_t()).add(layer(1));

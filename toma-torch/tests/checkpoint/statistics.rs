@@ -15,7 +15,7 @@ fn numbers(seed: i64, size: &[i64]) -> Tensor {
 /// Runs `step` with `region` in place of plain calls.
 type Step<'a> = &'a dyn Fn(&dyn Fn(&dyn Fn() -> Tensor) -> Tensor) -> Vec<Vec<u8>>;
 
-/// The first run and the leanest plan leave the bits of the plain run.
+/// Checks that the first run and the leanest plan produce the bits of the plain run.
 fn same(name: &str, step: Step<'_>) {
     let plain = step(&|body| body());
     let form = checkpoint::with().name(name);
@@ -72,7 +72,7 @@ fn two_regions_in_one_step_of_which_one_is_in_eval_mode() {
 type Read = fn(&Tensor, &Tensor, &Tensor) -> Tensor;
 const NONE: Option<&Tensor> = None;
 
-/// Operators that read running statistics, in eval mode or at any time, and what programs do by hand.
+/// Operators that read running statistics, in eval mode or always, and the same computed by hand.
 const READERS: [(&str, Read); 11] = [
     ("batch_norm", |x, m, v| x.batch_norm(NONE, NONE, Some(m), Some(v), false, 0.1, 1e-5, false)),
     ("native_batch_norm", |x, m, v| x.native_batch_norm(NONE, NONE, Some(m), Some(v), false, 0.1, 1e-5).0),

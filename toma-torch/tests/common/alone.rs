@@ -1,15 +1,15 @@
-//! One test at a time in a process: bytes, budgets and managers are the whole process's.
+//! Runs one test at a time in a process, because bytes, budgets and managers are shared by the whole process.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use toma_torch::cpu;
 
-/// Keeps the other tests waiting.
+/// Makes the other tests wait.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     cpu::count();
-    // One order of sums, so that values can be compared exactly. Each thread has its own number.
+    // A single thread keeps the order of sums fixed, so that values can be compared exactly. The number is per thread.
     tch::set_num_threads(1);
     alone
 }

@@ -1,7 +1,7 @@
 //! The device that a suite runs on: the counted CPU, or a paper card where `TOMA_TEST_DEVICE` is `cuda`.
 //!
-//! The names are those of [`toma_torch::cpu`]. A card counts in blocks of 512 bytes, which its allocator takes from the
-//! driver in segments: limits hold for segments there, and it is the driver that fails.
+//! The names are those of [`toma_torch::cpu`]. A card counts blocks of 512 bytes, which its allocator takes from the
+//! driver in segments. Limits therefore hold for segments on a card, and it is the driver that fails.
 
 #![allow(dead_code, reason = "each suite takes a part of it")]
 #![allow(unsafe_code, reason = "the card has functions for tests, which are found by name")]
@@ -58,13 +58,13 @@ pub(crate) fn reset_peak_allocated_bytes() {
     Device::new(device()).reset_peaks().unwrap();
 }
 
-/// A function of the card, see `card/runtime/settings.c`.
+/// Looks up a function of the card, see `card/runtime/settings.c`.
 fn of_card<F: Copy>(name: &str) -> F {
     // SAFETY: callers name the type of the function that they look up.
     *unsafe { Library::this().get::<F>(name) }.expect("a program with a paper card")
 }
 
-/// Leaves so many bytes of the card, in whole pieces of the driver.
+/// Leaves this many bytes of the card free, rounded up to whole pieces of the driver.
 fn leave(bytes: u64) {
     let total = Device::new(device()).read().unwrap().total_bytes;
     let left = bytes.next_multiple_of(2 << 20).min(total);
@@ -99,7 +99,7 @@ impl Drop for Budget {
     }
 }
 
-/// On a card it is the driver that fails. Each allocation is one of its own with `PYTORCH_NO_CUDA_MEMORY_CACHING=1`.
+/// An injected failure. On a card the driver fails. `PYTORCH_NO_CUDA_MEMORY_CACHING=1` makes each allocation its own.
 pub(crate) enum FailingAllocation {
     Counted(cpu::FailingAllocation),
     OfCard { fails_at: u64 },

@@ -1,9 +1,9 @@
-//! Six nets to train, as large as a second of work on a CPU.
+//! Six nets to train, each with about a second of work on a CPU.
 
 use tch::nn::{self, Module as _, ModuleT, Path, RNN as _};
 use tch::{Kind, Tensor};
 
-/// What a net makes of its input, and what it learns from.
+/// A net with its input, its loss and its variables.
 pub(crate) struct Net {
     pub(crate) name: &'static str,
     pub(crate) variables: nn::VarStore,
@@ -25,7 +25,7 @@ impl Net {
 
 pub(crate) const NETS: [fn() -> Net; 6] = [perceptron, transformer, resnet20, convolutions, unet, lstm];
 
-/// The device of `ground.rs`, which not all who include this have.
+/// Returns the device of `ground.rs`, a module that not every user of this file includes.
 fn device() -> tch::Device {
     let is_card = std::env::var_os("TOMA_TEST_DEVICE").is_some_and(|device| device == "cuda");
     if is_card { tch::Device::Cuda(0) } else { tch::Device::Cpu }
@@ -47,7 +47,7 @@ fn norm(p: Path<'_>, channels: i64) -> nn::BatchNorm {
     nn::batch_norm2d(p, channels, nn::BatchNormConfig::default())
 }
 
-/// Eight layers of 512, 256 rows.
+/// Eight layers of width 512, for 256 rows.
 pub(crate) fn perceptron() -> Net {
     Net::new("perceptron", |p| {
         let layers: Vec<_> = (0..8).map(|at| linear(p, &format!("layer{at}"), 512, 512)).collect();
@@ -60,7 +60,7 @@ pub(crate) fn perceptron() -> Net {
     })
 }
 
-/// Four layers of 256, eight rows of 64 words.
+/// Four layers of width 256, for eight rows of 64 words.
 pub(crate) fn transformer() -> Net {
     const SIZE: i64 = 256;
     Net::new("transformer", |p| {
@@ -89,7 +89,7 @@ pub(crate) fn transformer() -> Net {
     })
 }
 
-/// Eight heads.
+/// Attention with eight heads.
 fn attention(joined: &Tensor, size: i64) -> Tensor {
     let heads = joined.reshape([8, 64, 3, 8, size / 8]).permute([2, 0, 3, 1, 4]).unbind(0);
     let scores = heads[0].matmul(&heads[1].transpose(-2, -1)) * 0.18;
@@ -97,7 +97,7 @@ fn attention(joined: &Tensor, size: i64) -> Tensor {
     attended.transpose(1, 2).reshape([8, 64, size])
 }
 
-/// Of 32 images of 32 x 32.
+/// ResNet-20 for 32 images of 32 x 32.
 pub(crate) fn resnet20() -> Net {
     Net::new("resnet20", |p| {
         let (stem, first) = (conv(p / "stem", 3, 16, 1), norm(p / "norm", 16));
@@ -128,7 +128,7 @@ fn block(p: &Path<'_>, (from, to, stride): (i64, i64, i64)) -> impl ModuleT + us
     })
 }
 
-/// Three convolutions with batch norm, 64 images.
+/// Three convolutions with batch norm, for 64 images.
 pub(crate) fn convolutions() -> Net {
     Net::new("convolutions", |p| {
         let layers: Vec<_> = [(3, 16), (16, 32), (32, 64)]
@@ -146,7 +146,7 @@ pub(crate) fn convolutions() -> Net {
     })
 }
 
-/// Of widths 16, 32 and 64, for eight images of 64 x 64.
+/// A U-Net of widths 16, 32 and 64, for eight images of 64 x 64.
 pub(crate) fn unet() -> Net {
     Net::new("unet", |p| {
         let double =
@@ -176,7 +176,7 @@ pub(crate) fn unet() -> Net {
     })
 }
 
-/// Of 128, for 64 rows of 40 words.
+/// An LSTM of width 128, for 64 rows of 40 words.
 pub(crate) fn lstm() -> Net {
     Net::new("lstm", |p| {
         let config = nn::RNNConfig { train: true, ..Default::default() };

@@ -1,4 +1,4 @@
-//! What can be checked with or without a GPU.
+//! Checks that run with or without a GPU.
 
 use toma_torch::{Device, ErrorKind};
 

@@ -1,4 +1,4 @@
-//! What the paper card adds to the checks: its settings, and figures that show that libtorch's allocator runs on it.
+//! Checks that only the paper card allows: its settings, and figures which show that libtorch's allocator runs on it.
 
 #![expect(unsafe_code, reason = "the card has functions for tests, which are found by name")]
 
@@ -40,25 +40,25 @@ pub(crate) const fn on_card(name: &'static str, run: fn() -> String) -> Check {
 const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
 
-/// Whether this program runs on a paper card.
+/// Returns whether this program runs on a paper card.
 pub(crate) fn is_there() -> bool {
     // SAFETY: the function is only looked up.
     unsafe { Library::this().get::<extern "C" fn() -> u64>(b"paper_mallocs") }.is_ok()
 }
 
-/// Of the allocations from the driver, the one at this place among those to come and `times - 1` more fail; none at 0.
+/// Lets `times` allocations from the driver fail, beginning with the one at `place` among those to come; none at 0.
 pub(crate) fn fail_from(place: i64, times: i64) {
     // SAFETY: the signature is that of `card/runtime/settings.c`.
     unsafe { Library::this().get::<extern "C" fn(i64, i64)>(b"paper_fail_malloc").unwrap()(place, times) }
 }
 
-/// So many bytes of the first card are others'.
+/// Charges this many bytes of the first card to other processes.
 pub(crate) fn set_taken(bytes: u64) {
     // SAFETY: the signature is that of `card/runtime/settings.c`.
     unsafe { Library::this().get::<extern "C" fn(i32, u64)>(b"paper_set_taken").unwrap()(0, bytes) }
 }
 
-/// Turns the values of kernels on or off, where the card has any.
+/// Turns the values of kernels on or off, if the card computes any.
 pub(crate) fn set_values(on: bool) {
     // SAFETY: the signature is that of `card/values/values.cpp`.
     unsafe { Library::this().get::<extern "C" fn(i32)>(b"paper_set_values").unwrap()(i32::from(on)) }
@@ -79,7 +79,7 @@ fn bytes(count: i64) -> Result<Tensor, TchError> {
     Tensor::f_empty([count], (Kind::Uint8, GPU))
 }
 
-/// In a process of its own, where no segment has room for it.
+/// Runs in a process of its own, where no segment has room for the block.
 fn rounded() -> String {
     let figures = answer(&mut this("card rounded", &[]));
     assert_eq!(figures, "1049088 allocated, 20971520 reserved");
@@ -105,7 +105,7 @@ fn round() {
     println!("answer: {} allocated, {} reserved", stats.allocated_bytes, stats.reserved_bytes);
 }
 
-/// In processes of their own, because workspaces of cuBLAS stay.
+/// Runs in processes of their own, because workspaces of cuBLAS stay.
 fn steps() -> String {
     let peak = |capability: &str| answer(&mut this("card step", &[("PAPER_CARD_CC", capability)]));
     let peaks = [peak("80"), peak("90")];
@@ -118,7 +118,7 @@ fn first_steps() -> String {
     format!("{}; {}", figures("80"), figures("90"))
 }
 
-/// The first step of a process: neither cuBLAS nor cublasLt has run before.
+/// Runs the first step of a process: neither cuBLAS nor cublasLt has run before.
 fn first() {
     let (variables, device) = (VarStore::new(GPU), Device::new(GPU));
     let net = nn::seq()
@@ -138,11 +138,11 @@ fn first() {
     println!("answer: {said} of {took} bytes");
 }
 
-/// In processes whose allocators have the whole of their cards.
+/// Runs in processes whose allocators have the whole of their cards.
 fn transformers() -> String {
     let trained = |name: &str, bytes: &str| {
         let whole = (LIMIT.0, "per_process_memory_fraction:1.0");
-        // Labels that nothing writes are then none that the loss leaves out.
+        // With memory of zeros, labels that no kernel wrote are not labels that the loss ignores.
         let zeros = ("PAPER_CARD_POISON", "0x00");
         let settings = [("PAPER_CARD_BYTES", bytes), ("PAPER_VALUES", "0"), zeros, whole];
         format!("{name} in {bytes}: {}", answer(&mut this(&format!("card {name}"), &settings)))
@@ -150,7 +150,7 @@ fn transformers() -> String {
     [trained("minilm", "500M"), trained("gpt", "2G")].join("; ")
 }
 
-/// Steps of 64 texts, the first of which takes all there is.
+/// Trains on 64 texts per step. The first step uses all the memory.
 fn trains(sizes: transformer::Sizes) {
     let (variables, device) = (VarStore::new(GPU), Device::new(GPU));
     let net = transformer::transformer(&variables.root(), sizes);
@@ -199,7 +199,7 @@ fn injected() -> String {
     "one failure is retried, and two are out of memory".to_owned()
 }
 
-/// The driver is asked for each, because nothing is cached.
+/// The driver is asked for each block, because nothing is cached.
 fn fail() {
     fail_from(1, 1);
     drop(bytes(50 << 20).expect("the allocator asks the driver twice"));
@@ -212,7 +212,7 @@ fn fail() {
 
 fn held() -> String {
     let pinned = || Tensor::zeros([1 << 20], (Kind::Uint8, tch::Device::Cpu)).pin_memory(GPU);
-    // Copies what is pinned to the device, frees it, and pins as much again; whether that is the same block.
+    // Copies a pinned block to the device, frees it, pins as much again, and returns whether the block is the same.
     let is_reused = || {
         let host = pinned();
         let address = host.data_ptr();
@@ -227,7 +227,7 @@ fn held() -> String {
     String::new()
 }
 
-/// These compare values; poisoned memory keeps zeros from being equal to zeros.
+/// These checks compare values; poisoned memory keeps zeros from being equal to zeros.
 fn without_values() -> String {
     let names = ["a retry draws", "in backward, as an error", "in backward, as a panic"];
     for name in names {
@@ -256,7 +256,7 @@ fn refused() -> String {
     refused("PAPER_CARD_BYTES", "0")
 }
 
-/// NVIDIA's own, which stands beside libtorch, and which libtorch's search path would find first.
+/// NVIDIA's own library, stored next to libtorch, where libtorch's search path would find it first.
 fn another() -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let torch =
@@ -264,7 +264,7 @@ fn another() -> String {
     let Some(packages) = torch else { return "libtorch is of no Python package".to_owned() };
     let runtime = format!("{packages}nvidia/cu13/lib");
     let preload = env::var("LD_PRELOAD").unwrap();
-    // The card's library brings its own, whatever the loader's path says.
+    // The card's library brings its own libraries, regardless of the loader's path.
     let path = format!("{runtime}:{}", env::var("LD_LIBRARY_PATH").unwrap_or_default());
     let all = this("", &[("LD_LIBRARY_PATH", &path)]).arg("a MiB and a byte").output().unwrap();
     assert!(all.status.success(), "{}", String::from_utf8_lossy(&all.stderr));
@@ -272,7 +272,7 @@ fn another() -> String {
     sentence(&this("", &[("LD_PRELOAD", &preload)]).output().unwrap())
 }
 
-/// This program once more, for a task or for checks.
+/// Returns a command that runs this program again, for a task or for checks.
 pub(crate) fn this(task: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program has a path"));
     command.envs(variables.iter().copied());
@@ -282,7 +282,7 @@ pub(crate) fn this(task: &str, variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// What a program says that was refused.
+/// Returns the message of a program that refused its settings.
 fn sentence(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(2), "it was not refused");
     let stderr = String::from_utf8_lossy(&output.stderr);

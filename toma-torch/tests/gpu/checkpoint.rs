@@ -1,4 +1,4 @@
-//! Regions on a device: the bits of the plain step, and what they take by the allocator's own counters.
+//! Regions on a device: bits of the plain step, and bytes by the allocator's own counters.
 
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Kind, Tensor};
@@ -16,8 +16,8 @@ pub(crate) const CHECKS: &[Check] = &[
 const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
 
-/// The gradients of a step, on the host; the state of the generator after it; its peaks of allocated and reserved bytes
-/// beyond what was there before.
+/// Returns the gradients of a step, on the host, the state of the generator after it, and the step's peaks of allocated
+/// and reserved bytes beyond those before.
 fn step(vs: &VarStore, forward: impl Fn() -> Tensor) -> ((Vec<Tensor>, RngState), [u64; 2]) {
     let device = Device::new(GPU);
     device.release_cached_memory();
@@ -42,7 +42,7 @@ fn step(vs: &VarStore, forward: impl Fn() -> Tensor) -> ((Vec<Tensor>, RngState)
     ((copies.collect(), RngState::of(GPU).unwrap()), peaks)
 }
 
-/// Bits are compared where the plain step has the same ones twice.
+/// Bits are compared only if two plain steps agree bit for bit.
 fn compared(vs: &VarStore, forward: impl Fn() -> Tensor) -> String {
     let _ = step(vs, &forward);
     let (plain, plain_peak) = step(vs, &forward);

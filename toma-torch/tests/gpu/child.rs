@@ -29,10 +29,10 @@ pub(crate) const TASK: &str = "TOMA_GPU_CHILD";
 const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
 
-/// MiB that are left to the libraries. Handles and kernels take tens.
+/// MiB that are left to the libraries. Handles and kernels take tens of MiB.
 const LITTLE: [usize; 4] = [4, 16, 64, 256];
 
-/// What this process was started for.
+/// The task that this process was started for.
 pub(crate) fn task() -> Option<String> {
     env::var(TASK).ok()
 }
@@ -49,14 +49,14 @@ pub(crate) fn work(task: &str) {
     }
 }
 
-/// Runs a task, and returns what it says in its last word. The process may well end badly after that:
-/// nothing of CUDA can be taken down in a context that is lost.
+/// Runs a task in a child and returns its last word. The process may well crash after that, because nothing of CUDA can
+/// be shut down in a context that is lost.
 fn child(task: &str) -> String {
     let program = env::current_exe().expect("this program has a path");
     answer(Command::new(program).env(TASK, task))
 }
 
-/// The answer of a process that was started for a task.
+/// Returns the answer of a process that was started for a task.
 pub(crate) fn answer(process: &mut Command) -> String {
     let output = process.output().expect("this program can be started again");
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -72,7 +72,7 @@ fn poisoned() -> String {
     child("poisoned")
 }
 
-/// An index out of range, which a kernel of libtorch asserts on the device.
+/// Uses an index out of range, which a kernel of libtorch asserts on the device.
 fn poison() {
     let data = Tensor::zeros([4], FLOATS);
     let index = Tensor::from_slice(&[100_i64]).to_device(GPU);
@@ -86,7 +86,7 @@ fn poison() {
         .expect_err("an index is out of range");
     assert_eq!(error.classify().class, Class::Poisoned, "{error}");
     assert_eq!(attempts.get(), 1);
-    // The same context, of which cudarc has the code.
+    // cudarc shares this context and reports the error code.
     let context = cuda::Device::new(0).map_err(|error| error.classify().class);
     let code = match context {
         Ok(device) => {
@@ -128,9 +128,9 @@ fn convolution() -> Result<Tensor, TchError> {
     image.f_conv2d(&weight, None::<&Tensor>, [1, 1], [1, 1], [1, 1], 1)
 }
 
-/// Runs `work` for the first time when the driver has `left` MiB, and again when it has all.
+/// Runs `work` for the first time when the driver has `left` MiB, and again when it has all its memory.
 fn with_little(left: &str, work: impl Fn() -> Result<Tensor, TchError>) {
-    // The tensors have to be there before: what is to fail is the library.
+    // The tensors are made before, because the library is to fail, not the tensors.
     let warm = (square(), Tensor::ones([4, 16, 64, 64], FLOATS), Tensor::ones([16, 16, 3, 3], FLOATS));
     tch::Cuda::synchronize(0);
     drop(warm);
@@ -151,18 +151,18 @@ fn with_little(left: &str, work: impl Fn() -> Result<Tensor, TchError>) {
     println!("answer: {class}");
 }
 
-/// Kernels fail when they are waited for.
+/// Waits for the kernels of `work`, because they fail only then.
 fn settled(work: impl Fn() -> Result<Tensor, TchError>) -> Result<(), TchError> {
     work()?.f_to(tch::Device::Cpu).map(drop)
 }
 
-/// Memory that is held so that others do not have it.
+/// Memory that is held so that others cannot use it.
 struct Ballast {
     device: cuda::Device,
     held: Vec<CUdeviceptr>,
 }
 
-/// All memory but `left` bytes, from the driver directly: pools take it in larger pieces.
+/// Takes all memory but `left` bytes from the driver directly, because pools take it in larger pieces.
 fn ballast(left: usize) -> Ballast {
     let mut ballast = Ballast { device: cuda::Device::new(0).unwrap(), held: Vec::new() };
     let mut size = usize::MAX;
@@ -171,7 +171,7 @@ fn ballast(left: usize) -> Ballast {
         if size < 1 << 20 {
             return ballast;
         }
-        // SAFETY: what it returns is never read, and freed once.
+        // SAFETY: the returned memory is never read, and freed once.
         match unsafe { result::malloc_sync(size) } {
             Ok(address) => ballast.held.push(address),
             Err(_) => size /= 2,

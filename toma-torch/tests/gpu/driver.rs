@@ -1,4 +1,4 @@
-//! cudarc against the driver that is there: a real one, or the double that cudarc's own tests use.
+//! cudarc against the driver of this machine: a real one, or the double that cudarc's own tests use.
 
 #![expect(unsafe_code, reason = "cudarc has no safe functions for memory pools")]
 
@@ -39,7 +39,7 @@ fn stream(device: &Device) -> Arc<CudaStream> {
     device.context().default_stream()
 }
 
-/// Free bytes as the driver says, without what the pool holds back.
+/// Free bytes as the driver reports them, without the bytes that the pool holds back.
 fn driver_free(device: &Device) -> usize {
     device.context().mem_get_info().unwrap().0
 }
@@ -53,7 +53,7 @@ fn code() -> String {
     error.to_string()
 }
 
-/// A fifth of what is free: four fit, and eight do not.
+/// A fifth of the free bytes: four of them fit, and eight do not.
 fn fifth(device: &Device) -> usize {
     device.release_cached_memory();
     driver_free(device) / 5
@@ -90,7 +90,7 @@ fn as_a_panic() -> String {
     String::new()
 }
 
-/// Lets the pool keep what is freed, which by default it gives back at the next synchronization.
+/// Lets the pool keep freed memory, which by default it returns at the next synchronization.
 fn keep_freed(device: &Device, bytes: u64) {
     let (mut bytes, attribute) = (bytes, CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
     // SAFETY: the device is that of a living context.

@@ -1,4 +1,4 @@
-//! libtorch's CUDA allocator, out of memory by all roads, and what is left after it.
+//! Out-of-memory errors of libtorch's CUDA allocator in all their forms, and the state after them.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -47,7 +47,7 @@ fn allocated_bytes() -> u64 {
     device().stats().unwrap().allocated_bytes
 }
 
-/// Bytes that were asked for, that are allocated, and that are reserved besides.
+/// Requested and allocated bytes, and the reserved bytes that are not allocated, in the error's text.
 fn amounts() -> String {
     let _held = items(7).unwrap();
     let text = items(400).unwrap_err().to_string();
@@ -62,7 +62,7 @@ fn amounts() -> String {
     format!("{said:?}")
 }
 
-/// As libtorch writes bytes.
+/// Formats bytes as libtorch does.
 #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
 fn shown(bytes: u64) -> String {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
@@ -72,7 +72,7 @@ fn shown(bytes: u64) -> String {
     format!("{:.2} {unit}", bytes as f64 / f64::from(1 << shift))
 }
 
-/// What the allocator may have.
+/// The allocator's limit in bytes.
 fn limit() -> u64 {
     device().read().unwrap().total_bytes
 }
@@ -82,7 +82,7 @@ fn item_bytes() -> u64 {
     (limit() / 40) & !((2 << 20) - 1)
 }
 
-/// So many fortieths of the limit.
+/// Allocates `count` fortieths of the limit.
 fn items(count: usize) -> Result<Tensor, TchError> {
     Tensor::f_empty(shape(count), (Kind::Uint8, GPU))
 }
@@ -138,7 +138,7 @@ fn as_a_panic() -> String {
     "sizes [100, 50, 25]".to_owned()
 }
 
-/// Forward takes one part where backward takes up to three.
+/// Forward takes one part, backward up to three.
 fn in_backward(panics: bool) -> String {
     let (before, sizes, forward) = (allocated_bytes(), RefCell::new(Vec::new()), Cell::new(0));
     let weight = Tensor::ones([1024], FLOATS).set_requires_grad(true);
@@ -171,7 +171,7 @@ fn halving() -> String {
     let done = execute::with::<NoCache>().device(&device()).range(0..100, 128, |start, end| {
         levels.borrow_mut().push(allocated_bytes());
         sizes.borrow_mut().push(end - start);
-        // The second fails where the first fits.
+        // The second allocation fails at sizes at which the first one fits.
         let _held = items((end - start) / 2)?;
         items((end - start) / 2).map(drop)
     });
@@ -182,7 +182,7 @@ fn halving() -> String {
     format!("sizes {sizes:?}, {} allocated before each", levels[0])
 }
 
-/// Free bytes as the driver says, without libtorch.
+/// Free bytes as the driver reports them, without libtorch.
 fn driver_free() -> u64 {
     let device = cuda::Device::new(0).unwrap();
     u64::try_from(device.context().mem_get_info().unwrap().0).unwrap()
@@ -220,7 +220,7 @@ fn one_memory() -> String {
     ours.release_cached_memory();
     theirs.release_cached_memory();
     let (ours, theirs) = (ours.read().unwrap(), theirs.read().unwrap());
-    // What the allocator may have of it, and of that what the driver can give.
+    // The total is the allocator's share of the device, and the free bytes are at most those of the driver.
     assert!(ours.total_bytes.abs_diff(theirs.total_bytes / PARTS) <= 1, "{ours:?} {theirs:?}");
     assert!(ours.free_bytes <= theirs.free_bytes.min(ours.total_bytes), "{ours:?} {theirs:?}");
     format!("{} free of {}, {} for all", mib(ours.free_bytes), mib(ours.total_bytes), mib(theirs.free_bytes))
@@ -256,7 +256,7 @@ fn retries() -> String {
     format!("with backtraces {traced}; without {untraced}")
 }
 
-/// Two attempts by hand, by us, and by us with a release between them.
+/// Two attempts by hand, with toma, and with toma and a release between them.
 fn retry() -> String {
     let attempt = |count| items(count).map(drop);
     let hand = median(|| _ = attempt(50).or_else(|_| attempt(25)));

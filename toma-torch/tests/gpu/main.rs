@@ -1,14 +1,13 @@
-//! What holds on a real GPU, as a table: `check | result | figure`.
+//! Checks on a real GPU, printed as a table: `check | result | figure`.
 //!
 //! ```text
 //! gpu            every check
 //! gpu WORD       the checks with this word in their names
 //! ```
 //!
-//! Where there is no CUDA device, checks that need one are skipped, say so, and are counted. The
-//! allocator of libtorch is limited to a fiftieth of the device, so that the checks are quick on a
-//! large card and leave it usable; the environment says so before libtorch starts. Checks that leave
-//! a process unusable run in one of their own.
+//! Where there is no CUDA device, checks that need one are skipped, marked as skipped, and counted. An environment
+//! variable, set before libtorch starts, limits its allocator to a fiftieth of the device, so that the checks are quick
+//! on a large card and leave it usable. Checks that leave a process unusable run in a process of their own.
 
 mod always;
 mod card;
@@ -30,13 +29,13 @@ use std::process::{Command, ExitCode};
 
 use crate::table::Check;
 
-/// What libtorch reads when its allocator starts.
+/// The limit, in the variable that libtorch reads when its allocator starts.
 const LIMIT: (&str, &str) = ("PYTORCH_ALLOC_CONF", "per_process_memory_fraction:0.02");
 
-/// What it would rather read.
+/// A variable that libtorch prefers over the other one.
 const OTHER_LIMIT: &str = "PYTORCH_CUDA_ALLOC_CONF";
 
-/// The limit as a part of the device's memory.
+/// The limit as a fraction (1 in `PARTS`) of the device's memory.
 const PARTS: u64 = 50;
 
 fn main() -> ExitCode {
@@ -64,7 +63,7 @@ fn main() -> ExitCode {
     table::run(&checks, &words)
 }
 
-/// This program once more, with a limited allocator.
+/// Runs this program once more, with a limited allocator.
 fn limited() -> ExitCode {
     let program = env::current_exe().expect("this program has a path");
     let mut command = Command::new(program);

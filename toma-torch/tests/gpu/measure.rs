@@ -1,10 +1,10 @@
-//! Medians, and how they are shown.
+//! Medians, and how they are printed.
 
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 51;
 
-/// The median time of `work`, after once for what only the first time takes.
+/// Returns the median time of `work`, after one run that is not measured.
 pub(crate) fn median(mut work: impl FnMut()) -> Duration {
     work();
     let mut samples: Vec<_> = (0..ROUNDS).map(|_| time(&mut work)).collect();
@@ -18,7 +18,7 @@ fn time(work: &mut impl FnMut()) -> Duration {
     begun.elapsed()
 }
 
-/// The same of work too short for one look at the clock.
+/// Returns the median time of work that is too short for one reading of the clock.
 pub(crate) fn median_of_short(mut work: impl FnMut()) -> Duration {
     const TIMES: u32 = 100;
     median(|| (0..TIMES).for_each(|_| work())) / TIMES

@@ -1,4 +1,4 @@
-//! Storages that leave a device: the bits of the plain run, the budget, and how fast they come back.
+//! Storages evicted from a device: the bits are those of the plain run, the budget holds, and fetches are fast.
 
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
 const STEPS: usize = 4;
 
-/// The losses of some steps of ResNet-18, and its weights; and their peak beyond what was there before.
+/// Returns the losses of some steps of ResNet-18, its weights, and the peak beyond the bytes allocated before.
 fn learned() -> (Vec<f64>, Vec<Tensor>, u64) {
     learned_on(GPU)
 }
@@ -63,7 +63,7 @@ fn learned_on(gpu: tch::Device) -> (Vec<f64>, Vec<Tensor>, u64) {
     (losses, weights.collect(), peak)
 }
 
-/// Bits are compared where the plain run has the same ones twice.
+/// Bits are compared only if two plain runs agree bit for bit.
 fn steps() -> String {
     let before = Device::new(GPU).stats().unwrap().allocated_bytes;
     let (plain, again) = (learned(), learned());
@@ -87,12 +87,12 @@ fn steps() -> String {
     format!("bits {repeatable}; budget {}, plain {}: {}", mib(budget), mib(plain.2), figures.join(", "))
 }
 
-/// In a process of its own, where no segment of another check has room.
+/// Runs in a process of its own, where no segment of another check has room.
 fn full_card() -> String {
     answer(&mut this("card full", &[]))
 }
 
-/// Memory that the driver does not have comes from storages that leave, also in the middle of an operator.
+/// Storages are evicted when the driver has no memory left, also in the middle of an operator.
 pub(crate) fn full() {
     let device = Device::new(GPU);
     let plain = learned();
@@ -116,7 +116,7 @@ fn two_cards() -> String {
     answer(&mut this("card two", &[("PAPER_CARDS", "2")]))
 }
 
-/// Both managers are entered by one thread, and each card has the steps of the other between its own.
+/// One thread enters both managers, and each card's steps alternate with those of the other.
 pub(crate) fn two() {
     let cards = [0, 1].map(tch::Device::Cuda);
     let plain = cards.map(learned_on);
@@ -134,7 +134,7 @@ pub(crate) fn two() {
     println!("answer: {peaks:?} of {:?}", plain.map(|plain| mib(plain.2)));
 }
 
-/// 256 MiB, there and back.
+/// Moves 256 MiB there and back.
 fn fetches() -> String {
     let tensor = Tensor::ones([1 << 26], FLOATS);
     let manager = Manager::new(&Device::new(GPU)).budget(u64::MAX / 2);
@@ -176,7 +176,7 @@ fn parks() -> String {
     format!("{} left the device, {left} bytes stayed", mib(moved))
 }
 
-/// A block is used again by what leaves next, and ends with the manager.
+/// A pinned block is reused by the next eviction, and ends with the manager.
 fn pins() -> String {
     let before = registered_bytes();
     let manager = Manager::new(&Device::new(GPU)).budget(u64::MAX / 2);

@@ -1,4 +1,4 @@
-//! Predicted bytes of steps on a GPU, beside those that they take.
+//! Predicted bytes of steps on a GPU, compared with the bytes that the steps take.
 
 use std::panic::AssertUnwindSafe;
 
@@ -60,7 +60,7 @@ fn attention() -> String {
     format!("{said} bytes predicted, {took} taken")
 }
 
-/// To give a tensor the memory of another one, CUDA's code looks at it.
+/// CUDA's code reads the tensor before it lets a second one share its memory.
 fn shared() -> String {
     let floats = (Kind::Float, GPU);
     let step = || {
@@ -72,7 +72,7 @@ fn shared() -> String {
     error
 }
 
-/// A perceptron whose layers differ, so that its blocks do not fit into each other's places.
+/// Trains a perceptron whose layers have different sizes, so that a block does not fit the gap that another one left.
 fn learn(layers: &[nn::Linear], rows: usize) -> Tensor {
     let input = Tensor::ones([i64::try_from(rows).unwrap(), WIDTHS[0]], (Kind::Float, GPU));
     let loss = layers.iter().fold(input, |hidden, layer| layer.forward(&hidden).relu()).mean(Kind::Float);
@@ -90,13 +90,13 @@ fn perceptron(variables: &VarStore) -> Vec<nn::Linear> {
     widths.map(layer).collect()
 }
 
-/// The prediction of a step that has been done before.
+/// Returns the prediction of a step that has run before.
 fn predicted(layers: &[nn::Linear]) -> Prediction {
     drop(learn(layers, 1));
     toma_torch::predict(&Device::new(GPU), |rows| learn(layers, rows)).unwrap()
 }
 
-/// Allocated and reserved bytes, said and taken.
+/// Allocated and reserved bytes, predicted and counted.
 fn segments() -> String {
     let variables = VarStore::new(GPU);
     let layers = perceptron(&variables);
@@ -136,7 +136,7 @@ fn fits() -> String {
         tensors.truncate(random.usize(0..20));
         let stats = device.stats().unwrap();
         set_taken(total() - stats.reserved_bytes - random.u64(0..200 << 20));
-        // What is known of the driver's memory is then read anew.
+        // The next reading then asks the driver for its free memory again.
         device.release_cached_memory();
         let free_bytes = device.read().unwrap().free_bytes;
         let foreseen = |prediction: &Prediction| prediction.foresee(None, free_bytes).map(|said| said.size);
@@ -150,7 +150,7 @@ fn fits() -> String {
             continue;
         };
         let fits = |rows: usize| {
-            // Each from the same segments.
+            // Each attempt begins from the same segments.
             device.release_cached_memory();
             let attempt = std::panic::catch_unwind(AssertUnwindSafe(|| drop(learn(&layers, rows))));
             attempt.is_ok()

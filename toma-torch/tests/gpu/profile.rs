@@ -1,4 +1,4 @@
-//! What is alive on a device, and what an expression takes there, against libtorch's own counters.
+//! Inventories and line figures of a device, against libtorch's own counters.
 
 use std::cell::RefCell;
 use std::thread;
@@ -48,7 +48,7 @@ pub(crate) const CHECKS: &[Check] = &[
 const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
 
-/// Elements of what has a name, its bytes, and those of all rows, which must be the allocator's.
+/// Returns the elements of the named rows, their bytes, and the bytes of all rows, which must equal the allocator's.
 fn figures(stocktaking: Stocktaking) -> [u64; 3] {
     let place = Place::device("cuda", 0);
     let taken = stocktaking.device(GPU).take().unwrap();
@@ -89,7 +89,7 @@ fn of_lstm() -> String {
 fn bounded() -> String {
     let (_variables, layer, input) = linear();
     let step = || layer.forward(&input).relu().mean(Kind::Float).backward();
-    // Gradients, and the workspace of cuBLAS.
+    // The step makes gradients and the workspace of cuBLAS.
     step();
     let device = Device::new(GPU);
     let before = device.stats().unwrap().allocated_bytes;
@@ -122,7 +122,7 @@ fn outer() {
     inner();
 }
 
-/// As the README of `pytorch_memlab` has them.
+/// The example from the README of `pytorch_memlab`.
 fn lines() -> String {
     let place = Place::device("cuda", 0);
     let device = Device::new(GPU);
@@ -146,7 +146,7 @@ fn lines() -> String {
     format!("{peaks:?} bytes")
 }
 
-/// In a process whose device holds nothing else, and where matrix products take no workspaces.
+/// Runs in a process whose device holds nothing else, and where matrix products take no workspaces.
 fn replayed() -> String {
     answer(&mut this("profile replay", &[("CUBLAS_WORKSPACE_CONFIG", ":0:0")]))
 }
@@ -193,7 +193,7 @@ pub(crate) fn replay() {
     for _ in 0..nets {
         let sizes = [512, 3000, 3000, 1000].map(|most| random.i64(1..most));
         let [cpu, gpu] = [tch::Device::Cpu, GPU].map(|device| rows_on(device, sizes));
-        // A reduction has a block of numbers on one device that it lacks on the other.
+        // The backward of a reduction allocates a block of numbers on one of the two devices only.
         let is_equal = cpu.iter().zip(&gpu).all(|([rise, reserved], [taken, segments])| {
             rise.abs_diff(*taken) <= 512 && reserved == segments
         });
@@ -218,7 +218,7 @@ fn filled() -> String {
     filled.lines().next().unwrap_or_default().to_owned()
 }
 
-/// In a process in which freed memory is overwritten.
+/// Runs in a process in which freed memory is overwritten.
 fn late() -> String {
     let overwritten = [("GLIBC_TUNABLES", "glibc.malloc.perturb=165")];
     let stayed = answer(&mut this("profile late", &overwritten));
@@ -226,7 +226,7 @@ fn late() -> String {
     stayed
 }
 
-/// After libtorch's own thread-locals, among which the allocator looks for whom to tell.
+/// Frees a tensor after libtorch's own thread-locals are gone. The allocator looks there for the observers to notify.
 pub(crate) fn free_late() {
     thread_local!(static LATE: RefCell<Option<Tensor>> = const { RefCell::new(None) });
     let before = Device::new(GPU).stats().unwrap().allocated_bytes;

@@ -1,4 +1,4 @@
-//! Retries when the driver fails at any moment, under each setting of libtorch's allocator, and beside a card that is full.
+//! Retries when the driver fails at any moment, under each setting of libtorch's allocator, and next to a full card.
 
 use std::cell::RefCell;
 
@@ -19,7 +19,7 @@ pub(crate) const CHECKS: &[Check] = &[
     on_card("retry: beside a card that is full", beside),
 ];
 
-/// Of tensors of 1 MiB, so many at first.
+/// Initial number of items, each a tensor of 1 MiB.
 const ITEMS: usize = 192;
 
 pub(crate) fn work(task: &str) {
@@ -67,7 +67,7 @@ fn failing() {
     println!("answer: {count} failures, each made good");
 }
 
-/// The sizes of a loop whose sum is right.
+/// Returns the sizes of a loop, after checking its sum.
 fn sizes(card: usize) -> String {
     let device = tch::Device::Cuda(card);
     let (sizes, sum) = (RefCell::new(Vec::new()), RefCell::new(0));

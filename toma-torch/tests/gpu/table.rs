@@ -9,16 +9,16 @@ use toma::cuda;
 use crate::card;
 
 thread_local! {
-    /// How often a panic of this thread would have been printed, and what the last one said.
+    /// Counts panics of this thread that would have been printed, and holds the message of the last one.
     static PRINTED: Cell<usize> = const { Cell::new(0) };
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Names a library that stands in for the driver.
+/// The variable that names a library which stands in for the driver.
 const DOUBLE: &str = "CUDA_DOUBLE";
 
-/// On a paper card the others are about memory, and run without values unless `TOMA_VALUES` is `all`: that takes a third of
-/// the time.
+/// Checks that need the values of kernels. On a paper card the others are about memory, and run without values, which
+/// takes a third of the time, unless `TOMA_VALUES` is `all`.
 const OF_VALUES: &[&str] = &[
     "libtorch: out of memory in backward, as an error",
     "libtorch: out of memory in backward, as a panic",
@@ -29,7 +29,7 @@ const OF_VALUES: &[&str] = &[
     "offload: everything is parked, and comes back",
 ];
 
-/// One row: a check panics when it fails, and otherwise answers with a figure.
+/// One row: a check panics when it fails, and otherwise returns a figure.
 #[derive(Clone, Copy)]
 pub(crate) struct Check {
     pub(crate) name: &'static str,
@@ -37,7 +37,7 @@ pub(crate) struct Check {
     pub(crate) run: fn() -> String,
 }
 
-/// What has to be there for a check to mean anything.
+/// Requirement without which a check is skipped.
 #[derive(Clone, Copy)]
 pub(crate) enum Needs {
     Nothing,
@@ -47,14 +47,14 @@ pub(crate) enum Needs {
     Gpu,
     /// A device that libtorch sees.
     Libtorch,
-    /// The same, with cuDNN.
+    /// A device that libtorch sees, with cuDNN.
     Cudnn,
     /// A paper card, see the folder `card`.
     Card,
 }
 
 impl Needs {
-    /// Why a check is skipped.
+    /// Returns why a check is skipped.
     fn missing(self) -> Option<&'static str> {
         let is_double = std::env::var_os(DOUBLE).is_some();
         let has_device = || cuda::Device::new(0).is_ok();
@@ -71,7 +71,7 @@ impl Needs {
     }
 }
 
-/// Runs the checks with one of `words` in their names, or all when there are none.
+/// Runs the checks with one of `words` in their names, or all if there are none.
 pub(crate) fn run(checks: &[Check], words: &[String]) -> ExitCode {
     count_panics();
     let is_asked_for =
@@ -101,12 +101,12 @@ pub(crate) fn run(checks: &[Check], words: &[String]) -> ExitCode {
 }
 
 fn row(name: &str, result: &str, figure: &str) {
-    // One line, whatever a library had to say.
+    // Prints one line, even if the message of a library has several.
     let figure = figure.split_whitespace().collect::<Vec<_>>().join(" ");
     println!("{name:<62} | {result:<23} | {}", figure.chars().take(300).collect::<String>());
 }
 
-/// Takes the place of what prints panics, before toma puts its own hook in front.
+/// Replaces the hook that prints panics, before toma installs its own hook around it.
 fn count_panics() {
     panic::set_hook(Box::new(|info| {
         PRINTED.set(PRINTED.get() + 1);
@@ -114,7 +114,7 @@ fn count_panics() {
     }));
 }
 
-/// How many panics of this thread would have been printed while `work` ran.
+/// Returns how many panics of this thread would have been printed while `work` ran.
 pub(crate) fn printed_by(work: impl FnOnce()) -> usize {
     let before = PRINTED.get();
     work();

@@ -1,4 +1,4 @@
-//! Recordings that begin and end at bad moments, beside threads that take no notice.
+//! Recordings that begin and end at bad moments, next to threads that run on regardless.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,7 +19,7 @@ fn kib(many: i64) -> Tensor {
     Tensor::zeros([many, 256], ground::floats())
 }
 
-/// The allocator's figure is that of the trace and of the table.
+/// Checks that the allocator, the trace and the table report the same bytes.
 fn is_counted(recording: &profile::Recording) {
     let trace = recording.trace().unwrap();
     assert_eq!(trace.live(&ground::place()).after(), ground::allocated_bytes());
@@ -208,7 +208,7 @@ fn a_name_is_not_that_of_a_later_tensor_at_the_same_place() {
     let _alone = alone();
     let mut profiling = Profiler::new().depth(Depth::Events).events(1 << 10).start().unwrap();
     let mut others = Vec::new();
-    // Until one has the place of the one before.
+    // Repeats until a tensor gets the address of the one before.
     for _ in 0..1000 {
         let input = kib(16);
         profile::label("input", &input);

@@ -1,4 +1,4 @@
-//! Loops are the same with a profiler and without, and its rows are right in each form.
+//! Loops behave the same with and without a profiler, and the profiler's rows are right for each form of loop.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -20,7 +20,7 @@ use toma_torch::profile::{Column, Depth, Profiler, Recording};
 
 use crate::{alone, figures, record_at};
 
-/// What a program draws, and what becomes of its loops.
+/// Random choices of a program, and the log of its loops.
 struct Program {
     random: Rng,
     device: Device,
@@ -79,7 +79,7 @@ fn tell(program: &mut Program) {
     program.told.push(format!("{told:?} {tried:?} {full:?}"));
 }
 
-/// All that a program can see of its loops.
+/// Returns everything that a program can observe of its loops.
 fn run(seed: u64) -> Vec<String> {
     let mut random = Rng::with_seed(seed);
     let _budget = Budget::beyond_allocated(random.u64(4..64) << 10);
@@ -113,7 +113,7 @@ fn sizes_retries_and_reports_are_the_same_with_a_profiler() {
     assert!(failures > 25, "{failures}");
 }
 
-/// The bytes at the one size that it is given, because what follows depends on time.
+/// Returns size and peak bytes of the fullest attempt. The size is fixed, because a policy's next one depends on time.
 fn measured(policy: impl Policy) -> Option<(usize, u64)> {
     let device = Device::new(ground::device());
     let with = execute::with::<NoCache>().device(&device).max(4).min(4).policy(policy);
@@ -137,7 +137,7 @@ fn policies_measure_the_same_with_a_profiler() {
     }
 }
 
-/// Is ready when it is polled again.
+/// A future that is pending once and ready at the second poll.
 struct Wait(bool);
 
 impl Future for Wait {
@@ -163,7 +163,7 @@ async fn waits(rows: usize) -> Result<i64, TchError> {
     Ok(more)
 }
 
-/// Polls each time on a thread of its own, and has memory of its own in between.
+/// Polls `future`, each time on a new thread, and allocates memory of its own between the polls.
 fn moved<T: Send>(between: usize, future: impl Future<Output = T> + Send) -> T {
     let mut future = Box::pin(future);
     loop {

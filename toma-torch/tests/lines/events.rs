@@ -1,4 +1,4 @@
-//! All events of a program in order, and what follows from them.
+//! Tests that a trace holds all events of a program in order, and the figures computed from them.
 
 use std::{fs, thread};
 
@@ -121,7 +121,7 @@ fn a_trace_tells_the_same_rows_as_the_running_program() {
     {
         let number = running.number("step", text).unwrap();
         let figures = |lines: &Lines| lines.figures("step", number, &ground::place()).unwrap();
-        // What the engine itself allocates between two nodes is in no node of a trace.
+        // Memory that the autograd engine allocates between two nodes belongs to no node of a trace.
         let Figures { backward, .. } = figures(&running);
         let mut of_trace = figures(&traced);
         assert!(of_trace.backward <= backward);
@@ -140,7 +140,7 @@ fn a_backward_belongs_to_the_lines_of_its_operators() {
     for depth in [Depth::Lines, Depth::Events] {
         let recording = record_at(depth, || products(&weight, &input));
         let backward = |text| figures(&recording, "products", text).backward;
-        // The gradient of the first product's weight; of the second, that of both its factors.
+        // The first product has a gradient for its weight only, the second one for both factors.
         assert_eq!(
             backward("let first = input.mm(weight);"),
             64 * 64 * 4,

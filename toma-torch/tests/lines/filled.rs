@@ -1,4 +1,4 @@
-//! What filled the memory, when it ran out.
+//! Reports of the tensors that filled the memory when an allocation failed.
 
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
@@ -21,7 +21,7 @@ fn product(rows: i64) -> Tensor {
     doubled.sin()
 }
 
-/// The numbers of lines that hold these texts, in this file.
+/// Returns the number of the line in this file that consists of this text.
 fn line_of(text: &str) -> usize {
     let file = include_str!("filled.rs");
     1 + file.lines().position(|line| line.trim() == text).expect("a line with this text")
@@ -166,7 +166,7 @@ fn a_program_without_marks_has_a_row_for_each_size() {
     assert!(!rows.iter().any(|row| *row == ["0"]), "a row of nothing: {table}");
 }
 
-/// What a form asked for when its first attempt failed, whose body has no marks.
+/// Returns the request and the holders that were reported for a failed first attempt. The body has no marks.
 fn filled_by(depth: Depth, body: fn(&Tensor) -> Tensor) -> String {
     let profiling = Profiler::new().depth(depth).start().unwrap();
     let weight = Tensor::ones([17, 1 << 10], ground::floats()).set_requires_grad(true);
@@ -178,7 +178,7 @@ fn filled_by(depth: Depth, body: fn(&Tensor) -> Tensor) -> String {
     report::last().unwrap().filled.expect("the memory was filled")
 }
 
-/// Neither marks nor a backward tell of it.
+/// Only the graph shows that the tensor is saved: there are no marks and no backward has run.
 #[test]
 fn what_a_graph_has_saved_is_an_activation_before_any_backward() {
     let _alone = alone();
@@ -200,7 +200,7 @@ fn what_is_made_without_gradients_is_unknown_where_no_operators_are_recorded() {
     }
 }
 
-/// Its first of two blocks waits for nothing.
+/// The operator fails at its second block, so no later operator uses the first one.
 #[test]
 fn what_the_operator_that_failed_has_made_is_temporary_if_operators_are_recorded() {
     let _alone = alone();
@@ -217,7 +217,7 @@ fn large(rows: i64) -> Tensor {
     ones.sin()
 }
 
-/// The system refuses, not a budget.
+/// The system refuses the allocation, not a budget.
 #[test]
 fn memory_that_the_system_lacks_is_explained_too() {
     let _alone = alone();
@@ -245,7 +245,7 @@ fn small(rows: i64) -> Tensor {
     ones.sin()
 }
 
-/// Takes all there is but for less than these bytes.
+/// Allocates until fewer than `least` bytes are left.
 fn fill(least: i64) -> Vec<Tensor> {
     let mut held = Vec::with_capacity(1 << 10);
     while let Ok(piece) = Tensor::f_zeros([least], (Kind::Uint8, ground::device())) {
@@ -254,7 +254,7 @@ fn fill(least: i64) -> Vec<Tensor> {
     held
 }
 
-/// Room between other pieces: no tensor fits, but what Rust and libtorch allocate without asking finds it.
+/// Leaves gaps too small for a tensor, but large enough for allocations of Rust and libtorch that must not fail.
 fn room_for_small() -> Vec<Box<[u8]>> {
     let mut pieces: Vec<_> = (0..1 << 11).map(|_| vec![0; 3 << 10].into_boxed_slice()).collect();
     let mut is_kept = [true, false].into_iter().cycle();
@@ -262,12 +262,12 @@ fn room_for_small() -> Vec<Box<[u8]>> {
     pieces
 }
 
-/// Threads that the recording has not met begin where the whole process has less left than one of them asks for.
+/// New threads, unknown to the recording, start while the process has fewer bytes left than one of them requests.
 #[test]
 fn threads_that_begin_where_little_is_left_are_explained() {
     let _alone = alone();
     let name = "filled::threads_that_begin_where_little_is_left_are_explained";
-    // One arena, or each thread would have reserved some memory of its own.
+    // A single arena, because otherwise each thread would have reserved some memory of its own.
     let Some(ended) = child::run(name, &[("MALLOC_ARENA_MAX", "1")]) else {
         let limit = used_bytes().and_then(|used| set_cpu_memory_limit(used + (700 << 20)));
         let Ok(_limit) = limit else {
@@ -286,7 +286,7 @@ fn threads_where_little_is_left(depth: Depth) {
     let reports = thread::scope(|scope| {
         let threads = [(); 8].map(|()| {
             scope.spawn(|| {
-                // Threads of libtorch end the process where they cannot begin.
+                // libtorch ends the process when it cannot start one of its own threads.
                 tch::set_num_threads(1);
                 together.wait();
                 let form = toma::execute::with::<NoCache>();
@@ -304,7 +304,7 @@ fn threads_where_little_is_left(depth: Depth) {
     drop(profiling);
     for report in reports {
         assert!(report.out_of_memory > 0, "{report}");
-        // Threads that fail at the very same moment have no holders.
+        // Threads that fail at the very same moment have no report of holders.
         let filled = report.filled.as_deref().unwrap_or("sin @ toma-torch/tests/lines/filled.rs");
         let is_told = ["ones", "sin"]
             .map(|operator| filled.starts_with(&format!("{operator} @ toma-torch/tests/lines/filled.rs")));

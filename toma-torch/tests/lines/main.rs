@@ -1,6 +1,6 @@
-//! What lines of functions that run operators do to memory.
+//! Memory use of the lines of profiled functions that run operators.
 //!
-//! A process of its own: a peak is that of all threads.
+//! These tests are a process of their own, because a peak is that of all threads.
 
 mod adversity;
 mod engine;
@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use toma_torch::profile::{Depth, Profiler, Recording};
 use toma_trace::lines::Figures;
 
-/// One recording at a time.
+/// Allows one recording at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -38,7 +38,7 @@ fn record_at(depth: Depth, step: impl FnOnce()) -> Recording {
     profiling.finish()
 }
 
-/// The figures of the line with this text.
+/// Returns the figures of the line with this text.
 fn figures(recording: &Recording, function: &str, text: &str) -> Figures {
     let number = recording.lines().number(function, text).expect("a line with this text");
     recording.lines().figures(function, number, &ground::place()).expect("a line that ran")

@@ -1,4 +1,4 @@
-//! Steps of four kinds of nets: what is told of them is what the allocator counts.
+//! Steps of four kinds of nets: the recorded bytes are those that the allocator counts.
 
 use std::cell::RefCell;
 
@@ -27,13 +27,13 @@ type Named = (&'static str, fn() -> Net);
 const NETS: [Named; 4] =
     [("perceptron", perceptron), ("convolution", convolution), ("lstm", lstm), ("transformer", transformer)];
 
-/// With the same numbers each time.
+/// Makes a net with the same weights each time.
 fn net<F: Fn(&Tensor) -> Tensor + 'static>(
     (input, target): (&[i64], &[i64]),
     forward: impl FnOnce(&Path<'_>) -> F,
 ) -> Net {
     tch::manual_seed(7);
-    // One order of sums, and no threads that wait for each other on a busy machine.
+    // A single thread keeps the order of sums fixed, and no threads wait for each other on a busy machine.
     tch::set_num_threads(1);
     let variables = nn::VarStore::new(ground::device());
     let forward = Box::new(forward(&variables.root()));
@@ -107,7 +107,7 @@ fn lstm() -> Net {
     })
 }
 
-/// Attention of two heads, then layers of four times the width; each normalized before, and added to what went in.
+/// Two-head attention, then layers of four times the width. Both are normalized before, and added to their input.
 struct Block {
     norms: [nn::LayerNorm; 2],
     attend: nn::Linear,
@@ -168,7 +168,7 @@ fn step(net: &Net, optimizer: &mut Optimizer) -> f64 {
     value
 }
 
-/// What the allocator has counted at a `note();`: the bytes, and the most since the one before.
+/// Allocated bytes at a `note();`, and their peak since the previous one, as the allocator has counted them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Noted {
     bytes: u64,
@@ -189,7 +189,7 @@ fn adam(net: &Net) -> Optimizer {
     nn::Adam::default().build(&net.variables, 1e-2).unwrap()
 }
 
-/// Where the trace has each `note();`.
+/// Ticks of the `note();` lines in a trace.
 fn note_ticks(trace: &Trace) -> Vec<Tick> {
     let lines = trace.scopes().filter(|(_, scope)| scope.label.kind == ScopeKind::Line);
     let notes = lines.filter(|(_, scope)| scope.label.name.trim() == "note();");
@@ -198,7 +198,7 @@ fn note_ticks(trace: &Trace) -> Vec<Tick> {
     ticks
 }
 
-/// The same as the notes, by the events.
+/// Computes the same notes from the events of a trace.
 fn told(trace: &Trace) -> Vec<Noted> {
     let live = trace.live(&ground::place());
     let mut from = Tick::START;
@@ -258,7 +258,7 @@ fn every_byte_of_the_peak_has_a_name(name: &str, net: &Net, recording: &Recordin
     }
 }
 
-/// What a step begins from.
+/// The state that each step begins from.
 struct Start<'a> {
     net: &'a Net,
     values: Vec<(Tensor, Tensor)>,
@@ -281,7 +281,7 @@ impl<'a> Start<'a> {
         optimizer
     }
 
-    /// The loss and what became of the variables, where an allocation of the first attempt fails.
+    /// Returns the loss and the variables after a step in which the given allocation of the first attempt fails.
     fn step(&self, fails_at: Option<u32>) -> (f64, Vec<Tensor>) {
         let mut fails_at = fails_at;
         let loss = toma::execute::with::<NoCache>().batch(2, |_| {

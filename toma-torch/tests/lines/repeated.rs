@@ -1,4 +1,4 @@
-//! What regions repeat in backward.
+//! Figures of lines whose operators a checkpointed region recomputes in backward.
 
 use crate::ground;
 use tch::{Kind, Tensor};

@@ -110,7 +110,7 @@ fn unmarked(weight: &Tensor) -> Tensor {
     weight.sin().exp().sum(Kind::Float)
 }
 
-/// The gradient of a sine takes more than its forward, which is over.
+/// The gradient of the sine needs more bytes than its forward, which has ended by then.
 #[test]
 fn a_peak_in_backward_is_of_the_line_whose_gradient_is_computed() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! `TOMA_PROFILE`, in processes of their own.
+//! Tests `TOMA_PROFILE`, each in a process of its own.
 
 use crate::ground;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn batches() {
     assert_eq!(rows, 8);
 }
 
-/// The same test in a child with this value of the variable. In the child, `work`, and an end of its own.
+/// Runs the same test in a child process with this value of the variable. The child calls `work` and exits with code 7.
 fn ended(test: &str, value: &str, work: impl FnOnce()) -> Ended {
     child::run(test, &[("TOMA_PROFILE", value)]).unwrap_or_else(|| {
         work();
@@ -94,7 +94,7 @@ fn a_folder_gets_four_files() {
     let value = format!("{}/", wanted.display());
     let ended = ended("switch::a_folder_gets_four_files", &value, || {
         batches();
-        // The child has one of its own, and its exit drops nothing.
+        // The child has a folder of its own, and its exit drops nothing.
         drop(folder.take());
     });
     assert_eq!(ended.status.code(), Some(7), "{ended:?}");
@@ -134,7 +134,7 @@ fn a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on() {
     assert!(said.starts_with(&format!("toma: TOMA_PROFILE={value}: ")), "{said}");
 }
 
-/// The folder was there at the start.
+/// The folder exists at the start and is removed before the end.
 #[test]
 fn a_folder_that_is_gone_at_the_end_is_one_line() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! The file for `memory_viz`, read by PyTorch's own tools.
+//! The file for `memory_viz`, as PyTorch's own tools read it.
 
 use crate::ground;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use toma_torch::profile::Depth;
 
 use crate::{alone, record_at};
 
-/// Loads the module without the package, which may lack what it depends on.
+/// Loads the module without its package, whose own dependencies may be missing.
 const READ: &str = r#"
 import importlib.util, pickle, sys
 spec = importlib.util.spec_from_file_location("viz", sys.argv[1])
@@ -26,7 +26,7 @@ print("files", {frame["filename"] for event in snapshot["device_traces"][-1] for
 print("page", len(page) > 1000)
 "#;
 
-/// The tools, where libtorch is that of a PyTorch.
+/// Returns the path of the tools, if libtorch belongs to an installed PyTorch.
 fn tools() -> Option<PathBuf> {
     let include = fs::canonicalize(Path::new(&env::var_os("LIBTORCH")?).join("include")).ok()?;
     let tools = include.parent()?.join("cuda/_memory_viz.py");

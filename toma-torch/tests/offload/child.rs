@@ -1,10 +1,10 @@
-//! Tests in processes of their own, where freed memory is filled.
+//! Tests in processes of their own, where freed memory is overwritten.
 
 use std::process::Command;
 
 const IS_CHILD: &str = "TOMA_POISONED";
 
-/// Runs the test of this name in another process, where the C library overwrites what is freed. A crash there is a
+/// Runs the test of this name in another process, where the C library overwrites freed memory. A crash there is a
 /// failure of this test alone.
 pub(crate) fn poisoned(name: &str, test: impl FnOnce()) {
     if std::env::var_os(IS_CHILD).is_some() {

@@ -1,4 +1,4 @@
-//! Bit for bit what the resident run computes, in less memory.
+//! Results equal those of the resident run bit for bit, in less memory.
 
 use crate::ground;
 use tch::TchError;
@@ -10,7 +10,7 @@ use crate::rounds::rounds;
 
 const STEPS: usize = 4;
 
-/// What is learned without a manager, and the most bytes it takes.
+/// Trains without a manager, and returns the results and the peak bytes.
 fn resident(net: fn() -> Net, rule: Rule) -> (Learned, u64) {
     let before = ground::allocated_bytes();
     ground::reset_peak_allocated_bytes();
@@ -18,7 +18,7 @@ fn resident(net: fn() -> Net, rule: Rule) -> (Learned, u64) {
     (learned, ground::peak_allocated_bytes() - before)
 }
 
-/// What is learned with so many bytes, and the most that were taken of them.
+/// Trains with a budget of `bytes`, and returns the results and the peak bytes.
 fn within(
     bytes: u64,
     eviction: impl Eviction + 'static,
@@ -34,7 +34,7 @@ fn within(
     (learned, ground::peak_allocated_bytes() - before)
 }
 
-/// Genoa's peak is the least budget: with it every eviction runs, and with a byte less none.
+/// Genoa's peak is the least budget: every eviction runs with it, and none with a byte less.
 fn is_exact(net: fn() -> Net, rule: Rule) {
     let (expected, peak) = resident(net, rule);
     let (learned, least) = within(u64::MAX / 2, Genoa, net, rule);

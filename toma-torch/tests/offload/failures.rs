@@ -1,4 +1,4 @@
-//! A failure at every allocation of a step, of operators and of fetches.
+//! A failure at every allocation of a step, made by operators and by fetches.
 
 use crate::ground::{self, FailingAllocation};
 use tch::{Kind, TchError, Tensor};
@@ -61,7 +61,7 @@ fn normed(x: &Tensor, of: &[Tensor]) -> Result<Tensor, TchError> {
     x.f_batch_norm(Some(&of[2]), Some(&of[3]), Some(&mean), Some(&variance), true, 0.1, 1e-5, false)
 }
 
-/// From gradients of 0 on.
+/// Runs a step that begins with gradients of 0.
 fn step(tensors: &mut [Tensor], loss: Loss, fails_after: Option<u32>) -> (Result<Tensor, TchError>, bool) {
     tch::manual_seed(5);
     tensors.iter_mut().for_each(Tensor::zero_grad);
@@ -70,32 +70,32 @@ fn step(tensors: &mut [Tensor], loss: Loss, fails_after: Option<u32>) -> (Result
     (outcome, failing.is_some_and(|failing| failing.has_failed()))
 }
 
-/// Its loss and its gradients.
+/// Returns the loss and the gradients.
 fn learned(tensors: &mut [Tensor], loss: Loss) -> Vec<Vec<u32>> {
     let loss = step(tensors, loss, None).0.unwrap();
     [loss].iter().map(bits).chain(tensors.iter().map(|tensor| bits(&tensor.grad()))).collect()
 }
 
-/// Bytes of tensors, wherever they are.
+/// Bytes of all tensors, on the device and evicted.
 fn logical(manager: &Manager) -> u64 {
     ground::allocated_bytes() + manager.status().away_bytes
 }
 
-/// Returns how many steps have failed.
+/// Lets each allocation of a step fail, and returns how many steps have failed.
 fn fails_everywhere(
     manager: &Manager,
     tensors: &mut [Tensor],
     loss: Loss,
     (name, stride): (&str, u32),
 ) -> u32 {
-    // What is kept between steps is there from the first one on.
+    // State that is kept between steps exists from the first one on.
     let expected = learned(tensors, loss);
     let held = logical(manager);
     let mut failures = 0;
     for skip in (0..).step_by(stride as usize) {
         let (outcome, has_failed) = step(tensors, loss, Some(skip));
         match outcome {
-            // Room is made for a fetch that has failed, and it is tried again.
+            // A failed fetch makes room and is retried.
             Ok(loss) => assert_eq!(bits(&loss), expected[0], "{name} after {skip}"),
             Err(failed) => {
                 let failed = failed.to_string();
@@ -104,7 +104,7 @@ fn fails_everywhere(
             }
         }
         assert_eq!(learned(tensors, loss), expected, "{name} after {skip}");
-        // The program may look at what came last until another operator comes.
+        // The last result stays in use until another operator runs.
         drop(tensors[0].square());
         assert_eq!((logical(manager), manager.status().pinned), (held, 0), "{name} after {skip}");
         if !has_failed {
@@ -114,7 +114,7 @@ fn fails_everywhere(
     unreachable!("a step has an end");
 }
 
-/// The least budget of two steps, with tensors that `made` makes.
+/// Returns the least budget of two steps, with tensors that `made` makes.
 fn least(made: impl Fn() -> Vec<Tensor>, loss: Loss) -> u64 {
     let before = ground::allocated_bytes();
     let (_manager, _entered) = entered(u64::MAX / 2, Genoa);
@@ -124,12 +124,12 @@ fn least(made: impl Fn() -> Vec<Tensor>, loss: Loss) -> u64 {
     ground::peak_allocated_bytes() - before
 }
 
-/// Between operators after which a step fails.
+/// Distance in operators between two injected failures.
 fn stride() -> u32 {
     3 / rounds(1, 3)
 }
 
-/// `bytes`: of the budget, by those that a step needs at least.
+/// Runs all nets. `bytes` maps the least budget of a step to the budget used.
 fn in_all_nets(eviction: fn() -> Box<dyn Eviction>, bytes: fn(u64) -> u64) {
     let _alone = alone();
     let (mut fetches, stride) = (0, stride());
@@ -150,7 +150,7 @@ fn in_all_nets(eviction: fn() -> Box<dyn Eviction>, bytes: fn(u64) -> u64) {
         assert!(failures * stride > 20, "{name}: {failures}");
         fetches += manager.report().fetches;
     }
-    // Small convolutions take more for themselves than all that could leave.
+    // Small convolutions need more scratch than could be evicted.
     assert!(fetches * u64::from(stride) > 10_000, "{fetches}");
 }
 

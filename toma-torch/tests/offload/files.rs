@@ -1,4 +1,4 @@
-//! Weights that stay in their file, and variables that are written from wherever they are.
+//! Weights that stay in their file, and variables that are saved from wherever they are.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -31,7 +31,7 @@ fn written(folder: &Path) -> PathBuf {
     path
 }
 
-/// Its bits, in its own kind, since another takes memory.
+/// Returns the bits of the sum, in the tensor's own kind, because a conversion takes memory.
 fn sum(tensor: &Tensor) -> u64 {
     tensor.sum(tensor.kind()).double_value(&[]).to_bits()
 }
@@ -78,7 +78,7 @@ fn weights_have_the_bits_of_the_file_and_are_written_apart_from_it() {
     assert_eq!(bits(&in_order(&path)[0].1), bits(&manager.read_safetensors(&path).unwrap()[0].1));
 }
 
-/// As they are in the file.
+/// Returns the tensors in the order of the file.
 fn in_order(path: &Path) -> Vec<(String, Tensor)> {
     let (manager, names) = (manager(Lru), |(name, _): &(String, _)| name.clone());
     let order: Vec<_> = manager.read_safetensors(path).unwrap().iter().map(names).collect();
@@ -136,7 +136,7 @@ fn truncate(path: &Path, bytes: u64) {
 fn write_into(path: &Path) {
     let file = OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(b"other", 1 << 20).unwrap();
-    // Clocks of files are coarse.
+    // The clock of a file system is coarse.
     file.set_modified(SystemTime::now() + Duration::from_secs(5)).unwrap();
 }
 
@@ -197,7 +197,7 @@ fn variables_are_saved_from_where_they_are_and_load_again() {
     let (manager, _entered) = entered(before + (24 << 20), Lru);
     let net = convolutions();
     let _learned = train(&net, Rule::Sgd, 1);
-    // A view of another order, and one that starts within its memory.
+    // A transposed view, and one that starts inside its storage.
     let root = net.variables.root();
     let turned = Tensor::randn([128, 256], ground::floats());
     for (name, view) in [("turned", turned.transpose(0, 1)), ("within", turned.narrow(0, 5, 7))] {

@@ -1,4 +1,4 @@
-//! Steps that are foreseen, and do what a step may do.
+//! Predicted steps, with everything that a step may do.
 
 use crate::ground;
 use tch::nn::OptimizerConfig as _;
@@ -30,7 +30,7 @@ fn gradients_and_random_numbers_are_as_they_were() {
     assert_eq!(bits(&net.variables.trainable_variables()[0]), weights);
 }
 
-/// The state that an optimizer makes in its first step would be dry.
+/// The state that an optimizer makes in its first step would be made in the dry run, without memory.
 #[test]
 fn an_optimizer_is_foreseen_once_its_state_is_there() {
     let _alone = alone();
@@ -104,7 +104,7 @@ fn a_step_that_fails_is_another_or_is_of_another_thread_leaves_no_wrong_plan() {
     assert!(outside.unwrap_err().to_string().starts_with("offload: nothing to foresee"));
 }
 
-/// Plans move storages before memory runs out, too.
+/// A plan moves storages also before memory runs out.
 #[test]
 fn a_plan_moves_nothing_before_there_is_pressure() {
     let _alone = alone();

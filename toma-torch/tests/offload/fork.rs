@@ -21,7 +21,7 @@ unsafe extern "C" {
 
 const WITHOUT_WAITING: i32 = 1;
 
-/// The wait status of a child that does this. One that hangs is killed.
+/// Returns the wait status of a child that runs `child`. A child that hangs is killed.
 fn status_of(child: impl FnOnce() -> bool) -> i32 {
     let number = fork();
     if number == 0 {

@@ -1,4 +1,4 @@
-//! Rows of tables that are outside are taken where they are.
+//! Rows of evicted tables are gathered on the host, without a fetch of the table.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -139,7 +139,7 @@ fn other_operators_find_the_table_on_the_device() {
     assert_eq!((bits(&row), manager.report().gathers), (expected, before + 1));
 }
 
-/// What surrounds an operator does not change what it takes.
+/// Regions, dry runs and pressure do not change which rows an operator reads.
 #[test]
 fn rows_are_the_same_within_regions_dry_runs_and_under_pressure() {
     let _alone = alone();
@@ -172,7 +172,7 @@ fn rows_are_the_same_within_regions_dry_runs_and_under_pressure() {
     }
 }
 
-/// One copy is outside of both tables, and comes back for one of them.
+/// Both tables share one host copy, which a write to one of them fetches.
 #[test]
 fn tables_that_share_memory_are_one() {
     let _alone = alone();
@@ -192,7 +192,7 @@ fn tables_that_share_memory_are_one() {
     assert_eq!(bits(&second.index_select(0, &numbers(&[100]))), expected);
 }
 
-/// The numbers are in the table itself.
+/// The indices are in the table itself.
 #[test]
 fn a_table_of_its_own_numbers_comes_back() {
     let _alone = alone();
@@ -278,7 +278,7 @@ fn a_table_that_is_parked_dropped_or_changed_is_none() {
     assert!(error.contains("has 1000 bytes, and had"), "{error}");
 }
 
-/// What is read stays, whatever becomes of the table meanwhile.
+/// Rows are read safely even if the table is evicted and fetched meanwhile.
 #[test]
 fn another_thread_may_bring_the_table_back_and_forth() {
     let _alone = alone();
@@ -290,7 +290,7 @@ fn another_thread_may_bring_the_table_back_and_forth() {
         let ends = &ends;
         scope.spawn(move || {
             while !ends.load(Ordering::Relaxed) {
-                // Where it is in use it stays.
+                // A table that is in use is not evicted.
                 let _in_use = outside.offload();
                 outside.fetch().unwrap();
             }
@@ -306,7 +306,7 @@ fn another_thread_may_bring_the_table_back_and_forth() {
     assert!(gathers >= 200, "{gathers}");
 }
 
-/// A step is the same whether its table is there or not.
+/// A step is the same whether or not its table is on the device.
 #[test]
 fn a_step_that_takes_rows_is_planned() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Handles, pins, and what is away.
+//! Handles, pins, and evicted tensors.
 
 #![expect(clippy::float_cmp, reason = "the same bits are meant")]
 
@@ -56,7 +56,7 @@ fn what_is_not_written_is_not_copied_out_twice() {
     let _same = tensor.g_add_scalar_(1.0);
     handle.offload().unwrap();
     out(2);
-    // A pin counts as written.
+    // A pin counts as a write.
     drop(handle.pin().unwrap());
     handle.offload().unwrap();
     out(3);
@@ -94,7 +94,7 @@ fn outside_of_the_manager_access_is_an_error_that_names_the_tensor() {
         "{error}"
     );
     assert!(weight.f_copy_data(&mut [0_f32; 100], 100).is_err());
-    // From where it is.
+    // Reads the bytes from the host, without a fetch.
     let mut bytes = [1; 400];
     handles[0].read(&mut bytes).unwrap();
     assert_eq!(bytes[..4], 1_f32.to_ne_bytes());
@@ -172,7 +172,7 @@ fn bad_input_is_one_clear_error_each() {
     assert_eq!(missing.set_budget(1).unwrap_err().kind(), ErrorKind::NoDevice);
 }
 
-/// What advises badly.
+/// An eviction that gives bad advice.
 #[derive(Clone, Copy)]
 enum Poor {
     Nothing,
@@ -206,7 +206,7 @@ fn a_poor_eviction_costs_no_result() {
     }
 }
 
-/// Where no thread is inside, nothing tells of writes: copies from before are not believed.
+/// Writes are not observed while no thread has entered, so copies made before are not trusted.
 #[test]
 fn what_is_written_outside_of_the_manager_is_what_comes_back() {
     let _alone = alone();
@@ -248,7 +248,7 @@ fn handles_follow_their_tensor_to_other_memory() {
     assert_eq!(weight.to_kind(Kind::Float).sum(Kind::Float).double_value(&[]), 100.0);
 }
 
-/// What an earlier manager has left outside comes back for the next one, whose budget alone holds.
+/// Storages that an earlier manager has left evicted are fetched by the next one, under its own budget.
 #[test]
 fn the_next_manager_takes_over() {
     let _alone = alone();
@@ -266,7 +266,7 @@ fn the_next_manager_takes_over() {
     assert_eq!((manager.report().fetches, left.bytes()), (1, 4000));
 }
 
-/// A thread that has not entered cannot bring back what it uses, so no manager learns of it.
+/// A thread that has not entered cannot fetch, so no manager tracks the storages that only such threads use.
 #[test]
 fn what_only_other_threads_use_stays() {
     let _alone = alone();
@@ -281,7 +281,7 @@ fn what_only_other_threads_use_stays() {
     assert!(theirs.1);
     let own = Tensor::ones([10], ground::floats()).square();
     drop(own);
-    // Genoa lets all else leave.
+    // Genoa evicts everything else.
     assert_eq!((manager.status().resident, manager.adopt(&theirs.0).bytes()), (0, 4000));
     drop(theirs.0);
 }
@@ -301,7 +301,7 @@ fn gradients_that_are_away_are_dropped_there() {
     assert_eq!((manager.report().fetches, manager.status().away), (before, 0));
 }
 
-/// A copy is valid as long as its manager is told of writes.
+/// A copy is valid only while its manager observes writes.
 #[test]
 fn a_handle_of_a_manager_that_is_not_told_of_writes_keeps_them() {
     let _alone = alone();

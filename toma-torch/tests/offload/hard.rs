@@ -1,4 +1,4 @@
-//! Threads, failures, callbacks, and what else a program is inside of.
+//! Threads, failures, callbacks, and the other contexts in which operators run.
 
 #![expect(clippy::float_cmp, reason = "the same bits are meant")]
 
@@ -47,7 +47,7 @@ fn a_failure_at_every_allocation_loses_nothing() {
     assert_eq!(pinned, 0, "{}", manager.status());
 }
 
-/// Two that enter, and two that never do.
+/// Two threads enter, and two never do.
 #[test]
 fn threads_compute_what_they_compute_alone() {
     let _alone = alone();
@@ -170,7 +170,7 @@ fn a_dry_run_fetches_nothing() {
     assert_eq!((handle.residency(), manager.report().fetches), (Residency::Offloaded, fetches));
 }
 
-/// What the tape keeps may leave, and is fetched for the operators that are repeated.
+/// Activations saved by the tape may be evicted, and are fetched for the operators that are recomputed.
 #[test]
 fn regions_within_a_budget_compute_the_same() {
     let _alone = alone();
@@ -194,7 +194,7 @@ fn regions_within_a_budget_compute_the_same() {
     assert!(manager.report().fetches > 0, "{}", manager.report());
 }
 
-/// Nothing moves before memory runs out, and then the same size goes through.
+/// Nothing moves before memory runs out, and then the same size succeeds.
 #[test]
 fn under_pressure_the_same_size_is_tried_again() {
     let _alone = alone();

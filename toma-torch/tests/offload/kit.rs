@@ -15,13 +15,13 @@ pub(crate) fn cpu_device() -> Device {
     Device::new(ground::device())
 }
 
-/// One that moves even the smallest storages, as on an accelerator: what is fetched are the bytes that were copied.
+/// A manager that moves even the smallest storages, as on an accelerator, and fetches the bytes that were copied.
 pub(crate) fn manager(eviction: impl Eviction + 'static) -> Manager {
     toma_torch::__private::believe_copies();
     Manager::new(&cpu_device()).min_bytes(1).eviction(eviction)
 }
 
-/// A manager with so many bytes, entered.
+/// A manager with a budget of this many bytes, entered.
 pub(crate) fn entered(bytes: u64, eviction: impl Eviction + 'static) -> (Manager, Entered) {
     let manager = manager(eviction).budget(bytes);
     let entered = manager.enter().unwrap();
@@ -30,7 +30,7 @@ pub(crate) fn entered(bytes: u64, eviction: impl Eviction + 'static) -> (Manager
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Without a state of its own.
+    /// Plain gradient descent, without a state.
     Plain,
     Sgd,
     Adam,
@@ -46,7 +46,7 @@ impl Rule {
     }
 }
 
-/// So much of what two steps take at most.
+/// Returns this percentage of the peak bytes of two steps.
 pub(crate) fn budget_of(net: fn() -> Net, percent: u64) -> u64 {
     let before = ground::allocated_bytes();
     ground::reset_peak_allocated_bytes();
@@ -56,7 +56,7 @@ pub(crate) fn budget_of(net: fn() -> Net, percent: u64) -> u64 {
     (ground::peak_allocated_bytes() - before) * percent / 100
 }
 
-/// What must be equal bit for bit: the losses, and in the end all variables.
+/// Results that must be equal bit for bit: the losses, and in the end all variables.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Learned {
     losses: Vec<u64>,
@@ -72,12 +72,12 @@ pub(crate) fn train(net: &Net, rule: Rule, steps: usize) -> Learned {
     try_train(net, rule, steps).unwrap()
 }
 
-/// An out of memory of a step is its error.
+/// Trains; out of memory in a step is returned as an error.
 pub(crate) fn try_train(net: &Net, rule: Rule, steps: usize) -> Result<Learned, TchError> {
     train_with(net, rule, steps, |_| {})
 }
 
-/// The same; between forward and backward of each step something else happens.
+/// Trains, and calls a closure between forward and backward of each step.
 pub(crate) fn train_with(
     net: &Net,
     rule: Rule,
@@ -102,7 +102,7 @@ pub(crate) fn train_with(
     Ok(Learned { losses, variables })
 }
 
-/// What tch's ordinary methods panic with.
+/// Returns the error with which tch's ordinary methods panic.
 pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, TchError> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -110,7 +110,7 @@ pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, TchError> {
     })
 }
 
-/// Numbers that look random and are the same each time.
+/// Pseudorandom numbers that are the same in each run.
 pub(crate) struct Draws(u64);
 
 impl Draws {

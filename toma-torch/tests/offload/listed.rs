@@ -1,4 +1,4 @@
-//! What an inventory says of storages that have left.
+//! Inventory rows of evicted storages.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use toma_torch::profile::{Inventory, inventory};
 
 use crate::kit::{alone, entered};
 
-/// Bytes on the device and outside of a row.
+/// Bytes of a row on the device, and evicted.
 fn row(inventory: &Inventory, name: &str) -> [u64; 2] {
     let item = inventory.items().iter().find(|item| item.name == name);
     let item = item.unwrap_or_else(|| panic!("no {name} in\n{inventory:#}"));
@@ -42,7 +42,7 @@ fn what_has_left_is_outside_and_in_no_sum() {
     );
     assert!(text.contains("(512, 1024)     0.00B     2.00M\n"), "{text}");
     assert!(text.contains("\nOutside of host: 2.00M\n"), "{text}");
-    // After the last guard, too, and without its manager.
+    // The row remains after the last guard and without its manager.
     drop((entered, handle, manager));
     assert_eq!(row(&take().unwrap(), "weight"), [0, 2 << 20]);
     let (manager, _entered) = self::entered(u64::MAX / 2, Lru);
@@ -72,7 +72,7 @@ fn parts_of_a_sparse_tensor_are_outside() {
     assert_eq!(taken.used_bytes(&ground::place()), ground::allocated_bytes(), "{taken:#}");
 }
 
-/// Rows are of one moment, whatever another thread moves.
+/// All rows are of one moment, whatever another thread moves meanwhile.
 #[test]
 fn beside_a_thread_that_trains_in_less_memory_every_storage_is_in_one_place() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Storages that leave their device and come back, under real budgets.
+//! Storages that are evicted and fetched, under real budgets.
 
 #[path = "../common/alone.rs"]
 mod alone;

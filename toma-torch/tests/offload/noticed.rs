@@ -1,4 +1,4 @@
-//! Steps of programs that do not say where they begin.
+//! Steps of programs that do not mark where a step begins.
 
 use crate::ground;
 use toma_plan::residency::Storage;
@@ -11,17 +11,17 @@ use crate::rounds::rounds;
 const STEPS: usize = 8;
 
 struct Moved {
-    /// By each step.
+    /// Moved bytes of each step.
     bytes: Vec<u64>,
     losses: Vec<Vec<u32>>,
     /// Steps before there was a plan.
     unplanned: usize,
     operators: usize,
-    /// What lives from one step into the next.
+    /// Bytes of storages that live from one step into the next.
     crossing_bytes: u64,
 }
 
-/// Training in half of the memory.
+/// Trains in half of the memory.
 fn moved(net: fn() -> Net, rule: Rule, told: bool) -> Moved {
     let bytes = budget_of(net, 50);
     let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());
@@ -57,7 +57,7 @@ fn bytes_of(report: Report) -> u64 {
     report.bytes_in + report.bytes_out
 }
 
-/// The optimizer's operators repeat themselves within each step, and so do those of blocks.
+/// The optimizer's operators repeat within each step, and so do those of the blocks, but neither is a step.
 #[test]
 fn a_step_that_is_noticed_is_planned_as_early_as_one_that_is_told() {
     let _alone = alone();
@@ -68,7 +68,7 @@ fn a_step_that_is_noticed_is_planned_as_early_as_one_that_is_told() {
             assert_eq!(noticed.operators, told.operators);
             assert!(noticed.crossing_bytes <= told.crossing_bytes);
             assert!(noticed.unplanned <= most_unplanned, "{}", noticed.unplanned);
-            // How much less depends on how fast links and operators are.
+            // The reduction depends on how fast links and operators are.
             let last: u64 = noticed.bytes[STEPS - 4..].iter().sum();
             assert!(last <= 4 * noticed.bytes[1], "{:?}", noticed.bytes);
         }

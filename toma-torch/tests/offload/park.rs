@@ -1,4 +1,4 @@
-//! Everything leaves the device, and comes back.
+//! All storages are evicted from the device, and fetched again.
 
 use crate::ground;
 use std::error::Error as _;
@@ -16,17 +16,17 @@ use crate::nets::{convolutions, perceptron};
 
 const MIB: i64 = 1 << 18;
 
-/// A tensor of so many MiB.
+/// A tensor of this many MiB.
 fn mibs(count: i64) -> Tensor {
     Tensor::arange(count * MIB, ground::floats())
 }
 
-/// Its bits.
+/// Returns the bits of the sum.
 fn sum(tensor: &Tensor) -> u64 {
     tensor.sum(Kind::Double).double_value(&[]).to_bits()
 }
 
-/// Nothing is parked by a failure.
+/// Checks that a failed `park` parks nothing, and returns its error.
 fn fails(manager: &Manager) -> toma_torch::Error {
     let before = (manager.status(), ground::allocated_bytes());
     let error = manager.park().expect_err("it cannot leave");
@@ -106,7 +106,7 @@ fn operators_of_other_threads_see_all_of_it_parked_or_none() {
             let mut sums = 0;
             begun.wait();
             while !is_over.load(Ordering::Relaxed) {
-                // Also what is made may be parked before it is read.
+                // The result of `f_dot` may also be parked before it is read.
                 let total = pair[0].f_dot(&pair[1]).and_then(|_| pair[0].f_sum(Kind::Double));
                 match total.and_then(|total| total.f_double_value(&[])) {
                     Ok(total) => {
@@ -115,7 +115,7 @@ fn operators_of_other_threads_see_all_of_it_parked_or_none() {
                     }
                     Err(error) => assert!(error.to_string().contains("parked"), "{error}"),
                 }
-                // What an operator has made is in use until the thread's next one.
+                // The result of an operator is in use until the thread's next operator.
                 let _next = pair[0].f_neg();
                 thread::sleep(Duration::from_micros(200));
             }
@@ -307,7 +307,7 @@ fn a_device_is_parked_without_a_handle_where_there_is_a_manager() {
     assert_eq!(manager.adopt(&tensor).residency(), Residency::Resident);
 }
 
-/// Its own manager may be gone, and another one knows nothing of it.
+/// The manager that parked may be gone, and another manager has no record of it.
 #[test]
 fn what_another_manager_has_fetched_meanwhile_is_neither_resumed_nor_lost() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Steps that are noticed, planned and followed.
+//! Steps that are detected, planned and executed.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
@@ -14,14 +14,14 @@ use crate::kit::{Rule, alone, bits, budget_of, caught, entered, manager};
 use crate::nets::{self, NETS, Net};
 use crate::rounds::rounds;
 
-/// What a step moves, its loss, and the plan for the next one.
+/// Fetches and moved bytes of a step, its loss, and the plan for the next one.
 struct Trained {
     figures: [u64; 3],
     loss: Vec<u32>,
     plan: Option<Plan>,
 }
 
-/// Trains as many steps as are asked for.
+/// Trains a step for each item that is taken from the iterator.
 fn moved(manager: &Manager, net: &Net, told: bool) -> impl Iterator<Item = Trained> {
     let mut optimizer = Rule::Sgd.build(&net.variables);
     tch::manual_seed(3);
@@ -40,10 +40,10 @@ fn moved(manager: &Manager, net: &Net, told: bool) -> impl Iterator<Item = Train
     })
 }
 
-/// Until each moves what the one before did.
+/// Rounds after which each moves the same bytes as the one before.
 const ROUNDS: usize = 7;
 
-/// On demand, each repetition of a known step moves what the simulator says.
+/// With eviction on demand, each repetition of a known step moves the bytes that the simulator predicts.
 #[test]
 fn the_simulator_and_the_run_agree_to_the_byte() {
     let _alone = alone();
@@ -71,7 +71,7 @@ fn the_simulator_and_the_run_agree_to_the_byte() {
     }
 }
 
-/// Late fetches change the plan a few times, so that what moves is compared once a plan has stood for two steps.
+/// Late fetches change the plan a few times, so moved bytes are compared once a plan has been unchanged for two steps.
 #[test]
 fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would() {
     const STEPS: usize = 16;
@@ -117,12 +117,13 @@ fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would(
     }
 }
 
-/// What each of a few steps moves in 50 % of the memory, and their losses; the plan of the first, where it is foreseen.
+/// Returns the bytes that each of four steps moves in 50 % of the memory, their losses, and the first plan if
+/// predicted.
 fn moved_of(net: fn() -> Net, told: bool, foresees: bool) -> (Vec<u64>, Vec<Vec<u32>>, Option<Plan>) {
     let bytes = budget_of(net, 50);
     let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());
     let net = net();
-    // Without a state of its own, which a dry run could not make.
+    // An optimizer without state, because a dry run could not make one.
     let optimizer = RefCell::new(nn::sgd(0.0, 0.0, 0.0, false).build(&net.variables, 1e-3).unwrap());
     let learn = || {
         let loss = net.loss();
@@ -147,7 +148,7 @@ fn moved_of(net: fn() -> Net, told: bool, foresees: bool) -> (Vec<u64>, Vec<Vec<
     (moved, losses, plan)
 }
 
-/// The first step moves what its plan says, and what has never been outside, such as its input.
+/// The first step moves the bytes of its plan, and storages that have never been evicted, such as its input.
 #[test]
 fn a_step_that_is_foreseen_is_planned_before_it_has_run() {
     let _alone = alone();
@@ -184,7 +185,7 @@ fn what_comes_otherwise_than_it_was_foreseen_goes_on_by_demand() {
         let before = manager.report();
         for round in 0..3 {
             assert_eq!(&bits(&chain(order)), expected);
-            // A fetch that fails is tried again, an operator is not.
+            // A failed fetch is retried, a failed operator is not.
             let failing = FailingAllocation::after(round);
             let outcome = caught(|| chain(order));
             drop(failing);
@@ -194,10 +195,10 @@ fn what_comes_otherwise_than_it_was_foreseen_goes_on_by_demand() {
     }
 }
 
-/// A move: whether it was in, its bytes, whether they were copied.
+/// A move: `true` if it was a fetch, its bytes, and `true` if they were copied.
 type Moved = (bool, u64, bool);
 
-/// Where nothing is lent, the run is its simulation: everything leaves after each operator, in the same order.
+/// Without pins the run equals its simulation: all storages are evicted after each operator, in the same order.
 #[test]
 fn what_genoa_moves_is_what_its_simulation_says_move_by_move() {
     let _alone = alone();
@@ -210,7 +211,7 @@ fn what_genoa_moves_is_what_its_simulation_says_move_by_move() {
             other => panic!("neither in nor out: {other:?}"),
         });
     });
-    // Each of its own size, by which it is told from the others.
+    // Each layer has a size of its own, which identifies it.
     let sizes = [16, 24, 40, 56, 72, 88];
     let layers: Vec<_> = sizes
         .windows(2)
@@ -233,7 +234,7 @@ fn what_genoa_moves_is_what_its_simulation_says_move_by_move() {
                 .iter()
                 .fold(input.shallow_clone(), |x, [weight, bias]| Tensor::addmm(bias, &x, weight).tanh());
             let [weight, _] = &layers[0];
-            // One is written, so that it is copied each time.
+            // A write to one weight, so that it is copied each time.
             tch::no_grad(|| drop(weight.shallow_clone().g_mul_scalar_(0.5)));
             drop(output.square());
         });

@@ -1,4 +1,4 @@
-//! Recordings beside a manager that moves storages.
+//! Recordings next to a manager that moves storages.
 
 use crate::ground;
 use tch::nn::{self, Module as _, VarStore};
@@ -13,14 +13,14 @@ use crate::kit::{Rule, alone, entered};
 
 const MIB: u64 = 1 << 20;
 
-/// The figures of the line with this text.
+/// Returns the figures of the line with this text.
 fn figures(recording: &Recording, function: &str, text: &str) -> Figures {
     let lines = recording.lines();
     let number = lines.number(function, text).expect("a line with this text");
     lines.figures(function, number, &ground::place()).expect("a line that ran")
 }
 
-/// By how many bytes more are on the device.
+/// Returns the growth of the bytes on the device.
 fn growth(figures: &Figures) -> i128 {
     figures.net() + i128::from(figures.fetched) - i128::from(figures.offloaded)
 }
@@ -30,7 +30,7 @@ fn layers(variables: &VarStore) -> Vec<nn::Linear> {
     (0..4).map(layer).collect()
 }
 
-/// Notes what is allocated after each layer and at the end of each step.
+/// Trains, and notes the allocated bytes after each layer and at the end of each step.
 #[toma::profile]
 fn train(variables: &VarStore, layers: &[nn::Linear], notes: &mut Vec<u64>) {
     let mut optimizer = Rule::Adam.build(variables);
@@ -133,7 +133,7 @@ fn a_line_that_fetches_says_so_and_the_line_that_made_it_keeps_it() {
     assert!(!recording.lines().to_string().contains("fetched"), "nothing was");
 }
 
-/// Also of what is older than the recording, and between recordings.
+/// Names also follow storages that are older than the recording, and moves between recordings.
 #[test]
 fn names_follow_storages_that_move() {
     let _alone = alone();

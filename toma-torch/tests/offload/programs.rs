@@ -1,4 +1,4 @@
-//! Programs as users write them: what they compute is what plain tch computes, or an error that names the tensor.
+//! Programs as users write them: their results are those of plain tch, or an error that names the tensor.
 
 #![expect(
     clippy::float_cmp,
@@ -21,7 +21,7 @@ use toma_torch::{Error, ErrorKind, ModeGuard};
 use crate::child::poisoned;
 use crate::kit::{alone, bits, cpu_device, entered, manager};
 
-/// After each operator everything leaves that may.
+/// Evicts every storage that may be evicted, after each operator.
 #[derive(Debug)]
 struct Gone;
 
@@ -47,7 +47,7 @@ fn all(situation: &Situation<'_>) -> Vec<u64> {
     situation.candidates.iter().map(|candidate: &Candidate| candidate.storage).collect()
 }
 
-/// What a program computes plainly, and where everything leaves after each operator.
+/// Compares a plain run of a program with a run in which everything is evicted after each operator.
 fn is_the_same(program: impl Fn(Option<&Manager>) -> Vec<Vec<u32>>) {
     let plain = program(None);
     let (manager, guard) = entered(u64::MAX / 2, Gone);
@@ -283,7 +283,7 @@ fn guards_in_all_orders() {
     let _alone = alone();
     let weights = ramp(1000);
     let expected = bits(&(&weights * 2.0));
-    // Of each guard the bit says whether it comes before.
+    // Each bit of `order` decides the order of two guards.
     for order in 0..24_usize {
         let (manager, other) = (manager(Gone), manager(Gone));
         let mut guards: Vec<Option<Box<dyn std::any::Any>>> = vec![
@@ -423,7 +423,7 @@ fn a_fetch_that_finds_no_room() {
     }
 }
 
-/// A handle of one manager moves what the next one leaves where it is because it is small.
+/// A handle of one manager moves a tensor that is too small for the next manager to move.
 #[test]
 fn small_ones_of_an_earlier_manager() {
     poisoned("programs::small_ones_of_an_earlier_manager", || {
@@ -482,7 +482,7 @@ fn printing_and_files_of_single_tensors() {
     });
 }
 
-/// Outside of a manager everything is an error; afterwards all is there.
+/// Without a manager every use is an error; afterwards all values are back.
 #[test]
 fn used_outside() {
     let _alone = alone();
@@ -495,7 +495,7 @@ fn used_outside() {
     manager.adopt_all(&variables).iter().for_each(|handle| handle.offload().unwrap());
     let file = std::env::temp_dir().join(format!("toma-outside-{}.ot", std::process::id()));
     assert!(is_away(variables.save(&file)));
-    // What fails half-way may have begun the file.
+    // A save that fails half-way may have created the file.
     let _ = std::fs::remove_file(&file);
     assert!(is_away(variables.save_to_stream(Vec::new())));
     assert!(catch_unwind(AssertUnwindSafe(|| net.forward(&rows))).is_err());
@@ -545,7 +545,7 @@ fn managers_race() {
     });
 }
 
-/// A thread's own variables end after what offloading keeps for the thread.
+/// A thread's own variables are dropped after the thread's state of offloading.
 #[test]
 fn used_in_destructors_of_threads() {
     poisoned("programs::used_in_destructors_of_threads", || {
@@ -583,7 +583,7 @@ fn used_in_destructors_of_threads() {
     });
 }
 
-/// Leaked guards leave a thread entered, and pins hold for good.
+/// Leaked guards leave a thread entered, and leaked pins hold for good.
 #[test]
 fn what_is_leaked() {
     poisoned("programs::what_is_leaked", || {

@@ -1,4 +1,4 @@
-//! Operators that nets rarely use, and random programs, with everything away after each operator or at random.
+//! Operators that nets rarely use, and random programs, with all or random storages evicted after each operator.
 
 use crate::ground;
 use tch::{Kind, Reduction, Tensor};
@@ -192,7 +192,7 @@ fn rare_operators_compute_the_same_with_everything_away_after_each() {
     }
 }
 
-/// After each operator a random part leaves.
+/// Evicts a random part of the storages after each operator.
 struct Random(Draws);
 
 impl Eviction for Random {
@@ -214,7 +214,7 @@ impl Eviction for Random {
     }
 }
 
-/// A program of so many steps over a few tensors of four rows.
+/// Runs a random program of several steps over a few tensors of four rows.
 fn random_program(seed: u64) -> Vec<Vec<u32>> {
     let mut draws = Draws::new(seed);
     let mut pool: Vec<_> = (0..4).map(|at| ramp(&[4, 4]) + f64::from(at)).collect();
@@ -251,7 +251,7 @@ fn random_program(seed: u64) -> Vec<Vec<u32>> {
         pool[at] = made;
     }
     let sum = pool.iter().fold(leaf.sum(Kind::Float), |sum, x| sum + x.sum(Kind::Float));
-    // What was changed in place after it was saved is an error, as without a manager.
+    // A tensor changed in place after it was saved is an error, as without a manager.
     let _changed = sum.f_backward();
     pool.push(leaf.grad());
     pool.iter().filter(|tensor| tensor.defined()).map(bits).collect()
@@ -268,7 +268,7 @@ fn random_programs_compute_the_same_with_random_storages_away() {
         let (manager, _entered) = entered(u64::MAX / 2, Random(Draws::new(round)));
         seed();
         assert_eq!(random_program(round), expected, "program {round}");
-        // A backward that fails strands gradients until the next one, as without a manager.
+        // A failed backward leaves gradients allocated until the next one, as without a manager.
         let logical = ground::allocated_bytes() + manager.status().away_bytes;
         assert_eq!(logical, before, "program {round}: {}", manager.status());
         manager.fetch_all().unwrap();

@@ -15,7 +15,7 @@ use crate::kit::{alone, cpu_device, entered};
 
 const ITEMS: usize = 8192;
 
-/// Two layers, of which one alone fits beside some rows.
+/// Two layers, of which only one fits next to some rows.
 struct Layers([Tensor; 2]);
 
 impl Layers {
@@ -23,7 +23,7 @@ impl Layers {
         Self([[256, 1024], [1024, 256]].map(|shape| Tensor::ones(shape, ground::floats()) * 0.01))
     }
 
-    /// What rows of ones become, summed up.
+    /// Applies the layers to rows of ones, and sums the results.
     fn sum(&self, count: usize) -> Result<f64, TchError> {
         let rows = Tensor::f_ones([i64::try_from(count).unwrap(), 256], ground::floats())?;
         let hidden = rows.f_mm(&self.0[0])?;
@@ -32,7 +32,7 @@ impl Layers {
     }
 }
 
-/// The sizes that were tried, each with whether it ran.
+/// Returns the sizes that were tried, each with `true` if it ran.
 fn sizes_of(manager: &Manager, policy: impl Policy, layers: &Layers) -> Vec<(usize, bool)> {
     let mut sizes: Vec<(usize, bool)> = Vec::new();
     let (mut total, clock) = (0.0, StoppedClock::new());
@@ -52,7 +52,7 @@ fn sizes_of(manager: &Manager, policy: impl Policy, layers: &Layers) -> Vec<(usi
     sizes
 }
 
-/// The largest one that runs, by trying.
+/// Finds the largest size that runs, by trying.
 fn largest(layers: &Layers) -> usize {
     let (mut runs, mut fails) = (1, 4096);
     while fails - runs > 1 {
@@ -84,7 +84,7 @@ fn policies_that_measure_find_the_largest_size_that_the_least_budget_allows() {
     let most = |sizes: &[(usize, bool)]| sizes.iter().filter(|(_, runs)| *runs).map(|(size, _)| *size).max();
     let found = most(&sizes).unwrap();
     assert!(found <= largest && found * 10 >= largest * 9, "{found} of {largest}: {sizes:?}");
-    // Where an attempt takes as long whatever its size, the largest is the fastest.
+    // Attempts take the same time at any size, so the largest size has the highest throughput.
     let sizes = sizes_of(&manager, Throughput::default(), &layers);
     let found = most(&sizes).unwrap();
     assert!(found <= largest && found * 10 >= largest * 9, "{found} of {largest}: {sizes:?}");

@@ -10,11 +10,12 @@ use toma_torch::{checkpoint, cpu};
 use crate::alone::alone;
 use crate::resident;
 
-/// Steps after which as many operators are remembered as ever will be: 131,072, of 25 a step.
+/// Steps after which the record of operators is full: 131,072 operators, 25 per step.
 const WARM_UP: usize = 6000;
 const MINUTES: usize = 8;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Bytes that the system's allocator may keep besides, because chunks of other sizes are split anew: about three bytes a step.
+/// Bytes that the system's allocator may keep in addition, because it splits chunks of other sizes anew: about three
+/// bytes per step.
 const SLACK_BYTES: u64 = 64 << 10;
 
 #[test]
@@ -37,7 +38,7 @@ fn resident_memory_does_not_grow_after_the_warm_up() {
     };
 
     (0..WARM_UP).for_each(|_| step());
-    // The least of each minute: what the system's allocator keeps at its end comes and goes.
+    // The minimum of each minute, because the bytes that the system's allocator keeps fluctuate.
     let mut minute = || {
         let (begin, mut steps, mut least_bytes) = (Instant::now(), 0_u64, u64::MAX);
         while begin.elapsed() < MINUTE {

@@ -1,4 +1,4 @@
-//! Steps of training as what moves storages sees them.
+//! Training steps as the offloader records them.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::alone::alone;
 use crate::ground;
 use crate::nets::{self, NETS, Net};
 
-/// A step that has been repeated before, on one thread.
+/// Records a step that has been repeated before, on one thread.
 fn recorded(net: &Net, min_bytes: u64) -> Step {
     let mut optimizer = nn::sgd(0.9, 0.0, 0.0, false).build(&net.variables, 1e-3).unwrap();
     let mut train = || optimizer.backward_step(&net.loss());
@@ -24,7 +24,8 @@ fn recorded(net: &Net, min_bytes: u64) -> Step {
 #[test]
 fn least_budgets_are_those_of_single_operators() {
     let _alone = alone();
-    // That of `addmm`: input, weight, bias and result. That of `gelu_backward`: three of 512 x 1024.
+    // The largest operators: `addmm` with input, weight, bias and result, and `gelu_backward` with three tensors of 512
+    // x 1024.
     for (net, least_bytes) in [(nets::perceptron(), 2_099_200), (nets::transformer(), 6_291_456)] {
         let step = recorded(&net, 1);
         step.check().unwrap();

@@ -1,4 +1,4 @@
-//! Threads that do everything at once to tensors that they share, and compare every bit.
+//! Threads that run all operations at once on shared tensors, and compare every bit.
 
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,17 +18,17 @@ use crate::rounds::rounds;
 
 const THREADS: u64 = 8;
 const TENSORS: usize = 20;
-/// From what malloc gives out again at once to what it maps by itself.
+/// From sizes that malloc reuses at once to sizes that it maps separately.
 const SIZES: [i64; 3] = [100, 5000, 60_000];
 
-/// A tensor whose elements follow from its first. Programs keep writers and readers apart, and so does the gate.
+/// A tensor whose elements follow from its first. Like programs, the gate keeps writers and readers apart.
 struct Slot {
     first: RwLock<i64>,
     tensor: Mutex<Tensor>,
 }
 
 impl Slot {
-    /// Another tensor takes its place; threads may hold handles to the one before.
+    /// Puts another tensor in its place; threads may still hold handles to the one before.
     fn replace(&self, draws: &mut Draws) {
         let mut first = self.first.write().unwrap();
         *first = i64::try_from(draws.below(1000)).unwrap();
@@ -36,7 +36,7 @@ impl Slot {
     }
 }
 
-/// Of one operator: a second could find that another thread has parked the result of the first.
+/// Uses a single operator, because between two of them another thread could park the result of the first.
 fn ramp(first: i64, size: i64) -> Tensor {
     Tensor::arange_start(first, first + size, ground::floats())
 }
@@ -46,7 +46,7 @@ fn elements(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
     tensor.f_copy_data(&mut elements, tensor.numel()).map(|()| elements)
 }
 
-/// Each element is the one before and 1.
+/// Returns whether each element is 1 more than the one before.
 #[expect(clippy::float_cmp, clippy::cast_precision_loss, reason = "small integers are exact")]
 fn are_of(elements: &[f32], first: i64) -> bool {
     elements.iter().enumerate().all(|(at, element)| *element == (first + i64::try_from(at).unwrap()) as f32)
@@ -54,7 +54,7 @@ fn are_of(elements: &[f32], first: i64) -> bool {
 
 struct World {
     slots: Vec<Slot>,
-    /// The one in use; threads that still hold an earlier one end it later.
+    /// The current manager; threads that still hold an earlier one drop it later.
     manager: Mutex<Manager>,
     ends: Instant,
     compared: AtomicU64,
@@ -80,7 +80,7 @@ impl World {
         self.manager.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Elements are right, or refused because their tensor was evicted.
+    /// Checks that the elements are right, or refused because their tensor was evicted.
     fn compares(&self, outcome: Result<Vec<f32>, String>, first: i64) {
         match outcome {
             Ok(elements) => {
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// The same of an operator. On a thread that has entered it fails on nothing but what is parked.
+    /// Checks the result of an operator. On a thread that has entered, only parked tensors may fail.
     fn operates(&self, outcome: Result<Vec<f32>, TchError>, first: i64, is_entered: bool) {
         let outcome = outcome.map_err(|error| error.to_string());
         let is_found =
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// Something is in use most times.
+    /// Tries to park, which mostly fails because a tensor is in use.
     fn parks(&self) {
         if let Ok(parked) = self.manager().park() {
             drop(parked);
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// Adopts, evicts or fetches, also what other threads read and write.
+    /// Adopts, evicts or fetches tensors, also those that other threads read and write.
     fn moves(&self, slot: &Slot, handles: &mut Vec<TensorRef>, draws: &mut Draws) {
         let adopted = self.manager().adopt(&slot.tensor.lock().unwrap());
         match draws.below(3) {
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// A manager for each epoch.
+    /// Replaces the manager repeatedly, as a program with one manager per epoch.
     fn replaces_managers(&self) {
         for round in 0_u64.. {
             thread::sleep(Duration::from_millis(50));
@@ -190,7 +190,7 @@ fn streamed(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
     elements(&Tensor::load_multi_from_stream(Cursor::new(stream))?[0].1)
 }
 
-/// tch panics where it cannot read.
+/// Writes the tensor to a file and reads it again. tch panics if it cannot read.
 fn filed(tensor: &Tensor, file: &Path) -> Result<Vec<f32>, String> {
     let written =
         catch_unwind(AssertUnwindSafe(|| Tensor::write_safetensors(&[("it", tensor)], file).unwrap()));

@@ -14,7 +14,7 @@ use crate::child::poisoned;
 use crate::kit::{alone, cpu_device, manager};
 use crate::rounds::rounds;
 
-/// Large enough that the system takes its pages back when it is freed.
+/// Large enough that the system takes its pages back when the memory is freed.
 const SIZE: i64 = 256;
 
 fn weights() -> Tensor {
@@ -26,7 +26,7 @@ fn elements(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
     tensor.f_copy_data(&mut elements, tensor.numel()).map(|()| elements)
 }
 
-/// What was evicted is found or refused; any other error fails the test.
+/// Returns the result, or `None` if the tensor was refused as evicted; any other error fails the test.
 fn found<T>(outcome: Result<T, TchError>) -> Option<T> {
     let refused = |failed| {
         let error = Error::from(failed);
@@ -36,7 +36,7 @@ fn found<T>(outcome: Result<T, TchError>) -> Option<T> {
     outcome.map_err(refused).ok()
 }
 
-/// Runs `work` over and over on a thread that has not entered, while this one does the other.
+/// Runs `work` over and over on a thread that has not entered, while this thread runs `act`.
 fn beside(work: impl FnMut() + Send, act: impl FnOnce()) {
     let is_over = AtomicBool::new(false);
     let mut work = work;
@@ -53,7 +53,7 @@ fn beside(work: impl FnMut() + Send, act: impl FnOnce()) {
 }
 
 fn goes_and_comes(handle: &TensorRef) {
-    // In use by the other thread, it stays.
+    // A tensor that the other thread is using is not evicted.
     let _stays = handle.offload();
     if let Err(error) = handle.fetch() {
         assert!(error.to_string().contains("parked"), "{error}");
@@ -118,7 +118,7 @@ fn an_operator_within_one_manager_finds_what_another_one_evicts() {
     });
 }
 
-/// `copy_data` of a contiguous tensor asks no operator, and reads by its address.
+/// `copy_data` of a contiguous tensor runs no operator, and reads by address.
 #[test]
 fn memory_that_another_thread_reads_by_its_address_is_there_while_it_is_evicted() {
     poisoned("threads::memory_that_another_thread_reads_by_its_address_is_there_while_it_is_evicted", || {
@@ -164,7 +164,7 @@ fn variables_that_another_thread_saves_are_whole_while_they_are_evicted() {
     });
 }
 
-/// Handles, what is parked and threads that fetch ahead outlive their manager; a manager an epoch is usual.
+/// Handles, parked storages and prefetching threads outlive their manager; a manager per epoch is usual.
 #[test]
 fn managers_follow_each_other_while_handles_of_the_earlier_ones_live() {
     poisoned("threads::managers_follow_each_other_while_handles_of_the_earlier_ones_live", || {
@@ -193,7 +193,7 @@ fn managers_follow_each_other_while_handles_of_the_earlier_ones_live() {
     });
 }
 
-/// What no manager has observed: an operator that had begun before the first was made, and writes afterwards.
+/// No manager observes the write of an operator that began before the first manager was made.
 #[test]
 fn what_an_operator_writes_that_began_before_there_was_a_manager_is_kept() {
     poisoned("threads::what_an_operator_writes_that_began_before_there_was_a_manager_is_kept", || {
@@ -210,7 +210,7 @@ fn what_an_operator_writes_that_began_before_there_was_a_manager_is_kept() {
         });
         begun.recv().unwrap();
         thread::sleep(std::time::Duration::from_millis(5));
-        // Not the one of the other tests, which overwrites what has stayed.
+        // A plain manager, because the one of the other tests overwrites memory of evicted storages.
         let manager = Manager::new(&cpu_device());
         let handle = manager.adopt(&product);
         handle.offload().unwrap();

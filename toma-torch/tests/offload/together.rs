@@ -1,5 +1,5 @@
-//! Everything at once: dry runs, a profiler, checkpointed regions, storages that are offloaded, ranks and retries in one
-//! step of training, with a failure at every allocation of it.
+//! All features at once: dry runs, a profiler, checkpointed regions, offloaded storages, ranks and retries in one
+//! training step, with a failure at each of its allocations.
 
 use std::thread;
 
@@ -20,7 +20,7 @@ fn doubles() -> (Kind, tch::Device) {
     (Kind::Double, ground::device())
 }
 
-/// What one rank learns from.
+/// Model and data of one rank.
 struct Part {
     variables: VarStore,
     layers: Vec<nn::Linear>,
@@ -51,7 +51,7 @@ impl Part {
         }
     }
 
-    /// Of each variable, without a handle to it.
+    /// Gradients of the variables by name, without handles to them.
     fn gradients(&self) -> Vec<Vec<f64>> {
         let variables = self.variables.variables();
         let mut named: Vec<_> = variables.into_iter().collect();
@@ -60,14 +60,14 @@ impl Part {
         named.iter().map(|(_, variable)| values(variable)).collect()
     }
 
-    /// The gradients of all rows at once, by plain tch.
+    /// Returns the gradients of all rows at once, by plain tch.
     fn plainly(&self) -> Vec<Vec<f64>> {
         self.zero_gradients();
         self.forward(&self.rows).unwrap().square().sum(Kind::Double).backward();
         self.gradients()
     }
 
-    /// The same by everything there is.
+    /// Computes the same gradients with all features.
     fn by_everything(&self, manager: &Manager, rank: &ThreadRank) -> Result<(), TchError> {
         let variables = self.variables.trainable_variables();
         let form = execute::with::<NoCache>().name("step").device(manager).ranks(rank).predict(&DryRun);
@@ -84,7 +84,7 @@ fn largest_difference(one: &[Vec<f64>], other: &[Vec<f64>]) -> f64 {
     pairs.map(|(one, other)| (one - other).abs()).fold(0.0, f64::max)
 }
 
-/// Runs it on both ranks, and lets an allocation of one of them fail; whether it came to that.
+/// Runs the step on both ranks, and lets an allocation of one of them fail. Returns whether it failed.
 fn step(parts: &mut [Part; 2], ranks: &[ThreadRank], manager: &Manager, fails: (usize, u32)) -> bool {
     thread::scope(|scope| {
         let run = |(number, (part, rank)): (usize, (&mut Part, &ThreadRank))| {
@@ -107,7 +107,7 @@ fn a_failure_at_any_allocation_of_everything_is_made_good() {
     let ranks = threads(2);
     let profiling = Profiler::new().start().unwrap();
     let manager = Manager::new(&Device::new(ground::device())).min_bytes(1).eviction(Lru);
-    // What nothing uses has to leave for the step.
+    // Storages that nothing uses must be evicted for the step.
     let idle = Tensor::zeros([1 << 15], doubles());
     let manager = manager.budget(ground::allocated_bytes() + (8 << 10));
     let handle = manager.adopt(&idle);

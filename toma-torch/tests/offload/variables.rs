@@ -1,4 +1,4 @@
-//! Variables that are away: optimizers tell them apart, and tch saves and loads them.
+//! Evicted variables: optimizers distinguish them, and tch saves and loads them.
 
 use crate::ground;
 use tch::nn::{self, Module as _, OptimizerConfig as _};
@@ -8,7 +8,7 @@ use toma_torch::offload::Lru;
 
 use crate::kit::{alone, bits, entered};
 
-/// Weights and losses of four steps of a model whose table comes first and is the largest.
+/// Returns weights and losses of four steps of a model whose first variable is a table, the largest of all.
 fn trained(before_step: impl Fn(&Tensor)) -> (Vec<u64>, Vec<u32>) {
     tch::manual_seed(5);
     let variables = nn::VarStore::new(ground::device());
@@ -36,7 +36,7 @@ fn a_step_of_variables_that_are_away_is_taken() {
     assert!(manager.report().offloads > 0, "{}", manager.report());
 }
 
-/// A store with weights of its own; every second one is large.
+/// A store with random weights by `seed`; every second one is large.
 fn store(seed: i64) -> nn::VarStore {
     tch::manual_seed(seed);
     let variables = nn::VarStore::new(ground::device());
@@ -53,7 +53,7 @@ fn contents(variables: &nn::VarStore) -> Vec<(String, Vec<u32>)> {
     all
 }
 
-/// tch's own methods ask no operator before they read by address.
+/// tch's own methods run no operator before they read by address.
 #[test]
 fn half_the_variables_are_away_when_they_are_saved_and_loaded() {
     let _alone = alone();
@@ -95,7 +95,7 @@ fn half_the_variables_are_away_when_they_are_saved_and_loaded() {
     }
 }
 
-/// A budget that half the variables do not fit in.
+/// Half of the variables exceed the budget.
 #[test]
 fn variables_that_exceed_the_budget_are_saved_and_loaded() {
     let _alone = alone();

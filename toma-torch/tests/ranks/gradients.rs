@@ -1,4 +1,4 @@
-//! Gradients count once all ranks have agreed.
+//! Gradients are kept only after all ranks have agreed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -13,7 +13,7 @@ use toma_torch::{Backward as _, Error, Loss, accumulate_gradients};
 
 const FLOATS: (Kind, Device) = (Kind::Double, Device::Cpu);
 
-/// What each of two ranks comes to.
+/// Runs `run` on each of two ranks and returns both results.
 fn on_both<R: Send>(run: impl Fn(ThreadRank) -> R + Sync) -> Vec<R> {
     let run = &run;
     thread::scope(|scope| {
@@ -22,7 +22,7 @@ fn on_both<R: Send>(run: impl Fn(ThreadRank) -> R + Sync) -> Vec<R> {
     })
 }
 
-/// Rank 1 has room for two items, and finds out after its gradients.
+/// Fails on rank 1 with more than two items, which it notices only after computing its gradients.
 fn has_room(rank: &ThreadRank, items: i64) -> Result<(), Error> {
     let lacks = rank.rank() == 1 && items > 2;
     if lacks { Err(Error::from(toma_core::classify::Failure::from(Class::OutOfMemory))) } else { Ok(()) }
@@ -36,7 +36,7 @@ fn accumulated_gradients_are_added_once() {
         execute::with::<NoCache>()
             .ranks(&rank)
             .chunked(&data, 8, |data, _, _| {
-                // Twice, of which the first may be the variable's first gradient.
+                // Runs twice, because the first call may make the variable's first gradient.
                 for _ in 0..2 {
                     accumulate_gradients(&(data * &weight).sum(Kind::Double), &[&weight])?;
                 }

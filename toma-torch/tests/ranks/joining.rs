@@ -1,4 +1,4 @@
-//! How ranks find each other, and what may be wrong with that.
+//! Tests of how ranks find each other, and of the errors when they cannot.
 
 use std::io;
 use std::net::TcpListener;

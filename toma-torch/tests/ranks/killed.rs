@@ -1,4 +1,4 @@
-//! Ranks that are killed, are slow, or do something else.
+//! Ranks that are killed, are slow, or call something else.
 
 use std::env;
 use std::io;
@@ -12,7 +12,7 @@ use crate::kit::{Process, join, start_all};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Works until another rank is gone; says why it ended.
+/// Works until another rank is gone, and prints why it ended.
 fn works_for_ever() {
     let ranks = join().unwrap();
     println!("begun");
@@ -31,7 +31,7 @@ fn works_for_ever() {
 #[test]
 fn the_others_end_in_time_when_a_rank_is_killed() {
     const TEST: &str = "killed::the_others_end_in_time_when_a_rank_is_killed";
-    // Each rank at some moments; `cargo xtask nightly ranks` asks for more.
+    // Each rank is killed at several moments; `cargo xtask nightly ranks` asks for more.
     let kills = env::var("TOMA_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(1);
     let Some(first) = start_all(TEST, 3) else { return works_for_ever() };
     let mut groups = vec![first];
@@ -54,7 +54,7 @@ fn kills_one(mut group: Vec<Process>, rank: usize, moment: Duration) {
     for (other, process) in group.into_iter().enumerate().filter(|(other, _)| *other != rank) {
         let said = process.ends_within(LIMIT);
         let named = format!("no vote of rank {rank} of 3 within 2s\n");
-        // Rank 0 serves the store.
+        // Rank 0 serves the store, so without it the others may only report that the ranks cannot be reached.
         let is_told =
             said.ends_with(&named) || rank == 0 && said.contains("ranks cannot be reached: 127.0.0.1:");
         assert!(is_told, "rank {other}, {rank} killed after {moment:?}: {said}");

@@ -1,4 +1,4 @@
-//! Processes that are ranks.
+//! Processes that act as ranks.
 
 use std::env;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -12,12 +12,12 @@ use toma_torch::ranks::{Ranks, Rendezvous};
 
 use crate::child;
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A process.
+/// A process that acts as a rank.
 pub(crate) struct Process {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -45,14 +45,14 @@ pub(crate) fn start(
     Some(Process { child, stdout })
 }
 
-/// So many ranks of this test; `None` in each of them.
+/// Starts `size` ranks of this test; `None` in each of them.
 pub(crate) fn start_all(test: &str, size: usize) -> Option<Vec<Process>> {
     let port = free_port();
     (0..size).map(|rank| start(test, port, rank, size, &[])).collect()
 }
 
 impl Process {
-    /// Waits for this line.
+    /// Waits until the process prints this line.
     pub(crate) fn says(&mut self, line: &str) {
         let mut seen = String::new();
         while !seen.lines().last().is_some_and(|last| last.ends_with(line)) {
@@ -64,7 +64,7 @@ impl Process {
         self.child.kill().unwrap();
     }
 
-    /// What it said to the end, on standard error; it ends well within so long.
+    /// Waits until the process ends successfully, within `limit`, and returns its standard error.
     pub(crate) fn ends_within(mut self, limit: Duration) -> String {
         let begun = Instant::now();
         let status = loop {
@@ -89,7 +89,8 @@ impl Process {
     }
 }
 
-/// In such a process: joins the others, which it waits for two seconds: processes of libtorch start slowly on busy cores.
+/// Joins the other ranks, in such a process. Waits two seconds for them, because processes of libtorch start slowly on
+/// busy cores.
 pub(crate) fn join() -> Result<Ranks, Error> {
     let timeout = env::var("TIMEOUT_MS").ok().and_then(|timeout| timeout.parse().ok()).unwrap_or(2000);
     Rendezvous::default().timeout(Duration::from_millis(timeout)).from_env()

@@ -1,4 +1,4 @@
-//! Ranks that are processes, over the store of c10d.
+//! Ranks that are processes, connected by the store of c10d.
 
 #[path = "../../../tests/common/child.rs"]
 mod child;

@@ -1,4 +1,4 @@
-//! What was in a device when it had no memory for a block, kept until the failure has unwound.
+//! Blocks that were on a device when it had no memory for another one, kept until the failure has unwound.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,18 +7,18 @@ use super::names::NameId;
 use super::owner::Owner;
 use crate::lines::LineId;
 
-/// A living block.
+/// A live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Living {
-    /// Where it lies.
+    /// Address of the block.
     pub address: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What was [answered](super::allocated) for it.
+    /// The owner that [`allocated`](super::allocated) returned for the block.
     pub owner: Owner,
 }
 
-/// An allocation that failed. Nothing in it is allocated when that happens.
+/// An allocation that failed. Filling it allocates nothing.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) thread: u32,
@@ -26,28 +26,28 @@ pub(super) struct Failure {
     pub(super) asked: u64,
     pub(super) operator: NameId,
     pub(super) line: Option<LineId>,
-    /// When it happened.
+    /// Moment of the failure.
     pub(super) at: u32,
     pub(super) now: Moments,
-    /// As many as there was room for.
+    /// Live blocks of the device, as many as there was room for.
     pub(super) blocks: Vec<Living>,
-    /// Bytes of the others.
+    /// Bytes of the other live blocks.
     pub(super) others: u64,
     is_told: bool,
 }
 
-/// Room for failures, made before there is none.
+/// Space for failures, allocated before memory runs out.
 #[derive(Debug)]
 pub(super) struct Failures(Mutex<Slots>);
 
 #[derive(Debug)]
 struct Slots {
     free: Vec<Failure>,
-    /// The newest is the last.
+    /// Failures, the newest last.
     kept: Vec<Failure>,
 }
 
-/// Threads that fail at the same time beyond these have no holders.
+/// Number of failures that are kept. If more threads fail at the same time, the oldest failures are dropped.
 const FAILURES: usize = 4;
 const BLOCKS: usize = 1 << 14;
 
@@ -75,12 +75,12 @@ impl Failures {
         Self(Mutex::new(Slots { free, kept: Vec::with_capacity(FAILURES) }))
     }
 
-    /// Keeps what `fill` says of a failure. A thread that keeps another at this moment is not waited for.
+    /// Keeps a failure that `fill` describes. Skips it if another thread holds the lock, instead of waiting.
     pub(super) fn keep(&self, thread: u32, fill: impl FnOnce(&mut Failure)) {
         let Ok(mut slots) = self.0.try_lock() else { return };
         let old = slots.kept.iter().position(|kept| kept.thread == thread);
         let old = old.map(|old| slots.kept.remove(old)).or_else(|| slots.free.pop());
-        // All may be lent at this moment.
+        // All failures may be lent at this moment.
         let Some(mut failure) = old.or_else(|| slots.oldest()) else { return };
         failure.blocks.clear();
         (failure.thread, failure.others, failure.is_told) = (thread, 0, false);
@@ -88,7 +88,7 @@ impl Failures {
         slots.kept.push(failure);
     }
 
-    /// A thread got memory after its failure, which is over then.
+    /// Drops the failure of a thread, which is over because the thread got memory.
     pub(super) fn forget(&self, thread: u32) {
         if let Ok(mut slots) = self.0.try_lock()
             && let Some(old) = slots.kept.iter().position(|kept| kept.thread == thread)
@@ -98,7 +98,8 @@ impl Failures {
         }
     }
 
-    /// Lends the last failure of a thread to `read`, or else the last of all since a moment, which is the thread's then.
+    /// Lends the last failure of a thread to `read`, or else the last of all threads since a moment, which
+    /// then becomes the thread's own.
     pub(super) fn read<R>(&self, thread: u32, since: u32, read: impl FnOnce(&Failure) -> R) -> Option<R> {
         let mut slots = self.slots();
         let of_thread = slots.kept.iter().rposition(|kept| kept.thread == thread);

@@ -1,4 +1,4 @@
-//! What filled a device when it had no memory for a block.
+//! Holdings of a device when it had no memory for a block.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use super::told::Told;
 use crate::holdings::{Category, Holding, Holdings};
 use crate::lines::LineId;
 
-/// What filled a device when the last allocation of this thread failed, or else one of another thread since the last
-/// attempt of this thread began. It is told until the thread gets memory or begins another attempt: a loop around the
-/// attempt may fail of the same.
+/// Returns the holdings of a device when the last allocation of this thread failed, or else the last one of another
+/// thread since the last attempt of this thread began. They stay available until the thread gets memory or begins
+/// another attempt, because a loop around the attempt may fail of the same.
 ///
-/// `named` says what is known of a block by its address. The others are called by the operator and the line of their
-/// birth. What was born before the attempt is an input. What was born in it before the line that failed, its last
-/// operator, or the backward that runs, is an activation.
+/// `named` returns category and name of a block, if they are known. Other blocks are named by the operator and the line
+/// of their birth. Blocks from before the attempt are inputs. Blocks of the attempt that are older than the line that
+/// failed, its last operator, or the running backward, are activations.
 pub fn filled(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<Holdings> {
     let shared = running()?;
     let read = |failure: &Failure| (holdings(&shared, failure, &named), failure.line);
@@ -28,8 +28,8 @@ pub fn filled(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<H
     Some(holdings)
 }
 
-/// What filled a device when an allocation failed on whichever thread, if [`filled`] was never asked of it and the
-/// thread has got no memory since.
+/// Returns the holdings of a device when an allocation failed on any thread, if [`filled`] was never called for the
+/// failure and the thread has got no memory since.
 pub fn untold(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<Holdings> {
     let shared = running()?;
     shared.failures.read_untold(|failure| holdings(&shared, failure, &named))
@@ -41,7 +41,7 @@ fn holdings(
     named: &impl Fn(&Living) -> Option<(Category, String)>,
 ) -> Holdings {
     let mut held = Vec::new();
-    // By where they were born, because to name each block would take longer than all else.
+    // Grouped by birth, because naming each block would take longer than all other work.
     let mut born = HashMap::<(Category, Option<Birth>), (u64, usize)>::new();
     for block in &failure.blocks {
         if let Some((category, name)) = named(block) {
@@ -83,7 +83,7 @@ fn category(shared: &Shared, owner: Owner, now: Moments) -> Category {
     }
 }
 
-/// Where a block was born.
+/// Operator and line in which a block was born.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Birth {
     operator: NameId,
@@ -91,7 +91,7 @@ struct Birth {
 }
 
 impl Birth {
-    /// `None` if it is older than the recording.
+    /// Returns the birth; `None` if the block is older than the recording.
     fn of(shared: &Shared, owner: Owner) -> Option<Self> {
         let line = owner.born(shared.number)?.line();
         Some(Self { operator: operator(shared, owner).unwrap_or(NameId::NONE), line })
@@ -109,15 +109,15 @@ impl Birth {
     }
 }
 
-/// Without the library's namespace.
+/// Removes the library's namespace.
 fn short(operator: &str) -> &str {
     operator.strip_prefix("aten::").unwrap_or(operator)
 }
 
-/// The operator in which a block was born, if that event is still there.
+/// Returns the operator in which a block was born, if the ring still has that event.
 fn operator(shared: &Shared, owner: Owner) -> Option<NameId> {
     let ring = shared.ring.as_ref()?;
-    // The owner has the lower half of the place.
+    // The owner has only the lower half of the event's position.
     let (count, half) = (ring.count(), u64::from(owner.moment()));
     let place = (count & !u64::from(u32::MAX)) | half;
     let place = if place < count { place } else { place.checked_sub(1 << 32)? };

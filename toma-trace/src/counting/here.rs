@@ -1,4 +1,4 @@
-//! A thread in a recording: its frames, its operators and its memory.
+//! The state of one thread in a recording: its frames, its operators and its memory.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -21,40 +21,40 @@ thread_local! {
     static PAUSES: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A thread in a recording.
+/// State of a thread in a recording.
 pub(super) struct Here {
     pub(super) shared: Arc<Shared>,
     number: u32,
     pub(super) stack: Stack,
     frames: Vec<Called>,
-    /// The operators that run, innermost last.
+    /// Running operators, innermost last.
     pub(super) operators: Vec<NameId>,
-    /// The attempts that run, innermost last.
+    /// Running attempts, innermost last.
     pub(super) groups: Vec<Group>,
     makers: Arc<Makers>,
-    /// The number of the thread's next operator, when it was seen last: each with a gradient takes one.
+    /// Sequence number of the thread's next operator, as last read: each operator with a gradient takes one.
     pub(super) position: Node,
     pub(super) now: Moments,
     is_in_backward: bool,
-    /// When the last attempt began.
+    /// Moment at which the last attempt began.
     pub(super) attempt_began: u32,
     pub(super) optimizers: u32,
-    /// The line in force when memory ran out.
+    /// The current line when memory ran out.
     pub(super) failed: Option<Failed>,
 }
 
-/// Memory ran out, at a line if the thread was in one.
+/// An out-of-memory failure, with its line if the thread was in one.
 pub(super) struct Failed(pub(super) Option<LineId>);
 
-/// A frame.
+/// A frame of a function.
 #[derive(Clone, Copy)]
 struct Called {
     function: &'static Function,
     first: LineId,
-    /// How far behind its lines of no attempt these are.
+    /// Distance of its lines from those of the same function in no attempt.
     shift: u32,
     group: Group,
-    /// Not a closure, and not a task that goes on.
+    /// False for a closure, and for a task that is resumed.
     is_call: bool,
 }
 
@@ -64,19 +64,19 @@ impl Called {
     }
 }
 
-/// Runs `act` with what this thread has told so far. `None` where no recording runs.
+/// Runs `act` with the state of this thread. `None` if no recording runs.
 pub(super) fn here<R>(act: impl FnOnce(&mut Here) -> R) -> Option<R> {
     let number = number()?;
     let mut act = Some(act);
     let known = |here: &RefCell<Option<Here>>| {
-        // Within an allocation of ours nothing is told.
+        // Nothing is recorded within an allocation of the recorder itself.
         let mut here = here.try_borrow_mut().ok()?;
         if here.as_ref().is_none_or(|here| here.shared.number != number) {
             *here = Some(Here::new(running()?));
         }
         here.as_mut().map(act.take()?)
     };
-    // A thread that ends gives back what it has kept, and counts as a new one then.
+    // A thread that ends releases its state, and then counts as a new one.
     HERE.try_with(known).unwrap_or_else(|_| Some(act.take()?(&mut Here::new(running()?))))
 }
 
@@ -88,27 +88,27 @@ pub(super) fn is_paused() -> bool {
     PAUSES.get() > 0
 }
 
-/// Ends what this thread has told.
+/// Ends the state of this thread.
 pub(super) fn forget() {
     let _ = HERE.try_with(RefCell::take);
 }
 
-/// The number of this thread in the recording, and when its last attempt began.
+/// Returns the number of this thread in the recording, and the moment at which its last attempt began.
 pub(super) fn last_attempt() -> Option<(u32, u32)> {
     here(|here| (here.number, here.attempt_began))
 }
 
-/// Memory ran out for this thread, on whichever.
+/// Records that memory ran out for this thread, on any thread.
 pub(super) fn failed(line: Option<LineId>) {
     here(|here| here.failed = Some(Failed(line)));
 }
 
-/// While one of these lives, nothing of this thread is heard: what runs is a rehearsal, as a dry run.
+/// Guard that stops the recording of this thread while it lives, for a dry run.
 #[derive(Debug)]
 #[must_use = "the thread is heard again once it is dropped"]
 pub struct Pause(PhantomData<*const ()>);
 
-/// Lets nothing of this thread be heard until the answer is dropped. Memory that it allocates meanwhile is exempt.
+/// Stops recording this thread until the guard is dropped. Memory that it allocates meanwhile is exempt.
 pub fn pause() -> Pause {
     PAUSES.set(PAUSES.get() + 1);
     Pause(PhantomData)
@@ -141,32 +141,32 @@ impl Here {
         }
     }
 
-    /// Answers the event's place among all, or 0 where none is kept.
+    /// Records an event. Returns its position among all events, or 0 if events are not kept.
     pub(super) fn tell(&self, told: Told) -> u64 {
         self.shared.ring.as_ref().map_or(0, |ring| ring.push(told.words(self.number)))
     }
 
-    /// Tells of what has a name, which stays for ever: none is made where no event is kept.
+    /// Records an event with a name. A name stays forever, so none is made if events are not kept.
     pub(super) fn tell_named(&self, told: fn(NameId) -> Told, text: &str) {
         if self.shared.ring.is_some() {
             self.tell(told(name(text)));
         }
     }
 
-    /// The moment of the next birth.
+    /// Returns the moment of the next birth.
     pub(super) fn moment(&self) -> u32 {
         let places = self.shared.ring.as_ref();
         places.map_or_else(|| self.shared.births.load(Relaxed), |ring| lower(ring.count()))
     }
 }
 
-/// Memory. Devices that the recording does not have are left out.
+/// Memory. Devices that are not part of the recording are left out.
 impl Here {
     pub(super) fn has(&self, device: u8) -> bool {
         usize::from(device) < self.shared.devices
     }
 
-    /// If memory ran out, that is over.
+    /// Ends the failure state, if memory ran out before.
     pub(super) fn goes_on(&mut self) {
         if self.failed.take().is_some() {
             self.shared.failures.forget(self.number);
@@ -183,7 +183,7 @@ impl Here {
         Owner::new(self.shared.number, born, self.moment_of(place), self.optimizers > 0)
     }
 
-    /// Of a birth, which may have been told as an event at this place.
+    /// Returns the moment of a birth, which may have been recorded as the event at this position.
     pub(super) fn moment_of(&self, place: u64) -> u32 {
         let is_kept = self.shared.ring.is_some();
         if is_kept { lower(place) } else { self.shared.births.fetch_add(1, Relaxed) }
@@ -244,7 +244,7 @@ impl Here {
         self.in_force(first.nth(line));
     }
 
-    /// What is to be called, if the line that ends has run a backward.
+    /// Returns the callback to run if the ending line has run a backward.
     pub(super) fn ended_backward(&mut self) -> Option<fn()> {
         let has_run = std::mem::take(&mut self.is_in_backward);
         has_run.then(|| {
@@ -254,7 +254,7 @@ impl Here {
     }
 
     pub(super) fn mark(&mut self, function: &'static Function, line: u32) {
-        // That of another function has begun before the recording.
+        // A line of another function has begun before the recording.
         if let Some(frame) = self.frames.last().filter(|frame| frame.is_of(function)) {
             let line = frame.first.nth(line);
             self.stack.mark(line);
@@ -289,7 +289,7 @@ impl Here {
         self.makers.in_force(line, self.position);
     }
 
-    /// A row of something without lines, unless the thread is in one. Answers whether it is.
+    /// Enters a row for something without lines, unless the thread is in a line. Returns true if it did.
     pub(super) fn enter_row(&mut self, of: &str, text: &str, resumes: bool) -> bool {
         let is_row = self.stack.line().is_none();
         if is_row {
@@ -311,7 +311,7 @@ impl Here {
 
 /// Moments.
 impl Here {
-    /// Where operators are not told of, those with a gradient are known by the numbers they take.
+    /// Detects operators with a gradient by their sequence numbers, if operators themselves are not recorded.
     fn looks_for_numbered(&mut self) {
         let next = (self.shared.position)();
         if next != self.position {
@@ -319,13 +319,13 @@ impl Here {
         }
     }
 
-    /// A line or an attempt begins: none of its operators has.
+    /// Begins a line or an attempt: none of its operators has begun yet.
     pub(super) fn begins_anew(&mut self) {
         self.position = (self.shared.position)();
         (self.now.line, self.now.operator, self.now.numbered) = (self.moment(), None, None);
     }
 
-    /// The outermost attempt begins, or goes on, or has ended.
+    /// Records that the outermost attempt begins (`begins`), or that it is resumed or has ended.
     pub(super) fn attempts(&mut self, begins: bool) {
         if self.groups.is_empty() {
             self.now.attempt = begins.then(|| self.moment());

@@ -1,4 +1,4 @@
-//! The functions and attempts that a recording has heard of.
+//! Functions and attempts that a recording has seen.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ptr;
@@ -6,24 +6,24 @@ use std::ptr;
 use crate::lines::{LineId, Source, Sources};
 use toma_core::marks::Function;
 
-/// Names the attempts of one size of one call's name.
+/// Identifies the attempts of one size of one call's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Group(u32);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     pub(super) sources: Sources,
-    /// By address, and apart for each group of attempts.
+    /// First lines of functions, by address and by group of attempts.
     firsts: HashMap<(usize, Group), LineId>,
-    /// Calls of functions that print themselves.
+    /// Number of calls of functions that print themselves.
     calls: HashMap<usize, u32>,
-    /// What is no function and has rows, by its name.
+    /// Rows of things that are no functions, by name.
     plain: HashMap<String, Plain>,
     numbers: HashMap<String, HashMap<usize, Group>>,
     groups: Vec<Attempts>,
 }
 
-/// The rows of something without lines: so many are kept free, because numbers of lines follow each other.
+/// The rows of something without lines. So many numbers are reserved, because numbers of lines are contiguous.
 #[derive(Clone, Debug)]
 struct Plain {
     first: LineId,
@@ -37,15 +37,16 @@ const ROWS: usize = 32;
 struct Attempts {
     title: String,
     succeeded: u64,
-    /// By what went wrong, and where.
+    /// Failures by kind and position.
     failed: BTreeMap<String, u64>,
 }
 
-/// More sizes than these are one group.
+/// Number of groups; sizes beyond them share one group.
 const GROUPS: usize = 256;
 
 impl Known {
-    /// The first line of a function, called in attempts of a group, and how far it is behind that of no attempt.
+    /// Returns the first line of a function, called in attempts of a group, and its distance from the one in no
+    /// attempt.
     pub(super) fn first(&mut self, function: &'static Function, group: Group) -> (LineId, u32) {
         let Self { sources, firsts, .. } = self;
         let mut of = |group| {
@@ -56,7 +57,7 @@ impl Known {
         (first, first.0 - none.0)
     }
 
-    /// Whether the table of a function that was called is due.
+    /// True if the table of a called function is due.
     pub(super) fn is_due(&mut self, function: &'static Function) -> bool {
         let Some(every) = function.every else { return false };
         let calls = self.calls.entry(ptr::from_ref(function).addr()).or_default();
@@ -83,7 +84,7 @@ impl Known {
         }
     }
 
-    /// An attempt failed in a way, at a line if that is known.
+    /// Records that an attempt failed with the message `how`, at a line if it is known.
     pub(super) fn failed(&mut self, group: Group, how: &str, at: Option<LineId>) {
         let position = at.and_then(|line| self.position(line));
         let how = position.map_or_else(|| how.to_owned(), |position| format!("{how} at {position}"));
@@ -96,13 +97,13 @@ impl Known {
         self.groups.get_mut((group.0 as usize).checked_sub(1)?)
     }
 
-    /// File and number of a line.
+    /// Returns file and number of a line.
     pub(super) fn position(&self, line: LineId) -> Option<String> {
         let (source, at) = self.sources.get(line)?;
         Some(if source.file.is_empty() { at.text.clone() } else { format!("{}:{}", source.file, at.number) })
     }
 
-    /// The row of something without lines.
+    /// Returns the row of something without lines.
     pub(super) fn row(&mut self, of: &str, text: &str) -> LineId {
         let Self { sources, plain, .. } = self;
         if !plain.contains_key(of) {
@@ -126,7 +127,7 @@ impl Known {
         line
     }
 
-    /// The sources with what became of their attempts.
+    /// Returns the sources, with the outcomes of their attempts.
     pub(super) fn told_apart(&self) -> Sources {
         let mut sources = self.sources.clone();
         for Plain { first, texts } in self.plain.values() {
@@ -152,7 +153,7 @@ impl std::fmt::Display for Attempts {
     }
 }
 
-/// What attempts of one size are called.
+/// Returns the title of attempts of one size.
 pub(super) fn title(call: &str, size: usize) -> String {
     format!("size {size} of {call}")
 }

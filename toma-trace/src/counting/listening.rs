@@ -1,4 +1,4 @@
-//! What hears the marks of all threads: the recording that runs, and recorders of single threads.
+//! Receivers of the marks of all threads: the running recording, and recorders of single threads.
 
 use std::cell::RefCell;
 use std::io::{self, Write as _};
@@ -8,18 +8,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::here::{Here, unless_paused};
 use toma_core::marks::{self, Busy, Function, Marks, Session};
 
-/// Tells marks to the recording, and to the recorders of the thread.
+/// Forwards marks to the recording and to the recorders of the thread.
 #[derive(Debug)]
 struct ToRecordings;
 
-/// How many uses the session has, and the session while it has any.
+/// Number of uses of the session, and the session while it has any.
 static SESSION: Mutex<(usize, Option<Session>)> = Mutex::new((0, None));
 
 fn session() -> MutexGuard<'static, (usize, Option<Session>)> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The session lasts until the last use is dropped.
+/// A use of the session, which lasts until the last use is dropped.
 #[derive(Debug)]
 pub(super) struct SessionUse(());
 
@@ -45,43 +45,43 @@ impl Drop for SessionUse {
 }
 
 thread_local! {
-    /// The recorders of this thread, the innermost last.
+    /// Recorders of this thread, the innermost last.
     static RECORDERS: RefCell<Vec<ThreadRecorder>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A mark of a thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Mark {
-    /// A function is called, one of its closures runs, or a task goes on, at a line.
+    /// A function is called, one of its closures runs, or a task is resumed, at a line.
     Enters(&'static Function, u32),
-    /// A line comes into force.
+    /// A line becomes current.
     Line(&'static Function, u32),
-    /// A block was left that this line of the innermost function encloses.
+    /// A block was left, and this line of the innermost function encloses it.
     LeftTo(u32),
-    /// The innermost function ends, which may have begun before.
+    /// The innermost function ends. It may have begun before the recorder did.
     Leaves,
 }
 
 #[derive(Clone)]
 struct ThreadRecorder {
     tell: Rc<dyn Fn(Mark)>,
-    /// Recorders that began before it hear nothing meanwhile.
+    /// True if recorders that began before it receive nothing meanwhile.
     is_alone: bool,
 }
 
-/// A recorder of one thread, which hears the thread's marks until this is dropped.
+/// Guard of a recorder of one thread, which receives the thread's marks until the guard is dropped.
 #[must_use = "nothing is heard once it is dropped"]
 pub struct Listening {
     tell: Rc<dyn Fn(Mark)>,
     _session: SessionUse,
 }
 
-/// Lets `tell` hear the marks of this thread, also while [paused](super::pause). If it is alone, recorders of this
-/// thread that began before do not hear them.
+/// Sends the marks of this thread to `tell`, also while [paused](super::pause). If `is_alone`, recorders of this thread
+/// that began before do not receive them.
 ///
 /// # Errors
 ///
-/// When something else hears all marks.
+/// If another receiver of all marks is active.
 pub fn listen(tell: Rc<dyn Fn(Mark)>, is_alone: bool) -> Result<Listening, Busy> {
     let session = SessionUse::begin()?;
     RECORDERS
@@ -111,13 +111,13 @@ fn tell(mark: Mark) {
     told.unwrap_or_default().iter().for_each(|tell| tell(mark));
 }
 
-/// Those that hear.
+/// Returns the recorders that receive marks.
 fn innermost(recorders: &[ThreadRecorder]) -> Vec<Rc<dyn Fn(Mark)>> {
     let first = recorders.iter().rposition(|recorder| recorder.is_alone).unwrap_or(0);
     recorders[first..].iter().map(|recorder| Rc::clone(&recorder.tell)).collect()
 }
 
-/// Calls what is due after a backward. Nothing is borrowed meanwhile, because it may look at tensors.
+/// Runs the callback that is due after a backward. Nothing is borrowed meanwhile, because it may look at tensors.
 fn after_backward(after: Option<fn()>) {
     if let Some(after) = after {
         after();
@@ -155,7 +155,7 @@ impl Marks for ToRecordings {
         let (line, table) = unless_paused(Here::leave).unwrap_or_default();
         tell(Mark::Leaves);
         if let Some(table) = table {
-            // A standard error that is closed must not end the program.
+            // A closed standard error must not end the program.
             let _ = io::stderr().lock().write_all(table.as_bytes());
         }
         line

@@ -1,4 +1,4 @@
-//! Which line made the node of a gradient.
+//! Maps nodes of the autograd graph to the lines that made them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use super::told::Node;
 use crate::lines::LineId;
 
-/// The numbers that the operators of one thread have had, by line: each from where the line came into force.
+/// Sequence numbers of one thread's operators by line, each from where the line became current.
 #[derive(Debug, Default)]
 pub(super) struct Makers(Mutex<Vec<(Node, LineId)>>);
 
-/// Those of older operators are forgotten.
+/// Limit on entries; those of older operators are dropped.
 const MOST: usize = 1 << 16;
 
 impl Makers {
-    /// A line is in force, and the next operator will have this number.
+    /// Records that a line is current, and that the next operator will have this number.
     pub(super) fn in_force(&self, line: LineId, next: Node) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match lines.last_mut() {
-            // Nothing ran in the line before.
+            // The line before ran no operator.
             Some(last) if last.0 == next => last.1 = line,
             Some(last) if last.1 == line => {}
             _ => lines.push((next, line)),
@@ -28,14 +28,14 @@ impl Makers {
         }
     }
 
-    /// The line of a number; `None` also where the thread is telling.
+    /// Returns the line of a number; `None` also while the thread is recording.
     pub(super) fn of(&self, node: Node) -> Option<LineId> {
         let lines = match self.0.try_lock() {
             Ok(lines) => lines,
             Err(TryLockError::Poisoned(lines)) => lines.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        // A backward asks for the latest first.
+        // Searched from the end, because a backward looks up the latest nodes first.
         let is_before = |back: &usize| lines.len().checked_sub(*back).is_none_or(|at| lines[at].0 <= node);
         let back = (0..usize::BITS).map(|power| 1 << power).find(is_before)?;
         let from = lines.len().saturating_sub(back);
@@ -45,17 +45,17 @@ impl Makers {
 }
 
 impl Node {
-    /// Whether the operators of both ran on one thread.
+    /// True if the operators of both ran on one thread.
     pub(super) fn is_of_thread(self, other: Self) -> bool {
         self.0 >> THREAD == other.0 >> THREAD
     }
 }
 
-/// The makers of all threads, by what the highest bits of their nodes say.
+/// The makers of all threads, by the thread bits of their nodes.
 #[derive(Debug, Default)]
 pub(super) struct AllMakers(Mutex<HashMap<u64, Arc<Makers>>>);
 
-/// The thread of a node is in the bits above these.
+/// Number of bits of a node below its thread.
 const THREAD: u32 = 40;
 
 impl AllMakers {
@@ -64,7 +64,7 @@ impl AllMakers {
         Arc::clone(all.entry(node.0 >> THREAD).or_default())
     }
 
-    /// The line that made a node, if that can be said without waiting.
+    /// Returns the line that made a node, if that takes no waiting.
     pub(super) fn line(&self, node: Node) -> Option<LineId> {
         let all = self.0.try_lock().ok()?;
         let of_thread = all.get(&(node.0 >> THREAD))?;

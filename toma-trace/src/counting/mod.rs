@@ -1,4 +1,4 @@
-//! A recording that runs: the marks and blocks of all threads, told to their stacks.
+//! A running recording: marks and blocks of all threads, counted on their stacks.
 
 mod failure;
 mod filled;
@@ -45,10 +45,10 @@ use crate::lines::{DeviceId, Lines, Rows};
 use crate::place::Place;
 use toma_core::marks::Busy;
 
-/// Counts what the lines of marked functions do to memory, on all threads, until it is finished or dropped.
+/// Counts the effect of each line of marked functions on memory, on all threads, until it is finished or dropped.
 ///
-/// Marks find it by themselves. An allocator tells it of its blocks by [`allocated`], [`freed`] and
-/// [`out_of_memory`], on the thread that asks.
+/// Marks reach it by themselves. An allocator reports its blocks by [`allocated`], [`freed`] and [`out_of_memory`], on
+/// the thread that requests them.
 ///
 /// ```
 /// # mod toma { pub use {toma_core::marks, toma_trace as trace}; }
@@ -96,43 +96,43 @@ pub struct Setup {
     thread_begins: fn(),
 }
 
-/// What was counted.
+/// The result of a recording.
 #[derive(Clone, Debug)]
 pub struct Counted(Arc<Shared>);
 
 impl Setup {
-    /// The same, with the last of so many events, which are what a [trace](Counted::replay) is made of.
+    /// Keeps the last `events` events, from which a [trace](Counted::replay) is made.
     ///
-    /// An event takes 32 bytes, which are there from the start. A birth, a death, a mark, a begin and an end are one
+    /// An event takes 32 bytes, which are allocated at the start. A birth, a death, a mark, a begin and an end are one
     /// event each.
     pub fn events(self, events: usize) -> Self {
         Self { events, ..self }
     }
 
-    /// The same, with the next number of the calling thread: its next operator shares it with the node of its gradient.
-    /// So it is known for which line's operators a backward allocates.
+    /// Sets the function that returns the next sequence number of the calling thread, which its next operator shares
+    /// with its autograd node. With it, a recording knows for which line's operators a backward allocates.
     pub fn position(self, position: fn() -> Node) -> Self {
         Self { position, ..self }
     }
 
-    /// The same, with what is called on a thread when a line ends that has run a backward.
+    /// Sets the callback that runs on a thread when a line ends that has run a backward.
     pub fn after_backward(self, after_backward: fn()) -> Self {
         Self { after_backward, ..self }
     }
 
-    /// The same, with what is called on each thread when it tells the first time.
+    /// Sets the callback that runs on each thread when it records its first event.
     pub fn thread_begins(self, thread_begins: fn()) -> Self {
         Self { thread_begins, ..self }
     }
 
-    /// Counts from now on.
+    /// Starts to count.
     ///
     /// # Errors
     ///
-    /// When another recording runs.
+    /// If another recording runs.
     pub fn start(self) -> Result<Counting, Busy> {
         let session = SessionUse::begin()?;
-        // Before the lock, because it takes a while, and threads that begin to tell wait for the lock.
+        // Before the lock, because it takes a while, and threads that begin to record wait for the lock.
         let shared = self.shared();
         let mut running = RUNNING.write().unwrap_or_else(PoisonError::into_inner);
         if running.is_some() {
@@ -167,7 +167,7 @@ impl Setup {
 }
 
 impl Counting {
-    /// A recording of these devices, with the bytes that are allocated on each already.
+    /// Returns the setup of a recording of these devices, with the bytes that are allocated on each already.
     pub fn of(devices: &[(Place, u64)]) -> Setup {
         Setup {
             devices: devices.to_owned(),
@@ -178,15 +178,15 @@ impl Counting {
         }
     }
 
-    /// What was counted so far. Stays that have not ended are not in the rows.
+    /// Returns the counts so far. Stays that have not ended are not in the rows.
     #[must_use]
     pub fn so_far(&self) -> Counted {
         Counted(Arc::clone(&self.shared))
     }
 
-    /// Forgets what was counted so far, and goes on with the bytes that are allocated now.
+    /// Drops the counts so far, and continues with the bytes that are allocated now.
     ///
-    /// Functions that run now are seen again when they are called next.
+    /// Functions that run now are seen again at their next call.
     pub fn clear(&mut self) {
         let rows = &self.shared.rows;
         let now = rows.devices().map(|(device, place)| (place.clone(), rows.allocated_bytes(device)));
@@ -195,17 +195,17 @@ impl Counting {
         self.shared.run(&mut RUNNING.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Says how many bytes are allocated on the device of a place among those of [`of`](Self::of): other threads may
+    /// Sets the bytes that are allocated on a device, by its index among those of [`of`](Self::of): other threads may
     /// have allocated some since its figure was read.
     ///
     /// # Panics
     ///
-    /// When there is no such device.
+    /// If there is no such device.
     pub fn correct(&self, device: u8, bytes: u64) {
         self.shared.rows.correct(DeviceId(device.into()), bytes);
     }
 
-    /// Ends it. What this thread is in the middle of ends with it.
+    /// Ends the recording, and everything that this thread is in the middle of.
     #[must_use]
     pub fn finish(self) -> Counted {
         let shared = Arc::clone(&self.shared);
@@ -223,39 +223,39 @@ impl Drop for Counting {
 }
 
 impl Counted {
-    /// The rows there are.
+    /// Returns the rows so far.
     #[must_use]
     pub fn lines(&self) -> Lines {
         self.0.lines()
     }
 
-    /// The devices, as they were told to [`of`](Counting::of).
+    /// Returns the devices that were given to [`of`](Counting::of).
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         self.0.rows.devices().map(|(_, place)| place)
     }
 
-    /// The most bytes there were on the device of a place among those of [`of`](Counting::of), and the line that
-    /// reached them: its file and number. In a backward it is the line of the operator whose gradient is computed. What
-    /// is in no line has the name of its attempt or phase.
+    /// Returns the most bytes on a device, by its index among those of [`of`](Counting::of), and the file and number of
+    /// the line that reached them. In a backward it is the line of the operator whose gradient is computed. Memory in
+    /// no line has the name of its attempt or phase.
     ///
     /// # Panics
     ///
-    /// When there is no such device.
+    /// If there is no such device.
     #[must_use]
     pub fn peak(&self, device: u8) -> (u64, Option<String>) {
         let (bytes, line) = self.0.rows.peak(DeviceId(device.into()));
         (bytes, line.and_then(|line| self.0.known().position(line)))
     }
 
-    /// The events as a trace, if they were kept. `living` are the blocks that are alive, each with the place of its
-    /// device among those of [`of`](Counting::of): those that no event tells of are older.
+    /// Returns the events as a trace, if they were kept. `living` are the blocks that are alive, each with the index of
+    /// its device among those of [`of`](Counting::of). Blocks that no event mentions are older.
     #[must_use]
     pub fn replay(&self, living: impl IntoIterator<Item = (u32, Living)>) -> Option<Replayed> {
         replay::replay(&self.0, living)
     }
 }
 
-/// What a block is called that has no name of its own, in the recording that runs: operator and line of its birth, as
+/// Returns the name of a block without a name of its own, in the running recording: operator and line of its birth, as
 /// far as they are known. `None` if it is older.
 #[must_use]
 pub fn origin(owner: Owner) -> Option<String> {

@@ -1,16 +1,16 @@
-//! When attempts, lines, operators and backwards began: by that a failure tells what a block is for.
+//! Begins of attempts, lines, operators and backwards, from which a failure derives the use of a block.
 
-/// The moments that tell what a block waits for.
+/// Moments that decide how a block is used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moments {
-    /// When the outermost attempt began.
+    /// Begin of the outermost attempt.
     pub(super) attempt: Option<u32>,
-    /// When the line in force began.
+    /// Begin of the current line.
     pub(super) line: u32,
-    /// When the last operator of the line began, or its backward, if that was told.
+    /// Begin of the line's last operator, or of its backward, if operators are recorded.
     pub(super) operator: Option<u32>,
-    /// When its last operator with a gradient began, at the latest. Others may have begun since.
+    /// Latest possible begin of its last operator with a gradient. Others may have begun since.
     pub(super) numbered: Option<u32>,
-    /// When the backward that runs began, or the last.
+    /// Begin of the running backward, or of the last one.
     pub(super) backward: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! Storages that leave a device and come back: their blocks change, they do not.
+//! Storages that are evicted and fetched: their blocks change, the storages do not.
 
 use std::cell::Cell;
 
@@ -12,20 +12,21 @@ thread_local! {
     static MOVES: Cell<Option<Moved>> = const { Cell::new(None) };
 }
 
-/// A block that was freed or made for a storage to move.
+/// A block that was freed or allocated to move a storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Where it is or was; 0 where none was told of.
+    /// Address of the block; 0 if none was reported.
     pub address: u64,
-    /// What stood for it before.
+    /// Owner before the move.
     pub before: Owner,
-    /// What stands for it from now on.
+    /// Owner from now on.
     pub owner: Owner,
 }
 
-/// Runs what frees or makes the block of a storage that is moved, on this thread: no line has allocated or freed it.
+/// Runs `act`, which frees or allocates the block of a storage that is moved, on this thread. The block counts neither
+/// as allocated nor as freed by a line.
 ///
-/// `owner` is what stands for the storage while it is away; what it is while it is there does not matter.
+/// `owner` identifies an evicted storage that is fetched; to evict a storage, its value does not matter.
 ///
 /// ```
 /// # mod toma { pub use {toma_core::marks, toma_trace as trace}; }
@@ -47,7 +48,7 @@ pub fn moves<R>(owner: Owner, act: impl FnOnce() -> R) -> (R, Moved) {
     (done, MOVES.get().unwrap_or_default())
 }
 
-/// What was under way before.
+/// The move that was under way before.
 struct Outer(Option<Moved>);
 
 impl Drop for Outer {
@@ -56,19 +57,19 @@ impl Drop for Outer {
     }
 }
 
-/// What stands for the storage that this thread moves, if it moves one.
+/// Returns the owner of the storage that this thread moves, if it moves one.
 pub fn moving() -> Option<Owner> {
     MOVES.get().map(|moved| moved.owner)
 }
 
-/// Notes which block it is.
+/// Records the block that was moved.
 pub(super) fn is_moved(address: u64, before: Owner, owner: Owner) -> Owner {
     MOVES.set(Some(Moved { address, before, owner }));
     owner
 }
 
 impl Here {
-    /// Answers what stands for it from now on: one that is older than the recording has had nothing.
+    /// Records an eviction. Returns the owner from now on: a storage older than the recording had none.
     pub(super) fn left(&mut self, device: u8, address: u64, bytes: u64, owner: Owner) -> Owner {
         let born = owner.born(self.shared.number);
         self.stack.left(DeviceId(device.into()), bytes, born);
@@ -76,14 +77,14 @@ impl Here {
         if born.is_some() { owner } else { self.taken_over(place, owner) }
     }
 
-    /// The same of one that is back.
+    /// Records a fetch. Returns the owner from now on.
     pub(super) fn returned(&mut self, device: u8, address: u64, bytes: u64, owner: Owner) -> Owner {
         if owner == EXEMPT {
             return owner;
         }
         self.goes_on();
         let born = owner.born(self.shared.number);
-        // One that is older is kept from now on: it counts as freed later.
+        // An older storage is kept from now on: it counts as freed later.
         self.stack.returned(DeviceId(device.into()), bytes, Some(born.unwrap_or(Born(None))));
         if born.is_some() {
             self.tell(Told::Returns(owner.moment()));
@@ -93,7 +94,7 @@ impl Here {
         if born.is_some() { owner } else { self.taken_over(place, owner) }
     }
 
-    /// It is of this recording from now on, and was born in none of its lines.
+    /// Assigns a storage to this recording from now on, born in none of its lines.
     fn taken_over(&self, place: u64, owner: Owner) -> Owner {
         let moment = self.moment_of(place);
         let is_in_optimizer = owner != Owner(0) && owner.is_of_optimizer();

@@ -1,9 +1,9 @@
-//! What operators and phases are called, by numbers that fit into an event.
+//! Names of operators and phases, as numbers that fit into an event.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// A name among all that any recording of this process has heard.
+/// A name among all that any recording of this process has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameId(pub(super) u32);
 
@@ -15,9 +15,10 @@ struct Names {
 
 static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
 
-/// The number of a name, which it keeps for the whole process. Callers keep it too: each name is kept for ever.
+/// Returns the number of a name, which is valid for the whole process. Callers cache it, because each name is kept
+/// forever.
 ///
-/// Where there is no memory for it, it is [`NONE`](NameId::NONE): allocators ask that have none.
+/// Returns [`NONE`](NameId::NONE) if there is no memory for the name: allocators call this when they have none.
 pub fn name(text: &str) -> NameId {
     let mut names = names();
     let known = names.numbers.get(text).copied();
@@ -47,13 +48,13 @@ impl NameId {
     /// No operator.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// Of a number that another language has kept.
+    /// Restores a number that another language has kept.
     #[must_use]
     pub const fn of_number(number: u32) -> Self {
         Self(number)
     }
 
-    /// For another language to keep.
+    /// Returns the number, for another language to keep.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0

@@ -1,10 +1,10 @@
-//! Whose a block is, in the one word that an allocator keeps beside it.
+//! The owner of a block, in the one word that an allocator keeps with the block.
 
 use super::told::lower;
 use crate::lines::{Born, LineId};
 
-/// The recording in the highest 13 bits; then whether an optimizer ran, in one; the line plus 1, in 18; and the
-/// moment of its birth in the lowest 32.
+/// Owner of a block. The highest 13 bits are the recording, one bit is set if an optimizer ran, 18 bits are the line
+/// plus 1, and the lowest 32 are the moment of its birth.
 ///
 /// The word 0 is a block of no recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,19 +16,19 @@ const LINE: u32 = 32;
 const RECORDINGS: u64 = (1 << (u64::BITS - RECORDING)) - 2;
 const MOST_LINES: u64 = (1 << (OPTIMIZER - LINE)) - 1;
 
-/// A block that is no tensor of the program's.
+/// Owner of a block that is no tensor of the program.
 pub(super) const EXEMPT: Owner = Owner(u64::MAX);
 
 impl Owner {
     pub(super) fn new(recording: u32, born: Born, moment: u32, is_in_optimizer: bool) -> Self {
-        // Beyond 262,143 lines a block is in none.
+        // Beyond 262,143 lines, a block is in no line.
         let line = born.line().map_or(0, |line| u64::from(line.0) + 1);
         let line = if line > MOST_LINES { 0 } else { line };
         let optimizer = u64::from(is_in_optimizer) << OPTIMIZER;
         Self(recorded(recording) << RECORDING | optimizer | line << LINE | u64::from(moment))
     }
 
-    /// The line it was born in, unless it is older than the recording.
+    /// Returns the line it was born in, unless it is older than the recording.
     pub(super) fn born(self, recording: u32) -> Option<Born> {
         let line = self.0 >> LINE & MOST_LINES;
         let line = line.checked_sub(1).and_then(|line| u32::try_from(line).ok());
@@ -43,14 +43,14 @@ impl Owner {
         self.0 >> OPTIMIZER & 1 == 1
     }
 
-    /// The moment of its birth among those of the recording, of which the highest bits are lost.
+    /// Returns the moment of its birth among those of the recording, without the highest bits.
     pub(super) fn moment(self) -> u32 {
         lower(self.0)
     }
 }
 
-/// From 1 to 8,190, so that no block is of none or exempt. A block that outlives as many recordings is of the next
-/// one again: programs that clear at each step should not get there soon.
+/// Maps a recording to 1 to 8,190, so that no owner equals 0 or `EXEMPT`. A block that outlives so many recordings is
+/// taken for one of a later recording; programs that clear at each step should not get there soon.
 fn recorded(recording: u32) -> u64 {
     u64::from(recording) % RECORDINGS + 1
 }

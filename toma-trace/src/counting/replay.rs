@@ -1,4 +1,4 @@
-//! The events of a recording as a trace.
+//! Converts the events of a recording to a trace.
 
 use std::collections::HashMap;
 
@@ -12,22 +12,22 @@ use crate::place::Place;
 use crate::scribe::Scribe;
 use crate::tables::{Label, ScopeKind, StorageId, ThreadId, Trace};
 
-/// The trace of a recording, and which of its storages a block was.
+/// The trace of a recording, and the storages of its blocks.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// What happened.
+    /// The events as a trace.
     pub trace: Trace,
-    /// Events from before it, which were too many to be kept.
+    /// Number of older events that were not kept.
     pub lost: u64,
     recording: u32,
-    /// By the moments of their births.
+    /// Storages by the moments of their births.
     born: HashMap<u32, StorageId>,
-    /// What is older, by address.
+    /// Storages from before the recording, by address.
     older: HashMap<u64, StorageId>,
 }
 
 impl Replayed {
-    /// The storage of a block, if the trace has it.
+    /// Returns the storage of a block, if the trace has it.
     #[must_use]
     pub fn storage(&self, address: u64, owner: Owner) -> Option<StorageId> {
         match owner.born(self.recording) {
@@ -37,7 +37,7 @@ impl Replayed {
     }
 }
 
-/// What is alive now belongs to the trace too, although no event tells of it: it is older.
+/// Builds the trace. Blocks that are alive now belong to it, too, although no event mentions older ones.
 pub(super) fn replay(shared: &Shared, living: impl IntoIterator<Item = (u32, Living)>) -> Option<Replayed> {
     let ring = shared.ring.as_ref()?;
     let known = shared.known();
@@ -64,7 +64,7 @@ struct Replay<'a> {
     scribe: Scribe,
     born: HashMap<u32, StorageId>,
     older: HashMap<u64, StorageId>,
-    /// When the storages were born that threads bring back.
+    /// Birth moments of the storages that threads fetch.
     returning: HashMap<ThreadId, u32>,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Answers `None` for what belongs to a function, a line or a device that there is not.
+    /// Replays an event. Returns `None` if its function, line or device is unknown.
     fn tell(&mut self, place: u64, thread: ThreadId, told: Told) -> Option<()> {
         match told {
             Told::Enters(line) => self.scribe.enters(thread, self.function(line)?),
@@ -105,7 +105,7 @@ impl<'a> Replay<'a> {
     fn operator(&mut self, thread: ThreadId, name: NameId, node: Node) {
         let operator = self.scribe.operator(thread, text(name));
         if node != Node::default() {
-            // It is the operator that has just begun.
+            // The operator has just begun.
             let _ = self.scribe.recorder().attribute(operator, "sequence", &[sequence(node)]);
         }
     }
@@ -140,19 +140,19 @@ impl<'a> Replay<'a> {
         let storage = self.scribe.died(thread, address, self.places.get(usize::from(device))?, bytes).ok()?;
         if !is_known {
             self.older.insert(address, storage);
-            // It may come back.
+            // The storage may be fetched later.
             self.born.insert(lower(place), storage);
         }
         Some(())
     }
 
-    /// Whether events have told of a block's birth, or of its death if it is older. It may have died since it was found.
+    /// True if the events contain a block's birth, or its death if it is older. It may have died since it was found.
     fn has_told(&self, recording: u32, Living { address, owner, .. }: Living) -> bool {
         let was_born = owner.born(recording).is_some() && self.born.contains_key(&owner.moment());
         was_born || self.older.contains_key(&address) || self.scribe.knows(address)
     }
 
-    /// A block lives that no event has told of.
+    /// Adds a live block that no event mentions.
     fn lives(&mut self, device: u8, Living { address, bytes, .. }: Living) -> Option<()> {
         let place = self.places.get(usize::from(device))?;
         self.older.insert(address, self.scribe.living(address, place, bytes).ok()?);
@@ -164,7 +164,7 @@ fn text(name: NameId) -> &'static str {
     name.text().unwrap_or("an operator")
 }
 
-/// The node that adds a gradient to its variable has no number of its own, and so none above 0.
+/// Returns the number of a node, or -1 for a node that adds a gradient to its variable and has no number of its own.
 fn sequence(Node(node): Node) -> i64 {
     const NUMBER: u64 = (1 << 40) - 1;
     if node & NUMBER == 0 { -1 } else { i64::try_from(node).unwrap_or(-1) }

@@ -2,17 +2,17 @@
 //!
 //! # Why
 //!
-//! The ring of a recording that has ended lives until its last idle thread lets go of it. Freeing the ring under
-//! idle threads would take a lock at each event.
+//! A recording that has ended keeps its ring until its last idle thread releases it. Freeing the ring while such
+//! threads refer to it would take a lock at each event.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
-/// What fits into an event beside its place in the order.
+/// Content of an event, except for its position in the order.
 pub(super) type Words = [u64; 3];
 
-/// So many events at most: a new one takes the place of the oldest.
+/// A ring of events: a new event replaces the oldest.
 pub(super) struct Ring {
     slots: Box<[Slot]>,
     next: AtomicU64,
@@ -20,18 +20,18 @@ pub(super) struct Ring {
 
 #[derive(Default)]
 struct Slot {
-    /// The event's place in the order, plus 1; 0 while it is written.
+    /// The event's position in the order, plus 1; 0 while the event is written.
     stamp: AtomicU64,
     words: [AtomicU64; 3],
 }
 
 impl Ring {
-    /// Of at least one event.
+    /// Creates a ring of at least one event.
     pub(super) fn new(events: usize) -> Self {
         Self { slots: (0..events.max(1)).map(|_| Slot::default()).collect(), next: AtomicU64::new(0) }
     }
 
-    /// Answers the event's place in the order.
+    /// Adds an event. Returns its position in the order.
     pub(super) fn push(&self, words: Words) -> u64 {
         let place = self.next.fetch_add(1, Relaxed);
         let slot = self.slot(place);
@@ -44,17 +44,17 @@ impl Ring {
         place
     }
 
-    /// How many events there have been.
+    /// Returns the number of events so far.
     pub(super) fn count(&self) -> u64 {
         self.next.load(Acquire)
     }
 
-    /// The place of the oldest event that is still there.
+    /// Returns the position of the oldest event that is still there.
     pub(super) fn oldest(&self) -> u64 {
         self.count().saturating_sub(self.slots.len() as u64)
     }
 
-    /// An event, unless a later one has its place or it is being written.
+    /// Returns an event, unless a later one has replaced it or it is being written.
     pub(super) fn get(&self, place: u64) -> Option<Words> {
         let slot = self.slot(place);
         let is_it = || slot.stamp.load(Acquire) == place + 1;

@@ -1,4 +1,4 @@
-//! Phases and attempts: what a thread is in that is no function.
+//! Phases and attempts: scopes of a thread that are no functions.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use super::here::{here, unless_paused};
 use super::known::title;
 use super::told::Told;
 
-/// A part of a step that has a name. Where the thread is in no line it is a row.
+/// A named part of a step. It is a row of its own if the thread is in no line.
 #[derive(Debug)]
 #[must_use = "the phase ends when it is dropped"]
 pub struct Phase {
@@ -15,10 +15,10 @@ pub struct Phase {
     of_thread: PhantomData<*const ()>,
 }
 
-/// Whether what has begun is a row of its own.
+/// True if a phase or an attempt is a row of its own.
 type IsRow = bool;
 
-/// Begins a phase, such as `optimizer Adam`: what is born in an optimizer and outlives it is its state.
+/// Begins a phase, such as `optimizer Adam`. Blocks born in an optimizer that outlive it are its state.
 pub fn phase(text: &str) -> Phase {
     let is_optimizer = text.split(' ').next() == Some("optimizer");
     let row = unless_paused(|here| {
@@ -40,7 +40,7 @@ impl Drop for Phase {
     }
 }
 
-/// While one of these lives, the thread runs an attempt of a loop. Where it is in no line, that is a row.
+/// Guard of an attempt of a loop that this thread runs. The attempt is a row of its own if the thread is in no line.
 #[derive(Debug)]
 #[must_use = "the thread stops to run the attempt when it is dropped"]
 pub struct Attempt {
@@ -49,7 +49,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// An attempt at a size, in a call of this name, runs on this thread from now on: `resumes` if it has waited.
+    /// Begins an attempt at a size, in a call of this name, on this thread. `resumes` is true if the attempt has
+    /// waited.
     pub fn enter(call: &str, size: usize, resumes: bool) -> Self {
         let row = unless_paused(|here| {
             let group = here.shared.known().group(call, size);
@@ -67,7 +68,7 @@ impl Attempt {
         Self { row, of_thread: PhantomData }
     }
 
-    /// An attempt succeeded, or failed in a way.
+    /// Records that an attempt succeeded, or failed with the message `how`.
     pub fn ended(call: &str, size: usize, how: Option<&str>) {
         unless_paused(|here| {
             if how.is_none() {

@@ -1,4 +1,4 @@
-//! What the threads of a recording share, and the recording that runs.
+//! State shared by the threads of a recording, and the running recording.
 
 use std::fmt;
 use std::sync::atomic::AtomicU32;
@@ -13,14 +13,14 @@ use super::told::Node;
 use crate::lines::{LineId, Lines, Rows};
 use toma_core::marks::Function;
 
-/// What all threads of a recording share.
+/// State shared by all threads of a recording.
 pub(super) struct Shared {
     pub(super) number: u32,
     pub(super) rows: Arc<Rows>,
     pub(super) known: Mutex<Known>,
-    /// Where events are kept.
+    /// Ring of events, if they are kept.
     pub(super) ring: Option<Ring>,
-    /// Births so far, where events are not kept.
+    /// Number of births so far, if events are not kept.
     pub(super) births: AtomicU32,
     pub(super) makers: AllMakers,
     pub(super) position: fn() -> Node,
@@ -31,31 +31,31 @@ pub(super) struct Shared {
     pub(super) threads: AtomicU32,
 }
 
-/// No recording, where a number is meant.
+/// Number that stands for no recording.
 pub(super) const NONE: u32 = 0;
 
-/// The number of the recording that runs.
+/// Number of the running recording.
 pub(super) static NUMBER: AtomicU32 = AtomicU32::new(NONE);
 pub(super) static RUNNING: RwLock<Option<Arc<Shared>>> = RwLock::new(None);
 
-/// The number of the recording that runs.
+/// Returns the number of the running recording.
 pub(super) fn number() -> Option<u32> {
     Some(NUMBER.load(Acquire)).filter(|number| *number != NONE)
 }
 
-/// Whether a recording runs.
+/// Returns true if a recording runs.
 #[must_use]
 pub fn runs() -> bool {
     NUMBER.load(Relaxed) != NONE
 }
 
-/// The recording that runs.
+/// Returns the running recording.
 pub(super) fn running() -> Option<Arc<Shared>> {
     RUNNING.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 impl Shared {
-    /// Begins, in the place of the recording that runs.
+    /// Starts this recording, in place of the running one.
     pub(super) fn run(self: &Arc<Self>, running: &mut Option<Arc<Self>>) {
         *running = Some(Arc::clone(self));
         NUMBER.store(self.number, Release);
@@ -70,12 +70,13 @@ impl Shared {
         Lines::new(&sources, &self.rows)
     }
 
-    /// The first line of a function, called in attempts of a group, and how far it is behind that of no attempt.
+    /// Returns the first line of a function, called in attempts of a group, and its distance from the one in no
+    /// attempt.
     pub(super) fn first(&self, function: &'static Function, group: Group) -> (LineId, u32) {
         self.known().first(function, group)
     }
 
-    /// A function was called: its table, if that is due.
+    /// Counts a call of a function. Returns its table, if that is due.
     pub(super) fn called(&self, function: &'static Function) -> Option<Lines> {
         function.every?;
         let is_due = self.known().is_due(function);

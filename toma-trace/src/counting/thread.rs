@@ -1,4 +1,4 @@
-//! Events of the calling thread, recorded where a recording runs.
+//! Events of the calling thread, recorded if a recording runs.
 
 use super::failure::Living;
 use super::here::{Here, here, is_paused, unless_paused};
@@ -9,7 +9,7 @@ use super::shared::runs;
 use super::told::{Node, Told};
 use crate::lines::DeviceId;
 
-/// The allocator of a device has so many bytes reserved now.
+/// Records that the allocator of a device has so many bytes reserved now.
 pub fn reserved(device: u8, total: u64) {
     unless_paused(|here| {
         if here.has(device) {
@@ -18,8 +18,8 @@ pub fn reserved(device: u8, total: u64) {
     });
 }
 
-/// A block was allocated on the device of that place among those of [`of`](super::Counting::of), to compute the
-/// gradient of a node if one runs. The answer belongs to the block.
+/// Records that a block was allocated on a device, by its index among those of [`of`](super::Counting::of), to compute
+/// the gradient of a node if one runs. The caller keeps the returned owner with the block.
 pub fn allocated(device: u8, address: u64, bytes: u64, node: Node) -> Owner {
     if is_paused() && runs() {
         return EXEMPT;
@@ -32,7 +32,7 @@ pub fn allocated(device: u8, address: u64, bytes: u64, node: Node) -> Owner {
     told.flatten().unwrap_or(Owner(0))
 }
 
-/// A block was given back, with what [`allocated`] has answered for it; 0 where it was never asked.
+/// Records that a block was freed, with the owner that [`allocated`] returned; 0 if it was never called.
 pub fn freed(device: u8, address: u64, bytes: u64, owner: Owner) {
     if moves::moving().is_some() {
         let left = |here: &mut Here| here.has(device).then(|| here.left(device, address, bytes, owner));
@@ -43,8 +43,8 @@ pub fn freed(device: u8, address: u64, bytes: u64, owner: Owner) {
     }
 }
 
-/// A device has no memory for so many bytes. `operator` says what has asked for them, where operators are not told of.
-/// `holders` tells of all blocks that live on it. Both may allocate nothing.
+/// Records that a device has no memory for so many bytes. `operator` returns the requesting operator if operators are
+/// not recorded. `holders` passes on all live blocks of the device. Both must allocate nothing.
 pub fn out_of_memory(
     device: u8,
     asked: u64,
@@ -62,7 +62,7 @@ pub fn out_of_memory(
     });
 }
 
-/// An operator begins, with the number that it has in common with the node of its gradient.
+/// Records the begin of an operator, with the number that it shares with its autograd node.
 pub fn operator_begins(name: NameId, node: Node) {
     unless_paused(|here| {
         if here.operators.is_empty() {
@@ -73,7 +73,7 @@ pub fn operator_begins(name: NameId, node: Node) {
     });
 }
 
-/// A node of the graph of gradients begins.
+/// Records the begin of a node of the autograd graph.
 pub fn node_begins(name: NameId, node: Node) {
     unless_paused(|here| {
         here.operators.push(NameId::NONE);
@@ -81,7 +81,7 @@ pub fn node_begins(name: NameId, node: Node) {
     });
 }
 
-/// The operator or node that began last ends.
+/// Records the end of the operator or node that began last.
 pub fn ends() {
     unless_paused(|here| {
         here.operators.pop();

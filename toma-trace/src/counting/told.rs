@@ -1,4 +1,4 @@
-//! What threads tell of, as events of a ring.
+//! Events that threads record in a ring.
 
 use super::names::NameId;
 use super::ring::Words;
@@ -13,22 +13,22 @@ pub(super) enum Told {
     /// A block was left, and this line encloses it.
     LeftTo(LineId),
     Leaves,
-    /// An operator that has this number in common with the node of its gradient.
+    /// An operator, with the number that it shares with its autograd node.
     Operator(NameId, Node),
     Node(NameId, Node),
     Phase(NameId),
     Attempt(NameId),
-    /// What began last and is no frame ends.
+    /// Ends the scope that began last and is no frame.
     Ends,
-    /// The block that this thread tells of next is of the storage that was born at this moment.
+    /// The next block of this thread belongs to the storage that was born at this moment.
     Returns(u32),
     Born(Memory),
     Died(Memory),
 }
 
-/// The number that an operator has in common with the node of its gradient, with the thread of the operator.
+/// The number that an operator shares with its autograd node, including the thread of the operator.
 ///
-/// 0 where there is none.
+/// 0 if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node(pub u64);
 
@@ -38,14 +38,14 @@ pub(super) struct Memory {
     pub(super) device: u8,
     pub(super) address: u64,
     pub(super) bytes: u64,
-    /// The operator that the thread was in.
+    /// Operator that the thread was in.
     pub(super) operator: NameId,
 }
 
-/// The kind in the lowest 8 bits, the thread in the next 24.
+/// Bits of the first word: the kind in the lowest 8, the thread in the next 24.
 const KIND: u32 = 8;
 const THREAD: u32 = 32;
-/// Of the upper half of the first word: the device of a block in its highest 8 bits, the operator below.
+/// In the upper half of the first word: the device of a block in the highest 8 bits, the operator below.
 const DEVICE: u32 = 24;
 
 impl Told {
@@ -67,7 +67,7 @@ impl Told {
         [kind | u64::from(thread) << KIND & u64::from(u32::MAX) | u64::from(half) << THREAD, second, third]
     }
 
-    /// The thread, and what it told.
+    /// Returns the thread and its event.
     pub(super) fn read([first, second, third]: Words) -> (u32, Self) {
         let [half, low] = [first >> THREAD, first].map(lower);
         let (line, name, node) = (LineId(half), NameId(half), Node(second));

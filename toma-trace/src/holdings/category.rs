@@ -1,31 +1,31 @@
-//! What a storage is for.
+//! The use of a storage.
 
 use std::fmt;
 
-/// What a storage is for. Where several fit, the first counts.
+/// The use of a storage. If several fit, the first counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Category {
     /// A variable that is trained.
     Parameter,
-    /// Another variable.
+    /// A variable that is not trained.
     Buffer,
     /// The gradient of a variable.
     Gradient,
-    /// What an optimizer keeps between its steps.
+    /// State that an optimizer keeps between its steps.
     OptimizerState,
-    /// What the program has labeled, or had before the recording or the attempt that failed.
+    /// A storage that the program has labeled, or that existed before the recording or the attempt that failed.
     Input,
-    /// What waits for a backward; in a program without one, for a later operator.
+    /// A storage that waits for a backward or, in a program without one, for a later operator.
     Activation,
-    /// All else.
+    /// Any other storage.
     Temporary,
     /// An activation or a temporary: no operators were recorded.
     Unknown,
 }
 
 impl Category {
-    /// Its name, in lower case.
+    /// Returns the name, in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What is in a device at one moment.
+//! Storages that fill a device at one moment.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use crate::place::Place;
 use crate::sizes::Size;
 use crate::tables::{Tick, Trace};
 
-/// What fills a device at one moment, the largest first.
+/// Storages that fill a device at one moment, the largest first.
 ///
-/// It is plain data, from a trace or from what a program found alive. Storages of one name and category are one row,
-/// and all rows together are the allocated bytes.
+/// Holdings are plain data, from a trace or from the storages that a program found alive. Storages of one name and
+/// category are one row, and the rows add up to the allocated bytes.
 ///
 /// ```
 /// # mod toma { pub use toma_trace as trace; }
@@ -45,7 +45,7 @@ pub struct Holdings {
     heading: Option<Heading>,
 }
 
-/// What is said before all else.
+/// The first line of the display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Heading {
     Asked { bytes: u64, by: String },
@@ -56,18 +56,18 @@ enum Heading {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holding {
-    /// What they are called.
+    /// Name of the storages.
     pub name: String,
-    /// What they are for.
+    /// Use of the storages.
     pub category: Category,
-    /// The bytes of all of them.
+    /// Bytes of all of them.
     pub bytes: u64,
-    /// How many they are.
+    /// Number of storages.
     pub storages: usize,
 }
 
 impl Holding {
-    /// One storage.
+    /// Creates a row of one storage.
     #[must_use]
     pub fn new(name: &str, category: Category, bytes: u64) -> Self {
         Self { name: name.to_owned(), category, bytes, storages: 1 }
@@ -75,7 +75,7 @@ impl Holding {
 }
 
 impl Holdings {
-    /// What was found alive in a place.
+    /// Creates holdings from the storages that were found alive in a place.
     #[must_use]
     pub fn new(place: Place, held: impl IntoIterator<Item = Holding>) -> Self {
         let mut rows = BTreeMap::<(Category, String), (u64, usize)>::new();
@@ -92,7 +92,7 @@ impl Holdings {
         Self { place, held, heading: None }
     }
 
-    /// What is alive in a place once the event of a tick has happened.
+    /// Returns the storages that are alive in a place just after the event of a tick.
     #[must_use]
     pub fn at(trace: &Trace, catalog: &Catalog, place: &Place, tick: Tick) -> Self {
         let holders = trace.holders(place, tick).into_iter();
@@ -102,20 +102,20 @@ impl Holdings {
         Self::new(place.clone(), held)
     }
 
-    /// What is alive in a place when it has the most bytes.
+    /// Returns the storages that are alive in a place when it has the most bytes.
     #[must_use]
     pub fn at_peak(trace: &Trace, catalog: &Catalog, place: &Place) -> Self {
         Self::at(trace, catalog, place, trace.live(place).peak().tick)
     }
 
-    /// The same, at the moment when so many bytes more were asked for, by that operator or line.
+    /// Adds a heading: so many more bytes were requested at that moment, by that operator or line.
     #[must_use]
     pub fn asked(self, bytes: u64, by: &str) -> Self {
         Self { heading: Some(Heading::Asked { bytes, by: by.to_owned() }), ..self }
     }
 
-    /// What was born in a trace, when that had the most bytes in a place. What was there before is left out, and makes
-    /// no room when it is freed.
+    /// Returns the storages born in a trace that are alive when they have the most bytes in a place. Storages from
+    /// before the trace are left out, and freeing them makes no room.
     ///
     /// Names end with the shape in which a storage was made.
     #[must_use]
@@ -132,25 +132,25 @@ impl Holdings {
         Self::new(place.clone(), held)
     }
 
-    /// The same, where it should have been no more than so many bytes.
+    /// Adds a heading: the peak should have been at most so many bytes.
     #[must_use]
     pub fn above(self, bound: u64) -> Self {
         Self { heading: Some(Heading::Above { bound }), ..self }
     }
 
-    /// Every row, the largest first.
+    /// Returns every row, the largest first.
     #[must_use]
     pub fn held(&self) -> &[Holding] {
         &self.held
     }
 
-    /// The bytes of all.
+    /// Returns the bytes of all rows.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.held.iter().map(|held| held.bytes).sum()
     }
 
-    /// The bytes of each category that has any.
+    /// Returns the bytes of each category that has any.
     #[must_use]
     pub fn by_category(&self) -> BTreeMap<Category, u64> {
         let mut sums = BTreeMap::new();
@@ -173,7 +173,7 @@ impl Heading {
     }
 }
 
-/// As many rows as are shown; `{:#}` shows all.
+/// Number of rows that are shown; `{:#}` shows all.
 const SHOWN: usize = 10;
 
 impl fmt::Display for Holdings {

@@ -1,4 +1,4 @@
-//! Living tensors one by one, in the layout of `pytorch_memlab`.
+//! Live tensors one by one, in the layout of `pytorch_memlab`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -9,10 +9,11 @@ use crate::place::Place;
 use crate::sizes::Size;
 use crate::tables::{Access, StorageId, Tick, Trace};
 
-/// The storages that are alive, with the tensors that share each.
+/// The live storages, with the tensors that share each.
 ///
 /// The largest come first; a gradient follows its variable. With `{:#}` other names of a storage follow it, by their
-/// place within. Where storages have been moved off their device, a column says how many bytes of each; no sum has them.
+/// offset in the storage. If storages have been evicted from their device, a column shows the evicted bytes of each; no
+/// sum includes them.
 ///
 /// ```
 /// # mod toma { pub use toma_trace as trace; }
@@ -43,14 +44,14 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// These storages; those of tensors without elements are left out.
+    /// Creates an inventory of these storages, without those of tensors without elements.
     #[must_use]
     pub fn new(items: impl IntoIterator<Item = Item>) -> Self {
         let items: Vec<_> = items.into_iter().filter(|item| !item.is_empty()).collect();
         Self { items: in_order(items), allocated: BTreeMap::new() }
     }
 
-    /// What is alive in a trace once the event of a tick has happened.
+    /// Returns the storages that are alive in a trace just after the event of a tick.
     #[must_use]
     pub fn at(trace: &Trace, catalog: &Catalog, tick: Tick) -> Self {
         let alive = trace.blocks().filter(|(_, block)| block.is_alive(tick));
@@ -61,7 +62,7 @@ impl Inventory {
         }))
     }
 
-    /// The same, with blocks of which nothing is known but their bytes. Those of one size are one row.
+    /// Adds blocks of which only the bytes are known. Blocks of one size are one row.
     ///
     /// ```
     /// # mod toma { pub use toma_trace as trace; }
@@ -88,14 +89,14 @@ impl Inventory {
         Self { items: in_order(self.items), ..self }
     }
 
-    /// The same, with what the allocator of a device says. What it holds more is a row of its own.
+    /// Adds the bytes that the allocator of a device reports. Bytes beyond the storages get a row of their own.
     #[must_use]
     pub fn allocated(mut self, place: &Place, bytes: u64) -> Self {
         self.allocated.insert(place.clone(), bytes);
         self
     }
 
-    /// Only this device.
+    /// Keeps only this device.
     #[must_use]
     pub fn device(mut self, place: &Place) -> Self {
         self.items.retain(|item| item.place == *place);
@@ -103,25 +104,25 @@ impl Inventory {
         self
     }
 
-    /// The storages in the order of the table.
+    /// Returns the storages in the order of the table.
     #[must_use]
     pub fn items(&self) -> &[Item] {
         &self.items
     }
 
-    /// The elements of all tensors on a device: what shares a storage counts each time.
+    /// Returns the elements of all tensors on a device. Tensors that share a storage all count.
     #[must_use]
     pub fn elements(&self, place: &Place) -> u64 {
         self.on(place).map(Item::elements).sum()
     }
 
-    /// The bytes of all storages on a device, or what its allocator holds if that is more, and what it does not count.
+    /// Returns the bytes of all storages on a device, plus the bytes that its allocator holds beyond those it counts.
     #[must_use]
     pub fn used_bytes(&self, place: &Place) -> u64 {
         self.listed_bytes(place) + self.older_bytes(place)
     }
 
-    /// The bytes of storages of a device that have been moved off it.
+    /// Returns the bytes of storages that have been evicted from a device.
     #[must_use]
     pub fn outside_bytes(&self, place: &Place) -> u64 {
         self.on(place).map(|item| item.outside_bytes).sum()
@@ -135,14 +136,14 @@ impl Inventory {
         self.on(place).map(Item::used_bytes).sum()
     }
 
-    /// What the allocator holds beside the storages.
+    /// Returns the bytes that the allocator holds in addition to the storages.
     pub(super) fn older_bytes(&self, place: &Place) -> u64 {
         let counted: u64 = self.on(place).filter(|item| item.is_counted).map(Item::used_bytes).sum();
         self.allocated.get(place).map_or(0, |bytes| bytes.saturating_sub(counted))
     }
 }
 
-/// The shape in which each storage was made, or else first seen.
+/// Returns the shape in which each storage was made, or else first used.
 pub(super) fn shapes(trace: &Trace) -> HashMap<StorageId, &[u64]> {
     let mut shapes = HashMap::new();
     for operand in trace.uses().iter().map(|used| &used.operand) {
@@ -154,7 +155,7 @@ pub(super) fn shapes(trace: &Trace) -> HashMap<StorageId, &[u64]> {
     shapes.into_iter().map(|(storage, (_, shape))| (storage, shape)).collect()
 }
 
-/// By device, then by size, with each gradient behind its variable.
+/// Sorts by device, then by size, with each gradient behind its variable.
 fn in_order(items: Vec<Item>) -> Vec<Item> {
     let (mut gradients, mut others): (Vec<_>, Vec<_>) =
         items.into_iter().partition(|item| item.gradient_of.is_some());

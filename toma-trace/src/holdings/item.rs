@@ -6,21 +6,22 @@ use crate::place::Place;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Item {
-    /// Which memory it lies in.
+    /// The memory that holds the storage.
     pub place: Place,
-    /// What it is called.
+    /// Name of the storage.
     pub name: String,
-    /// The sizes of the tensor, if they are known.
+    /// Sizes of the tensor, if they are known.
     pub shape: Option<Vec<u64>>,
-    /// The bytes that were asked for, on its device.
+    /// Requested bytes, on its device.
     pub bytes: u64,
-    /// The bytes that have been moved off its device; those are in no sum of it.
+    /// Bytes that have been evicted from its device; no sum of the device includes them.
     pub outside_bytes: u64,
-    /// The variable whose gradient it is.
+    /// The variable of which this is the gradient.
     pub gradient_of: Option<String>,
     /// Other tensors in the storage.
     pub aliases: Vec<Alias>,
-    /// Whether the allocator of its device counts it: not what a program has lent, and what was there before it counted.
+    /// True if the allocator of its device counts it. False for memory that the program has lent, and for
+    /// memory from before the allocator counted.
     pub is_counted: bool,
 }
 
@@ -28,22 +29,22 @@ pub struct Item {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Alias {
-    /// What it is called.
+    /// Name of the tensor.
     pub name: String,
-    /// The sizes of the tensor.
+    /// Sizes of the tensor.
     pub shape: Vec<u64>,
-    /// Where it begins in the storage, in elements.
+    /// Offset of the tensor in the storage, in elements.
     pub offset: u64,
 }
 
 impl Item {
-    /// A storage that one tensor has.
+    /// Creates a storage of one tensor.
     #[must_use]
     pub fn new(place: &Place, name: &str, shape: &[u64], bytes: u64) -> Self {
         Self { shape: Some(shape.to_owned()), ..Self::block(place, name, bytes, 1) }
     }
 
-    /// So many blocks of memory of one name, of which no tensor is known.
+    /// Creates an item of so many blocks with one name, whose tensors are unknown.
     #[must_use]
     pub fn block(place: &Place, name: &str, bytes: u64, storages: usize) -> Self {
         Self {
@@ -58,13 +59,13 @@ impl Item {
         }
     }
 
-    /// The same, as the gradient of a variable.
+    /// Marks the storage as the gradient of a variable.
     #[must_use]
     pub fn gradient_of(self, variable: &str) -> Self {
         Self { gradient_of: Some(variable.to_owned()), ..self }
     }
 
-    /// The same, shared with another tensor, which begins at so many elements.
+    /// Adds another tensor that shares the storage and begins at so many elements.
     #[must_use]
     pub fn alias(mut self, name: &str, shape: &[u64], offset: u64) -> Self {
         self.aliases.push(Alias { name: name.to_owned(), shape: shape.to_owned(), offset });
@@ -72,13 +73,13 @@ impl Item {
         self
     }
 
-    /// The same, in memory that the allocator of its device does not count.
+    /// Marks the storage as not counted by the allocator of its device.
     #[must_use]
     pub fn uncounted(self) -> Self {
         Self { is_counted: false, ..self }
     }
 
-    /// The same, with so many bytes that have been moved off its device.
+    /// Sets the bytes that have been evicted from its device.
     ///
     /// ```
     /// # mod toma { pub use toma_trace as trace; }
@@ -95,7 +96,7 @@ impl Item {
         Self { outside_bytes: bytes, ..self }
     }
 
-    /// The bytes that its device has given for it. Only the allocator of CUDA rounds, to multiples of 512.
+    /// Returns the bytes that its device has allocated for it. Only CUDA's allocator rounds, to multiples of 512.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         match self.place.as_device() {
@@ -109,7 +110,7 @@ impl Item {
         self.shape.as_deref().map_or(0, elements) + aliases
     }
 
-    /// Whether it is the name of a tensor in it.
+    /// True if a tensor in the storage has this name.
     pub(super) fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias.name == name)
     }
@@ -119,7 +120,7 @@ impl Item {
     }
 }
 
-/// The name of storages, with their number where there are several.
+/// Returns the name of storages, with their number if there are several.
 pub(super) fn of_several(name: &str, storages: usize) -> String {
     if storages > 1 { format!("{name} ({storages} storages)") } else { name.to_owned() }
 }

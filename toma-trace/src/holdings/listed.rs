@@ -1,4 +1,4 @@
-//! An inventory as memlab writes it.
+//! An inventory in memlab's format.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl fmt::Display for Inventory {
 }
 
 impl Inventory {
-    /// Blocks whose names alone are known say nothing of elements.
+    /// Returns the number of elements, or `unknown` if only names of blocks are known.
     fn total(&self, place: &Place) -> String {
         let lacks_shapes = self.on(place).all(|item| item.shape.is_none());
         if lacks_shapes && self.used_bytes(place) > 0 {
@@ -63,13 +63,13 @@ impl Item {
     }
 }
 
-/// Bytes on the device, and outside.
+/// Writes a row with the bytes on the device and the evicted bytes.
 fn row(f: &mut fmt::Formatter<'_>, name: &str, shape: &str, [used, outside]: [u64; 2]) -> fmt::Result {
     write!(f, "{name:<40}{shape:>20}{:>10}", Size::of(used))?;
     if outside > 0 { writeln!(f, "{:>10}", Size::of(outside)) } else { writeln!(f) }
 }
 
-/// A shape as Python writes it; a scalar as one element.
+/// Formats a shape as Python does; a scalar as one element.
 pub(super) fn tuple(shape: &[u64]) -> String {
     match shape {
         [] => "(1,)".to_owned(),

@@ -1,7 +1,7 @@
-//! What holds memory: what each storage is for, what it is called, and what filled a device.
+//! Holders of memory: the use and the name of each storage, and the storages that fill a device.
 //!
-//! [`Names`] are what a program says of its storages. A [`Catalog`] gives every storage of a trace a [`Category`] and
-//! a name. [`Holdings`] are those that are alive at one moment, an [`Inventory`] lists them one by one.
+//! [`Names`] are given by a program to its storages. A [`Catalog`] gives every storage of a trace a [`Category`] and a
+//! name. [`Holdings`] are the storages alive at one moment; an [`Inventory`] lists them one by one.
 
 mod category;
 mod filled;

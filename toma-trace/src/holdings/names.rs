@@ -1,4 +1,4 @@
-//! What storages are called.
+//! Names of storages.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use super::phases::Phases;
 use crate::lines::birth_lines;
 use crate::tables::{Block, ScopeKind, Storage, StorageId, Trace};
 
-/// What a program says of its storages.
+/// Names and categories that a program gives to its storages.
 #[derive(Clone, Debug, Default)]
 pub struct Names(BTreeMap<StorageId, (Category, String)>);
 
 impl Names {
-    /// Nothing is said.
+    /// Creates an empty table of names.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A storage has a name, and is for that. Where several fit, such as for tied variables, the first in the order
-    /// of [`Category`] stays, and of equal ones the earlier.
+    /// Gives a storage a category and a name. If several fit, such as for tied variables, the first in the order of
+    /// [`Category`] stays, and among equal ones the earlier.
     pub fn name(&mut self, storage: StorageId, category: Category, name: &str) {
         let said = self.0.entry(storage).or_insert_with(|| (category, name.to_owned()));
         if category < said.0 {
@@ -30,9 +30,9 @@ impl Names {
 
 /// Every storage of a trace with its category and its name.
 ///
-/// A storage without a name of its own is called by the operator that made it and its line: `mul @ src/net.rs:42`, or
-/// the phase or attempt if it is in no line.
-/// Names belong to storages. So a view has the name of what it shares, and a new block at an old address its own.
+/// A storage without a name of its own is named by the operator that made it and its line: `mul @ src/net.rs:42`, or by
+/// the phase or attempt if it is in no line. Names belong to storages. So a view has the name of the storage that it
+/// shares, and a new block at an old address has a name of its own.
 ///
 /// A storage is optimizer state if it was born in a phase called `optimizer`, such as `optimizer Adam`, and outlived
 /// it. Backwards are phases called `backward`; without any, they are found by the nodes of the graph.
@@ -40,7 +40,7 @@ impl Names {
 pub struct Catalog(Vec<(Category, String)>);
 
 impl Catalog {
-    /// Looks at all storages of a trace.
+    /// Builds the catalog from all storages of a trace.
     #[must_use]
     pub fn of(trace: &Trace, names: &Names) -> Self {
         let phases = Phases::of(trace);
@@ -59,17 +59,17 @@ impl Catalog {
         Self(rows)
     }
 
-    /// What a storage of the trace is for.
+    /// Returns the category of a storage of the trace.
     ///
     /// # Panics
     ///
-    /// This and [`name`](Self::name): when the storage is another trace's and this one has no such row.
+    /// This and [`name`](Self::name) panic if the storage is of another trace and this one has no such row.
     #[must_use]
     pub fn category(&self, storage: StorageId) -> Category {
         self.0[storage.index()].0
     }
 
-    /// What a storage of the trace is called.
+    /// Returns the name of a storage of the trace.
     #[must_use]
     pub fn name(&self, storage: StorageId) -> &str {
         &self.0[storage.index()].1
@@ -89,7 +89,7 @@ fn category(said: Option<Category>, storage: &Storage, phases: &Phases) -> Categ
     said.map_or(found, |said| said.min(found))
 }
 
-/// Operator and line of a birth, as far as they are known.
+/// Returns operator and line of a birth, as far as they are known.
 fn origin(trace: &Trace, block: &Block, line: Option<String>) -> String {
     let Some(birth) = block.birth else { return "older than the recording".to_owned() };
     let operator = block.operator.map(|operator| trace[operator].short_name());
@@ -102,7 +102,7 @@ fn origin(trace: &Trace, block: &Block, line: Option<String>) -> String {
     }
 }
 
-/// The phase or the attempt that the operator of a birth ran in, where that is in no line.
+/// Returns the phase or the attempt in which the operator of a birth ran, for an operator in no line.
 fn around(trace: &Trace, block: &Block) -> Option<String> {
     let label = &trace[trace[block.operator?].scope?].label;
     matches!(label.kind, ScopeKind::Phase | ScopeKind::Attempt).then(|| label.name.clone())

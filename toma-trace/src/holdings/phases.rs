@@ -1,8 +1,8 @@
-//! When backwards begin and optimizers run in a trace.
+//! Begins of backwards and intervals of optimizers in a trace.
 
 use crate::tables::{Interval, Scope, ScopeKind, Storage, Tick, Trace};
 
-/// The moments that tell activations and optimizer states from other storages, each kind in its order.
+/// Moments that distinguish activations and optimizer states from other storages, each kind in its order.
 pub(super) struct Phases {
     backwards: Vec<Tick>,
     optimizers: Vec<Interval>,
@@ -25,14 +25,14 @@ impl Phases {
         }
     }
 
-    /// Whether it was born in an optimizer, and outlived it.
+    /// True if the storage was born in an optimizer phase and outlived it.
     pub(super) fn is_optimizer_state(&self, storage: &Storage) -> bool {
         let Some(birth) = storage.blocks[0].birth else { return false };
         let is_inside = |phase: &&Interval| phase.contains(birth.tick) && phase.thread == birth.thread;
         self.optimizers.iter().filter(is_inside).any(|phase| is_alive(storage, phase.end))
     }
 
-    /// Whether it was alive when a later backward began, or a later operator if there is no backward at all.
+    /// True if the storage was alive when a later backward began, or a later operator if there is no backward.
     pub(super) fn is_activation(&self, storage: &Storage) -> bool {
         let Some(birth) = storage.blocks[0].birth else { return false };
         let moments = if self.backwards.is_empty() { &self.operators } else { &self.backwards };
@@ -52,13 +52,14 @@ fn is_optimizer(scope: &Scope) -> bool {
     scope.label.name.split(' ').next() == Some("optimizer")
 }
 
-/// A backward runs the nodes of its graph from the highest number down. So it begins where the number rises.
+/// Finds backwards without phases: each runs the nodes of its graph from the highest number down, so a new
+/// backward begins where the number rises.
 fn by_nodes(trace: &Trace) -> Vec<Tick> {
     let mut last = i64::MIN;
     let mut begins = Vec::new();
     for (_, scope) in trace.scopes().filter(|(_, scope)| scope.label.kind == ScopeKind::Node) {
         let number = scope.label.sequence().unwrap_or(0);
-        // What adds a gradient to its variable has no number of its own.
+        // A node that adds a gradient to its variable has no number of its own.
         if number < 0 {
             continue;
         }

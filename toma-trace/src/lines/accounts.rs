@@ -1,7 +1,7 @@
-//! What threads share: the bytes of each device now, and each thread's watermarks and counters.
+//! State shared by threads: the current bytes of each device, and each thread's watermarks and counters.
 //!
-//! A thread writes its own counters, and raises the watermarks of all. So nothing waits for a lock, and what
-//! is counted may be read at any time.
+//! A thread writes its own counters, and raises the watermarks of all. So nothing waits for a lock, and
+//! counters may be read at any time.
 //!
 //! # Why
 //!
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::counters::{Counter, Growing};
 
-/// Bytes of one device at one moment, or the most of each there were for a while.
+/// Bytes of one device at one moment, or the highest of each over a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Levels {
     pub(super) allocated: u64,
@@ -45,12 +45,12 @@ impl Gauge {
         raise(&self.reserved, to.reserved);
     }
 
-    /// The bytes that are allocated then.
+    /// Adds allocated bytes. Returns the new sum.
     pub(super) fn allocate(&self, bytes: u64) -> u64 {
         at_least_none(self.allocated.fetch_add(bytes, SeqCst).wrapping_add(bytes))
     }
 
-    /// So many bytes are allocated, whatever was said before.
+    /// Sets the allocated bytes, independent of earlier reports.
     pub(super) fn correct(&self, bytes: u64) {
         self.allocated.store(bytes, SeqCst);
     }
@@ -63,9 +63,9 @@ impl Gauge {
         self.reserved.store(total, SeqCst);
     }
 
-    /// Begins to watch a device anew. Answers the highest levels since the last time, and those of now.
+    /// Restarts the watermark of a device. Returns the highest levels since the last restart, and the current levels.
     ///
-    /// The levels of now are read after the old watermark is taken. So what rises meanwhile is in one of both.
+    /// The current levels are read after the old watermark is taken, so a rise in between is in one of the two.
     pub(super) fn restart(&self, device: &Self) -> (Levels, Levels) {
         let highest = Levels { allocated: take(&self.allocated), reserved: take(&self.reserved) };
         let now = device.get();
@@ -74,46 +74,46 @@ impl Gauge {
     }
 }
 
-/// A sum that has wrapped around below zero is none: a block was freed that was never told of.
+/// Replaces a sum that has wrapped around below zero by 0: a freed block was never reported.
 fn at_least_none(sum: u64) -> u64 {
     if sum > i64::MAX.unsigned_abs() { 0 } else { sum }
 }
 
-/// As `fetch_max`, which costs more than to look. Most allocations raise nothing.
+/// Does as `fetch_max`, which costs more than a load. Most allocations raise nothing.
 fn raise(level: &AtomicU64, to: u64) {
     if level.load(SeqCst) < to {
         level.fetch_max(to, SeqCst);
     }
 }
 
-/// As `swap(0)`, for levels that are often 0: most devices reserve nothing.
+/// Does as `swap(0)`, for levels that are often 0: most devices reserve nothing.
 fn take(level: &AtomicU64) -> u64 {
     if level.load(SeqCst) == 0 { 0 } else { level.swap(0, SeqCst) }
 }
 
-/// What one thread at a time counts.
+/// Counters of one thread at a time.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     taken: AtomicBool,
-    /// Whether a thread may have had it. Those that none had stand at the end.
+    /// True if a thread may have used it. Unused accounts are at the end.
     is_used: AtomicBool,
-    /// Whether the thread is in a profiled function. Only then are its watermarks raised.
+    /// True if the thread is in a profiled function. Only then are its watermarks raised.
     pub(super) is_profiling: AtomicBool,
-    /// The line in force, for threads that are in none.
+    /// The current line, for threads that are in none.
     pub(super) line: AtomicU32,
-    /// By device.
+    /// State that other threads write, by device.
     pub(super) shared: Box<[Shared]>,
     pub(super) lines: Growing<LineCounters>,
-    /// What belongs to no line.
+    /// Counters of events in no line.
     pub(super) outside: LineCounters,
 }
 
-/// What other threads write into an account, for one device.
+/// State that other threads write into an account, for one device.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// The highest levels since the line in force began.
+    /// Highest levels since the current line began.
     pub(super) watermark: Gauge,
-    /// What threads in no line did while this was the only one in a line.
+    /// Counts of threads in no line, while this was the only thread in a line.
     pub(super) helpers: Helpers,
 }
 
@@ -136,7 +136,7 @@ pub(super) struct LineCounters {
     pub(super) devices: OnceLock<Box<[DeviceCounters]>>,
 }
 
-/// The part of a row that is told apart by device.
+/// The part of a row that is separate for each device.
 #[derive(Debug, Default)]
 pub(super) struct DeviceCounters {
     pub(super) peak: Counter,
@@ -153,7 +153,7 @@ pub(super) struct DeviceCounters {
 }
 
 impl LineCounters {
-    /// The counters of one of so many devices.
+    /// Returns the counters of one of so many devices.
     pub(super) fn device(&self, device: usize, of: usize) -> &DeviceCounters {
         &self.devices.get_or_init(|| (0..of).map(|_| DeviceCounters::default()).collect())[device]
     }
@@ -167,11 +167,11 @@ impl LineCounters {
     }
 }
 
-/// As many threads and lines as need no memory when they begin.
+/// Numbers of threads and lines that need no memory when they begin.
 const READY_THREADS: usize = 16;
 const READY_LINES: u32 = 254;
 
-/// The accounts there are. One whose thread has ended is taken by another thread, because rows add up.
+/// All accounts. The account of a thread that has ended is reused by another thread, because rows add up.
 #[derive(Debug, Default)]
 pub(super) struct Accounts(OnceLock<Box<Link>>);
 
@@ -182,7 +182,7 @@ struct Link {
 }
 
 impl Accounts {
-    /// Those that a thread may have had.
+    /// Returns the accounts that a thread may have used.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Account>> {
         self.all().take_while(|account| account.is_used.load(SeqCst))
     }
@@ -191,7 +191,7 @@ impl Accounts {
         std::iter::successors(self.0.get(), |link| link.next.0.get()).map(|link| &link.account)
     }
 
-    /// Has accounts ready for some threads, with room for some lines.
+    /// Creates accounts for some threads in advance, with room for some lines.
     pub(super) fn prepare(&self, devices: usize) {
         let accounts = [(); READY_THREADS].map(|()| self.take(devices));
         for account in accounts {
@@ -201,10 +201,10 @@ impl Accounts {
         }
     }
 
-    /// An account that no other thread has.
+    /// Returns an account that no other thread has.
     pub(super) fn take(&self, devices: usize) -> Arc<Account> {
         let is_free = |account: &&Arc<Account>| {
-            // First, so that none behind it seems used while it does not.
+            // Set first, so that no used account is behind one that seems unused.
             account.is_used.store(true, SeqCst);
             !account.taken.swap(true, SeqCst)
         };

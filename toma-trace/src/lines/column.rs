@@ -1,16 +1,16 @@
-//! What stands in the columns of a table of lines.
+//! Values in the columns of a table of lines.
 
 use toma_core::marks::Column;
 
 use super::rows::{Figures, Row};
 use crate::sizes::Size;
 
-/// Whether it has a value for each device.
+/// True if the column has a value for each device.
 pub(super) const fn is_of_device(column: Column) -> bool {
     !matches!(column, Column::Hits | Column::Time)
 }
 
-/// The value in one row, for one device.
+/// Returns the value in one row, for one device.
 pub(super) fn value(column: Column, row: &Row, figures: Figures) -> String {
     let size = |bytes| Size::of(bytes).to_string();
     match column {

@@ -2,13 +2,13 @@
 //!
 //! # Why
 //!
-//! A counter has one writer. A block that another thread frees is subtracted by that thread, in its own
-//! account. So the hook of an allocator waits for nothing; parts may be below zero, the sum is not.
+//! A counter has one writer. A block that another thread frees is subtracted by that thread, in its own account. So the
+//! hook of an allocator waits for nothing. Single parts may be below zero, but their sum is not.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number with one writer. So a plain load and store change it, and no other processor is asked.
+/// A number with one writer, so a plain load and store change it without synchronization of processors.
 #[derive(Debug, Default)]
 pub(super) struct Counter(AtomicU64);
 
@@ -17,7 +17,7 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Wraps, because parts of one sum may be counted by several threads, some below zero.
+    /// Adds with wrapping, because parts of one sum may be counted by several threads, some below zero.
     pub(super) fn add(&self, more: u64) {
         self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);
     }
@@ -33,9 +33,9 @@ impl Counter {
     }
 }
 
-/// A vector that grows where it is asked for an element, and whose elements never move.
+/// A vector that grows when an element beyond its end is requested, and whose elements never move.
 ///
-/// Bucket `b` holds `2^b` elements. So one thread may read while another lets it grow.
+/// Bucket `b` holds `2^b` elements, so one thread may read while another lets the vector grow.
 #[derive(Debug)]
 pub(super) struct Growing<T>([OnceLock<Box<[T]>>; 33]);
 
@@ -53,7 +53,7 @@ impl<T: Default> Growing<T> {
         &self.0[bucket as usize].get_or_init(filled)[place - (1 << bucket)]
     }
 
-    /// Grows until it has an element of this index.
+    /// Grows until the vector has an element of this index.
     pub(super) fn make_room(&self, index: u32) {
         let buckets = (index + 1).ilog2();
         for bucket in 0..=buckets {
@@ -61,7 +61,7 @@ impl<T: Default> Growing<T> {
         }
     }
 
-    /// Every element there is, with its index.
+    /// Returns every element with its index.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let buckets = (0_u32..).zip(&self.0).filter_map(|(bucket, elements)| Some((bucket, elements.get()?)));
         buckets.flat_map(|(bucket, elements)| ((1 << bucket) - 1..).zip(elements))

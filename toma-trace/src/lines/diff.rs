@@ -1,4 +1,4 @@
-//! What lines keep more than before.
+//! Lines that keep more bytes than before.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -37,18 +37,19 @@ pub struct Diff(Vec<Change>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// The device.
+    /// The device whose bytes are kept.
     pub place: Place,
     /// File and number of the line, or `no line`.
     pub line: String,
     /// The text of the line.
     pub text: String,
-    /// How many more bytes it keeps; below zero if it keeps less.
+    /// Number of additional bytes that it keeps; negative if it keeps less.
     pub bytes: i128,
 }
 
 impl Lines {
-    /// What lines keep more than in an earlier recording. Lines are the same by file and number.
+    /// Returns the change of each line's kept bytes since an earlier recording. Lines are identified by file
+    /// and number.
     #[must_use]
     pub fn diff(&self, earlier: &Self) -> Diff {
         let mut more = BTreeMap::new();
@@ -76,7 +77,7 @@ impl Lines {
 }
 
 impl Diff {
-    /// The lines, those that keep more first.
+    /// Returns the lines, those that keep more first.
     #[must_use]
     pub fn rows(&self) -> &[Change] {
         &self.0

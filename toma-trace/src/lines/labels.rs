@@ -1,4 +1,4 @@
-//! Which line each scope of a trace is.
+//! Maps scopes of a trace to lines.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use crate::tables::{Interval, Label, Scope, ScopeId, ScopeKind, ThreadId, Trace}
 pub(super) struct Labels {
     pub(super) sources: Sources,
     by_scope: BTreeMap<ScopeId, LineId>,
-    /// Whether the trace has functions. Otherwise each scope that is a line is a frame of its own.
+    /// True if the trace has functions. Otherwise each scope that is a line is a frame of its own.
     pub(super) has_functions: bool,
 }
 
-/// Which function rows are of.
+/// The function that rows belong to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Function {
     file: String,
     name: String,
-    /// The attempt it was called in, if they are told apart: the first of its name, so that they stay in order.
+    /// The attempt it was called in, if attempts are separate: the first of its name, so that they stay in order.
     attempt: Option<(ScopeId, String)>,
 }
 
-/// Where a scope stands, and its text if that is known.
+/// Position of a scope, and its text if that is known.
 struct Position {
     function: Function,
     number: u32,
@@ -63,7 +63,7 @@ fn source(function: &Function, texts: &BTreeMap<u32, Option<&str>>) -> Source {
     texts.iter().fold(source, |source, (number, text)| source.line(*number, text.unwrap_or(&unknown)))
 }
 
-/// Functions and their lines.
+/// Returns the positions of functions and their lines.
 fn in_functions(trace: &Trace, are_attempts_apart: bool) -> BTreeMap<ScopeId, Position> {
     let mut positions = BTreeMap::new();
     let mut open = BTreeMap::<ThreadId, Vec<(&Scope, Function)>>::new();
@@ -95,12 +95,12 @@ fn in_functions(trace: &Trace, are_attempts_apart: bool) -> BTreeMap<ScopeId, Po
     positions
 }
 
-/// The attempts there have been.
+/// Attempts that have begun so far.
 #[derive(Default)]
 struct Attempts<'a> {
-    /// Those that may not have ended.
+    /// Attempts that may not have ended.
     begun: Vec<&'a Scope>,
-    /// The first of each name.
+    /// First attempt of each name.
     firsts: BTreeMap<&'a str, ScopeId>,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Attempts<'a> {
         self.firsts.entry(&scope.label.name).or_insert(id);
     }
 
-    /// The innermost attempt of the scope's thread, if it is in one.
+    /// Returns the innermost attempt of the scope's thread, if it is in one.
     fn around(&self, scope: &Scope) -> Option<(ScopeId, String)> {
         let Interval { begin, thread, .. } = scope.interval;
         let is_around =
@@ -121,7 +121,7 @@ impl<'a> Attempts<'a> {
     }
 }
 
-/// Attempts, phases, lines and stages, each name numbered as it came up.
+/// Returns the positions of attempts, phases, lines and stages, numbered in the order of their names' appearance.
 fn by_themselves(trace: &Trace) -> BTreeMap<ScopeId, Position> {
     let mut numbers = BTreeMap::<&str, u32>::new();
     let is_row =

@@ -1,7 +1,7 @@
-//! What each line of a program does to memory.
+//! Effects of each line of a program on memory.
 //!
-//! A thread tells its marks and allocations to a [`Stack`]; what they mean is counted in [`Rows`], while the program
-//! runs and without keeping an event. [`Lines`] are the table of them.
+//! A thread reports its marks and allocations to a [`Stack`], which counts them in [`Rows`] while the program runs,
+//! without keeping events. [`Lines`] is the table of the rows.
 
 mod accounts;
 mod column;

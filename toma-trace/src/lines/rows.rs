@@ -1,4 +1,4 @@
-//! Rows: what each line did to the memory of each device.
+//! Rows: the effect of each line on the memory of each device.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,55 +11,55 @@ use super::accounts::{Account, Accounts, DeviceCounters, Gauge, LineCounters};
 use super::sources::LineId;
 use crate::place::Place;
 
-/// Counts what lines do while they do it.
+/// Counts the effects of lines while they run.
 ///
-/// Each thread tells its events to a [`Stack`](super::Stack) of its own. No call waits for another, so they may stand
-/// in an allocator's hook.
+/// Each thread reports its events to a [`Stack`](super::Stack) of its own. No call waits for another, so calls may be
+/// made in an allocator's hook.
 pub struct Rows {
     pub(super) devices: Vec<Gauge>,
-    /// Of each device.
+    /// The highest level of each device.
     highest: Vec<Highest>,
     places: Vec<Place>,
     pub(super) accounts: Accounts,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
 }
 
-/// The most bytes there were, and the line that reached them.
+/// The most bytes on a device, and the line that reached them.
 #[derive(Debug, Default)]
 struct Highest {
     bytes: AtomicU64,
-    /// Plus 1; 0 is no line.
+    /// The line plus 1; 0 is no line.
     line: AtomicU32,
 }
 
-/// Names a device of one [`Rows`].
+/// Identifies a device of one [`Rows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(pub(crate) u32);
 
-/// What a line did, in all its stays.
+/// The effect of a line, in all its stays.
 ///
-/// A *stay* is one execution of a line in one frame, from its mark to the next. What the line calls belongs to it.
-/// Where a block was left and memory is allocated before the next mark, another stay of the enclosing line begins.
-/// Sums are over stays that are inside no other stay of the same line: recursion counts once.
+/// A *stay* is one execution of a line in one frame, from its mark to the next. Calls made by the line belong to it. If
+/// a block was left and memory is allocated before the next mark, another stay of the enclosing line begins. Sums are
+/// over stays that are inside no other stay of the same line: recursion counts once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row {
-    /// How often its mark was passed. The line at which a function begins has none.
+    /// Number of times that its mark was passed. The line at which a function begins has none.
     pub hits: u64,
-    /// How many stays have ended. Without one the line never ran.
+    /// Number of stays that have ended. Without one the line never ran.
     pub stays: u64,
-    /// The time of its stays.
+    /// Time of its stays.
     pub time: Duration,
-    /// By device.
+    /// Figures by device.
     pub devices: BTreeMap<DeviceId, Figures>,
 }
 
-/// What a line did to the memory of one device.
+/// The effect of a line on the memory of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figures {
-    /// The most bytes that were allocated on the device during a stay, by whichever thread. This and what follows of
-    /// the device's bytes have those that came back in them.
+    /// The most bytes that were allocated on the device during a stay, by any thread. This and the following figures of
+    /// the device's bytes include fetched storages.
     pub peak: u64,
     /// The most bytes that the device's allocator had reserved during a stay.
     pub reserved: u64,
@@ -71,11 +71,11 @@ pub struct Figures {
     pub allocated: u64,
     /// Bytes that were freed in its stays.
     pub freed: u64,
-    /// Bytes of the blocks that were born while this was the innermost line, and are alive.
+    /// Bytes of the live blocks that were born while this was the innermost line.
     pub kept: u64,
-    /// Bytes of storages that [came back](super::Stack::returned) to the device in its stays.
+    /// Bytes of storages that were [fetched](super::Stack::returned) to the device in its stays.
     pub fetched: u64,
-    /// Bytes of storages that [left](super::Stack::left) the device in its stays.
+    /// Bytes of storages that were [evicted](super::Stack::left) from the device in its stays.
     pub offloaded: u64,
     /// Bytes that were allocated to compute the gradients of its operators.
     pub backward: u64,
@@ -96,7 +96,7 @@ impl DeviceId {
 }
 
 impl Figures {
-    /// What was allocated less what was freed, in bytes. What has only moved is in neither.
+    /// Returns allocated less freed bytes. Storages that only moved are in neither.
     #[must_use]
     pub fn net(&self) -> i128 {
         i128::from(self.allocated) - i128::from(self.freed)
@@ -104,7 +104,7 @@ impl Figures {
 }
 
 impl Rows {
-    /// Rows for these devices, each with the bytes that are allocated there already.
+    /// Creates rows for these devices, each with the bytes that are allocated there already.
     #[must_use]
     pub fn new(devices: &[(Place, u64)]) -> Self {
         let gauge = |bytes| {
@@ -121,34 +121,34 @@ impl Rows {
         }
     }
 
-    /// The same, with a clock, which is read at each mark. Without one no time is measured.
+    /// Sets a clock, which is read at each mark. Without one no time is measured.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self { clock: Box::new(clock), ..self }
     }
 
-    /// The number of a device, if it is one of these.
+    /// Returns the number of a device, if it is one of these.
     #[must_use]
     pub fn device(&self, place: &Place) -> Option<DeviceId> {
         self.devices().find(|(_, known)| *known == place).map(|(device, _)| device)
     }
 
-    /// The devices.
+    /// Returns the devices.
     pub fn devices(&self) -> impl Iterator<Item = (DeviceId, &Place)> {
         (0..).map(DeviceId).zip(&self.places)
     }
 
-    /// The bytes that are allocated on a device now.
+    /// Returns the bytes that are allocated on a device now.
     ///
     /// # Panics
     ///
-    /// When the device is another's and there is none of its number.
+    /// If the device is of other rows and these have none of its number.
     #[must_use]
     pub fn allocated_bytes(&self, device: DeviceId) -> u64 {
         self.gauge(device).get().allocated
     }
 
-    /// The rows of all threads together, by line. A line without a row never ran and holds nothing.
+    /// Returns the rows of all threads together, by line. A line without a row never ran and holds nothing.
     ///
     /// Stays that have not ended are not in them, unless their threads [settle](super::Stack::settle) first.
     #[must_use]
@@ -162,7 +162,7 @@ impl Rows {
         rows
     }
 
-    /// What threads did that were in no line, while several others were in one, or none was.
+    /// Returns the row of threads that were in no line, while several others or none were in one.
     #[must_use]
     pub fn outside(&self) -> Row {
         let mut row = Row::default();
@@ -170,30 +170,30 @@ impl Rows {
         row
     }
 
-    /// The most bytes that were allocated on a device at one moment, and the line that allocated the last of them, or
-    /// whose operator's gradient they were for.
+    /// Returns the most bytes that were allocated on a device at one moment, and the line that allocated the last of
+    /// them, or the line of the operator whose gradient they were for.
     ///
     /// # Panics
     ///
-    /// When the device is another's and there is none of its number.
+    /// If the device is of other rows and these have none of its number.
     #[must_use]
     pub fn peak(&self, device: DeviceId) -> (u64, Option<LineId>) {
         let Highest { bytes, line } = &self.highest[device.index()];
         (bytes.load(Relaxed), line.load(Relaxed).checked_sub(1).map(LineId))
     }
 
-    /// Makes room for threads that begin where memory is short.
+    /// Makes room for threads that begin when memory is short.
     pub(crate) fn prepare(&self) {
         self.accounts.prepare(self.devices.len());
     }
 
-    /// So many bytes are allocated, whatever was told so far.
+    /// Sets the allocated bytes, independent of earlier reports.
     pub(crate) fn correct(&self, device: DeviceId, bytes: u64) {
         self.gauge(device).correct(bytes);
         self.highest[device.index()].bytes.store(bytes, Relaxed);
     }
 
-    /// So many bytes are allocated, the last of them for a line.
+    /// Records that so many bytes are allocated, the last of them for a line.
     pub(super) fn reaches(&self, device: DeviceId, now: u64, line: Option<LineId>) {
         let Highest { bytes, line: of } = &self.highest[device.index()];
         if bytes.load(Relaxed) < now && bytes.fetch_max(now, Relaxed) < now {
@@ -209,12 +209,12 @@ impl Rows {
         (self.clock)()
     }
 
-    /// The line of the only thread that is in one.
+    /// Returns the line of the only thread that is in one.
     pub(crate) fn only_line(&self) -> Option<LineId> {
         Some(LineId(self.only_profiling()?.line.load(Relaxed)))
     }
 
-    /// The only thread that is in a line, if there is one.
+    /// Returns the account of the only thread that is in a line, if there is one.
     pub(super) fn only_profiling(&self) -> Option<&Arc<Account>> {
         let mut profiling = self.accounts.iter().filter(|account| account.is_profiling());
         profiling.next().filter(|_| profiling.next().is_none())
@@ -231,7 +231,7 @@ impl fmt::Debug for Rows {
 }
 
 impl Row {
-    /// Adds what the same line did in other stays.
+    /// Adds the counts of the same line in other stays.
     pub(super) fn merge(&mut self, other: &Self) {
         self.hits += other.hits;
         self.stays += other.stays;
@@ -263,7 +263,7 @@ impl Figures {
         self.offloaded += other.offloaded;
         self.backward += other.backward;
         self.ooms += other.ooms;
-        // One part is below zero where it freed what another allocated.
+        // One part is below zero if it freed memory that another allocated.
         self.kept = self.kept.wrapping_add(other.kept);
     }
 }
@@ -287,7 +287,7 @@ impl DeviceCounters {
 }
 
 impl LineCounters {
-    /// Whether it is there only because its bucket is.
+    /// True if it exists only because its bucket does.
     fn is_untouched(&self) -> bool {
         self.stays.get() == 0 && self.devices.get().is_none()
     }

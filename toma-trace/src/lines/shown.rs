@@ -1,4 +1,4 @@
-//! A table of lines, as it is shown.
+//! Display of a table of lines.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::table::{Function, Lines};
 use crate::place::Place;
 use crate::sizes::Size;
 
-/// Which value of each row stands in one column, and what stands above it.
+/// The value of each row in one column, with the column's title.
 struct Shown {
     column: Column,
     device: Option<DeviceId>,
@@ -49,7 +49,7 @@ impl Shown {
 }
 
 impl Source {
-    /// What stands above its numbers and texts. Attempts and phases are in no file.
+    /// Returns the titles of its numbers and texts. Attempts and phases are in no file.
     fn headings(&self) -> [&str; 2] {
         if self.file.is_empty() { ["no.", self.name.trim_end_matches('s')] } else { ["line", "code"] }
     }
@@ -74,7 +74,7 @@ impl Function {
     }
 }
 
-/// A row of the table; the values of a line that never ran are blank.
+/// Returns a row of the table; the values of a line that never ran are blank.
 fn cells(shown: &[Shown], row: Option<&Row>, number: &str, text: &str) -> Vec<String> {
     let values = shown.iter().map(|shown| row.map_or_else(String::new, |row| shown.value(row)));
     values.chain([number.to_owned(), text.to_owned()]).collect()
@@ -104,7 +104,7 @@ impl fmt::Display for Lines {
 }
 
 impl Lines {
-    /// What is in no line, so that no byte is kept from sight.
+    /// Writes the bytes that are in no line, so that the table accounts for every byte.
     fn write_outside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, device) in &self.places {
             let figures = self.outside.devices.get(device).copied().unwrap_or_default();

@@ -3,33 +3,33 @@
 /// A function and its lines, as they stand in the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// Its name, such as `step`.
+    /// Name, such as `step`.
     pub name: String,
-    /// The file, such as `src/net.rs`.
+    /// File, such as `src/net.rs`.
     pub file: String,
-    /// The attempt in which it was called, where rows are told apart by attempts.
+    /// The attempt in which it was called, if rows are separate for attempts.
     pub attempt: Option<String>,
-    /// In the order of the file; the first is where the function begins.
+    /// Lines in the order of the file; the first is where the function begins.
     pub lines: Vec<SourceLine>,
 }
 
 /// A line of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SourceLine {
-    /// Its number in the file, from 1.
+    /// Number of the line in the file, from 1.
     pub number: u32,
-    /// What stands there.
+    /// Text of the line.
     pub text: String,
 }
 
 impl Source {
-    /// A function of no lines yet.
+    /// Creates a function without lines.
     #[must_use]
     pub fn new(name: &str, file: &str) -> Self {
         Self { name: name.to_owned(), file: file.to_owned(), attempt: None, lines: Vec::new() }
     }
 
-    /// The same, with one more line.
+    /// Adds a line.
     #[must_use]
     pub fn line(mut self, number: u32, text: &str) -> Self {
         self.lines.push(SourceLine { number, text: text.to_owned() });
@@ -37,12 +37,12 @@ impl Source {
     }
 }
 
-/// Names one line of one function among [`Sources`].
+/// Identifies one line of one function among [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LineId(pub(crate) u32);
 
 impl LineId {
-    /// The line that stands so many lines of the function further down, by the function's own count.
+    /// Returns the line of the same function that is `further` lines after this one, in the function's list of lines.
     #[must_use]
     pub fn nth(self, further: u32) -> Self {
         Self(self.0.saturating_add(further))
@@ -57,13 +57,13 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// No functions.
+    /// Creates an empty list of functions.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a function, and names its first line; the others are the [`nth`](LineId::nth) after it.
+    /// Adds a function. Returns its first line; the others are the [`nth`](LineId::nth) after it.
     pub fn add(&mut self, source: Source) -> LineId {
         let first = LineId(self.next);
         let lines = u32::try_from(source.lines.len()).unwrap_or(u32::MAX);
@@ -81,7 +81,7 @@ impl Sources {
         }
     }
 
-    /// Leaves out the lines of a function after so many. Their numbers stay taken.
+    /// Removes the lines of a function after so many. Their numbers stay taken.
     pub(crate) fn truncate(&mut self, line: LineId, lines: usize) {
         if let Some((_, source)) = self.of(line) {
             source.lines.truncate(lines);
@@ -100,17 +100,17 @@ impl Sources {
         self.functions.get_mut(behind.checked_sub(1)?).map(|(first, source)| (*first, source))
     }
 
-    /// The first number that is no line's yet.
+    /// Returns the first number that belongs to no line yet.
     pub(super) fn end(&self) -> LineId {
         LineId(self.next)
     }
 
-    /// The functions with their first lines, in the order in which they were added.
+    /// Returns the functions with their first lines, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (LineId, &Source)> {
         self.functions.iter().map(|(first, source)| (*first, source))
     }
 
-    /// The function of a line, and the line in it.
+    /// Returns the function of a line, and the line in it.
     #[must_use]
     pub fn get(&self, line: LineId) -> Option<(&Source, &SourceLine)> {
         let behind = self.functions.partition_point(|(first, _)| *first <= line);

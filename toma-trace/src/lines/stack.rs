@@ -1,4 +1,4 @@
-//! The frames of one thread, and what its events mean for the rows.
+//! The frames of one thread, and the effect of its events on the rows.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,9 +8,9 @@ use super::rows::{DeviceId, Rows};
 use super::sources::LineId;
 use super::stays::{Stays, Sums};
 
-/// The profiled functions that one thread is in, and the line in force in each.
+/// The profiled functions that one thread is in, with the current line of each.
 ///
-/// Each instant belongs to one line of each frame. A block belongs to the line in force in the innermost.
+/// Each instant belongs to one line of each frame. A block belongs to the current line of the innermost frame.
 ///
 /// ```
 /// # mod toma { pub use toma_trace as trace; }
@@ -39,12 +39,12 @@ pub struct Stack {
     gradient_of: Option<LineId>,
 }
 
-/// A block's line, to be kept with the block until it is [freed](Stack::freed).
+/// The line of a block, to be kept with the block until it is [freed](Stack::freed).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Born(pub(crate) Option<LineId>);
 
 impl Born {
-    /// The line in force when the block was born, if there was one.
+    /// Returns the current line when the block was born, if there was one.
     #[must_use]
     pub fn line(self) -> Option<LineId> {
         self.0
@@ -52,69 +52,69 @@ impl Born {
 }
 
 impl Stack {
-    /// The stack of a thread that is in no profiled function.
+    /// Creates the stack of a thread that is in no profiled function.
     #[must_use]
     pub fn new(rows: &Arc<Rows>) -> Self {
         Self { stays: Stays::new(rows), gradient_of: None }
     }
 
-    /// A function begins, or a closure, or a task is polled, at a line of it. That is no hit of the line.
+    /// Begins a function or a closure, or polls a task, at one of its lines. That is no hit of the line.
     pub fn enter(&mut self, line: LineId) {
         self.stays.enter(line, 0);
     }
 
-    /// The same, of a function that has lines of its own here, so many numbers behind its others. They are the same
-    /// lines where recursion counts.
+    /// As [`enter`](Self::enter), for a function with separate lines, whose numbers are `shift` behind its other ones.
+    /// For recursion both count as the same lines.
     pub fn enter_apart(&mut self, line: LineId, shift: u32) {
         self.stays.enter(line, shift);
     }
 
-    /// A line of the innermost frame begins.
+    /// Begins a line of the innermost frame.
     pub fn mark(&mut self, line: LineId) {
         self.stays.mark(line);
     }
 
-    /// A block was left, and the line that encloses it is this one.
+    /// Records that a block was left, and that this line encloses it.
     ///
-    /// It comes into force before the next allocation or call, if no mark comes first.
+    /// The line becomes current before the next allocation or call, if no mark comes first.
     pub fn left_block(&mut self, enclosing: LineId) {
         self.stays.left_block(enclosing);
     }
 
-    /// The innermost frame ends: it returns, panics, or its task waits.
+    /// Ends the innermost frame: it returns, panics, or its task waits.
     ///
-    /// Answers the line in force in it, at which a task goes on.
+    /// Returns its current line, at which a task is resumed.
     pub fn leave(&mut self) -> Option<LineId> {
         self.stays.leave()
     }
 
-    /// Puts into the rows what was done so far in the lines in force, which go on.
+    /// Adds the current stays of all lines to the rows, and continues the lines.
     ///
-    /// It is for tables that are made in the middle of functions: rows are of stays that have ended. A rise is then that
-    /// of the parts before and after.
+    /// Needed for tables that are made in the middle of functions, because rows contain only stays that have ended. A
+    /// rise is then the higher one of the parts before and after.
     pub fn settle(&mut self) {
         self.stays.settle();
     }
 
-    /// The line in force in the innermost frame, if the thread is in any.
+    /// Returns the current line of the innermost frame, if the thread is in any.
     #[must_use]
     pub fn line(&self) -> Option<LineId> {
         self.stays.line()
     }
 
-    /// The line whose operator's gradient is computed from now on, or none. It is no frame.
+    /// Sets the line whose operator's gradient is computed from now on, or none. It is no frame.
     pub fn gradient_of(&mut self, line: Option<LineId>) {
         self.gradient_of = line;
     }
 
-    /// A block was allocated. The answer is for [`freed`](Self::freed).
+    /// Records an allocated block. The result is for [`freed`](Self::freed).
     ///
-    /// A thread in no line helps the only one that is in a line. If there are more or none, its bytes are
+    /// A thread in no line helps the only one that is in a line. If more threads or none are in a line, its bytes are
     /// [outside](Rows::outside).
     ///
     /// # Panics
     ///
-    /// This and all others that take a device: when it is another's and there is none of its number.
+    /// This and all other methods that take a device panic if it is of other rows and these have none of its number.
     pub fn allocated(&mut self, device: DeviceId, bytes: u64) -> Born {
         self.stays.resume();
         let now = Levels { allocated: self.stays.rows.gauge(device).allocate(bytes), reserved: 0 };
@@ -128,20 +128,21 @@ impl Stack {
         born
     }
 
-    /// A block was freed, by whichever thread.
+    /// Records that a block was freed, by any thread.
     pub fn freed(&mut self, device: DeviceId, bytes: u64, born: Born) {
         self.stays.rows.gauge(device).free(bytes);
         self.attribute(device, Sums { freed: bytes, ..Sums::default() });
         self.counters(born.0, device).kept.subtract(bytes);
     }
 
-    /// A block was freed that was allocated before the recording, and so is in no line's bytes kept.
+    /// Records that a block was freed that is older than the recording, and so is in no line's kept bytes.
     pub fn freed_older(&mut self, device: DeviceId, bytes: u64) {
         self.stays.rows.gauge(device).free(bytes);
         self.attribute(device, Sums { freed: bytes, ..Sums::default() });
     }
 
-    /// The memory of a storage leaves the device, and the storage lives on. It was born so, or before the recording.
+    /// Records that the memory of a storage leaves the device, while the storage lives on. `born` is `None` for a
+    /// storage from before the recording.
     ///
     /// ```
     /// # mod toma { pub use toma_trace as trace; }
@@ -175,7 +176,7 @@ impl Stack {
         }
     }
 
-    /// The memory of a storage is back on the device. The line that needs it is not the one that keeps it.
+    /// Records that the memory of a storage is back on the device. The line that keeps it is not the one that needs it.
     pub fn returned(&mut self, device: DeviceId, bytes: u64, born: Option<Born>) {
         self.stays.resume();
         let now = Levels { allocated: self.stays.rows.gauge(device).allocate(bytes), reserved: 0 };
@@ -187,13 +188,13 @@ impl Stack {
         }
     }
 
-    /// The allocator of a device had no memory for a block.
+    /// Records that the allocator of a device had no memory for a block.
     pub fn out_of_memory(&mut self, device: DeviceId) {
         self.stays.resume();
         self.attribute(device, Sums { ooms: 1, ..Sums::default() });
     }
 
-    /// The allocator of a device has so many bytes reserved now.
+    /// Records that the allocator of a device has so many bytes reserved now.
     pub fn reserved(&mut self, device: DeviceId, total: u64) {
         self.stays.rows.gauge(device).reserve(total);
         self.raise(device, Levels { allocated: 0, reserved: total });
@@ -206,7 +207,7 @@ impl Stack {
         }
     }
 
-    /// Adds what was done to the sums it belongs to. Answers the line it is in.
+    /// Adds counts to the sums they belong to. Returns the line of the event.
     fn attribute(&mut self, device: DeviceId, done: Sums) -> Born {
         if let Some(line) = self.stays.line() {
             self.stays.sums[device.index()].add(done);
@@ -230,7 +231,7 @@ impl Stack {
         Born(Some(LineId(helped.line.load(Relaxed))))
     }
 
-    /// This thread's counters of a line, or of what is outside.
+    /// Returns this thread's counters of a line, or those of events in no line.
     fn counters(&self, line: Option<LineId>, device: DeviceId) -> &DeviceCounters {
         let row = line.map_or(&self.stays.account.outside, |line| self.stays.account.lines.at(line.0));
         row.device(device.index(), self.stays.sums.len())
@@ -238,7 +239,7 @@ impl Stack {
 }
 
 impl Drop for Stack {
-    /// The thread ends, and what its frames did is counted.
+    /// Adds the stays of all frames, because the thread ends.
     fn drop(&mut self) {
         while self.leave().is_some() {}
         self.stays.account.give_back();

@@ -1,12 +1,12 @@
-//! Stays of lines: when they begin and end, and what of them goes into a row.
+//! Stays of lines: their begins and ends, and their contribution to a row.
 //!
 //! # Why
 //!
-//! Sums of a line are differences of its thread's sums. So an allocation adds to one number, however deep
-//! the calls are. A stay inside another stay of its line adds nothing.
+//! Sums of a line are differences of its thread's sums. So an allocation adds to one number, at any depth of calls. A
+//! stay inside another stay of its line adds nothing.
 //!
-//! A block that was left takes effect at the next allocation. What `return`, `?` and `break` drop belongs
-//! to the line that leaves. What a `for` allocates for its next value belongs to the `for`.
+//! A block that was left takes effect at the next allocation. Values that `return`, `?` and `break` drop belong to the
+//! line that leaves. Memory that a `for` allocates for its next value belongs to the `for`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -16,47 +16,47 @@ use super::accounts::{Account, DeviceCounters, Helpers, Levels};
 use super::rows::Rows;
 use super::sources::LineId;
 
-/// The frames of a thread, each with the stay in force.
+/// The frames of a thread, each with its current stay.
 #[derive(Debug)]
 pub(super) struct Stays {
     pub(super) rows: Arc<Rows>,
     pub(super) account: Arc<Account>,
-    /// What this thread has done, by device.
+    /// Sums of this thread, by device.
     pub(super) sums: Vec<Sums>,
     frames: Vec<Frame>,
-    /// The part of each frame that is told apart by device: as many for each frame as there are devices.
+    /// The part of each frame that is separate for each device: as many entries for each frame as there are devices.
     by_device: Vec<Stay>,
-    /// How many frames are in each line, in whichever attempt.
+    /// Number of frames in each line, over all attempts.
     depths: Vec<u32>,
 }
 
 /// A function that a thread is in.
 #[derive(Clone, Debug)]
 struct Frame {
-    /// The line in force.
+    /// The current line.
     line: LineId,
-    /// How many numbers its lines are behind those of the same function in no attempt: recursion counts once.
+    /// Distance of its line numbers from those of the same function in no attempt, so that recursion counts once.
     shift: u32,
-    /// The enclosing line of a block that was left. It comes into force when next something is allocated or called:
-    /// what is dropped on the way out is the work of the line that leaves.
+    /// The enclosing line of a block that was left. It becomes current at the next allocation or call, because values
+    /// that are dropped on the way out are the work of the line that leaves.
     left_to: Option<LineId>,
-    /// When the line came into force.
+    /// Time at which the line became current.
     began: Duration,
 }
 
-/// The stay in force of one frame, on one device.
+/// The current stay of one frame, on one device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stay {
     start: Levels,
-    /// The thread's sums at the start.
+    /// Sums of the thread at the start.
     sums: Sums,
-    /// The highest levels of the stay before the call that is under way.
+    /// Highest levels of the stay before the call that is under way.
     before_call: Levels,
-    /// The highest levels of the frame's earlier stays.
+    /// Highest levels of the frame's earlier stays.
     of_frame: Levels,
 }
 
-/// What was done so far.
+/// Sums since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     pub(super) allocated: u64,
@@ -66,7 +66,7 @@ pub(super) struct Sums {
     pub(super) ooms: u64,
 }
 
-/// How deep calls are before a stack grows.
+/// Depth of calls from which a stack grows.
 const CALLS: usize = 16;
 
 impl Stays {
@@ -74,7 +74,7 @@ impl Stays {
         Self {
             account: rows.accounts.take(rows.devices.len()),
             rows: Arc::clone(rows),
-            // Where memory is short, a call that is not very deep must not need more.
+            // If memory is short, calls that are not very deep must not need more.
             frames: Vec::with_capacity(CALLS),
             by_device: Vec::with_capacity(CALLS * rows.devices.len()),
             sums: vec![Sums::default(); rows.devices.len()],
@@ -85,7 +85,7 @@ impl Stays {
     pub(super) fn enter(&mut self, line: LineId, shift: u32) {
         self.resume();
         self.account.line.store(line.0, Relaxed);
-        // Before the levels are read, so that what other threads allocate is in the watermarks or in the levels read next.
+        // Set before the levels are read, so that allocations of other threads are in the watermarks or in the levels.
         self.account.is_profiling.store(true, SeqCst);
         let before = self.by_device.len();
         for device in 0..self.sums.len() {
@@ -117,7 +117,7 @@ impl Stays {
         Some(left)
     }
 
-    /// Ends every stay and begins it anew, so that what was done so far is in the rows.
+    /// Ends every stay and begins it again, so that the rows include the counts so far.
     pub(super) fn settle(&mut self) {
         let frames = self.frames.clone();
         while self.leave().is_some() {}
@@ -136,12 +136,12 @@ impl Stays {
         }
     }
 
-    /// The line in force, if the thread is in any.
+    /// Returns the current line, if the thread is in any.
     pub(super) fn line(&self) -> Option<LineId> {
         Some(self.frames.last()?.line)
     }
 
-    /// Where the stays of the innermost frame begin among all.
+    /// Returns the index of the first stay of the innermost frame.
     fn innermost(&self) -> usize {
         self.by_device.len().saturating_sub(self.sums.len())
     }
@@ -152,7 +152,7 @@ impl Stays {
         }
     }
 
-    /// Lets the line come into force to which a left block went back.
+    /// Makes the enclosing line of a left block current.
     pub(super) fn resume(&mut self) {
         if let Some(line) = self.frames.last().and_then(|frame| frame.left_to) {
             self.switch(line);
@@ -165,7 +165,7 @@ impl Stays {
         self.begin(line, now);
     }
 
-    /// Lets a line come into force in the innermost frame, whose stays know their start.
+    /// Makes a line current in the innermost frame, whose stays know their start.
     fn begin(&mut self, line: LineId, now: Duration) {
         let Some(frame) = self.frames.last_mut() else { return };
         *frame = Frame { line, left_to: None, began: now, ..*frame };
@@ -183,7 +183,7 @@ impl Stays {
         }
     }
 
-    /// Ends the stay in force of the innermost frame. Its stays know the start of what follows.
+    /// Ends the current stay of the innermost frame, and records the start of the next one.
     fn end(&mut self, now: Duration) {
         let Some(frame @ &Frame { line, began, .. }) = self.frames.last() else { return };
         let row = self.account.lines.at(line.0);
@@ -212,7 +212,7 @@ impl Stays {
 }
 
 impl Frame {
-    /// Where its line is counted among the frames of a thread.
+    /// Returns the index of its line among the depths of a thread.
     fn depth(&self) -> usize {
         self.line.0.saturating_sub(self.shift) as usize
     }
@@ -238,7 +238,7 @@ impl Sums {
         self.ooms += more.ooms;
     }
 
-    /// With what threads in no line did.
+    /// Adds the counts of threads in no line.
     fn helped(self, helpers: &Helpers) -> Self {
         Self {
             allocated: self.allocated + helpers.allocated.load(Relaxed),

@@ -1,4 +1,4 @@
-//! Rows beside the text of their lines.
+//! Rows next to the text of their lines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::sources::{LineId, Source, SourceLine, Sources};
 use crate::place::Place;
 use crate::tables::Trace;
 
-/// What each line of each function did to memory, in the order of the source.
+/// The effect of each line of each function on memory, in the order of the source.
 ///
-/// It is shown as a table. The line at which a function begins shows what was there when it was called; lines that
-/// never ran are blank.
+/// It is shown as a table. The line at which a function begins shows the levels at its call; lines that never ran are
+/// blank.
 ///
 /// ```
 /// # mod toma { pub use toma_trace as trace; }
@@ -51,19 +51,19 @@ use crate::tables::Trace;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Lines {
-    /// All attempts together, until they are asked for apart.
+    /// Functions with all attempts together, until they are requested separately.
     pub(super) functions: Vec<Function>,
-    /// For each group of attempts.
+    /// Functions for each group of attempts.
     apart: Vec<Function>,
     pub(super) places: BTreeMap<Place, DeviceId>,
     pub(super) outside: Row,
     columns: Option<Vec<Column>>,
-    /// What was asked for and is not there.
+    /// Message about a requested function or device that does not exist.
     pub(super) absent: Option<String>,
     traced: Option<Traced>,
 }
 
-/// The trace of what the rows are of, and what replays it as if CUDA's caching allocator had served it.
+/// The trace of the rows, and the function that replays it as if CUDA's caching allocator had served it.
 #[derive(Clone, Debug)]
 struct Traced {
     trace: Arc<Trace>,
@@ -81,7 +81,7 @@ pub(super) struct Function {
 }
 
 impl Lines {
-    /// The rows there are so far, beside the text of their functions.
+    /// Creates the table of the rows so far, next to the text of their functions.
     #[must_use]
     pub fn new(sources: &Sources, rows: &Rows) -> Self {
         let by_line = rows.by_line();
@@ -93,13 +93,13 @@ impl Lines {
         Self { functions, apart, places, outside: rows.outside(), columns: None, absent: None, traced: None }
     }
 
-    /// The same, with the trace of what the rows are of: it tells of operators, and of other allocators.
+    /// Adds the trace of the rows, for the figures of operators and of other allocators.
     #[must_use]
     pub fn traced(self, trace: Arc<Trace>, as_cuda: fn(&Trace) -> Self) -> Self {
         Self { traced: Some(Traced { trace, as_cuda }), ..self }
     }
 
-    /// The same, with rows of their own for the attempts of each size, which say what became of them.
+    /// Shows separate rows for the attempts of each size, with their outcomes.
     ///
     /// A function around attempts is in none of them.
     #[must_use]
@@ -107,12 +107,12 @@ impl Lines {
         Self { functions: self.apart.clone(), ..self }
     }
 
-    /// The same, with the functions of another table where attempts are told apart.
+    /// Takes the separate attempts of another table.
     pub(super) fn with_apart(self, other: Self) -> Self {
         Self { apart: other.apart, ..self }
     }
 
-    /// The same, with the operators of each line beneath it, if events were kept.
+    /// Shows the operators of each line beneath it, if events were kept.
     ///
     /// Bytes of an operator are those that were allocated and freed while it ran.
     #[must_use]
@@ -129,11 +129,11 @@ impl Lines {
         self
     }
 
-    /// The same, as if CUDA's caching allocator had served the blocks of the host: a table of the whole program.
+    /// Returns the table of the whole program as if CUDA's caching allocator had served the blocks of the host.
     ///
     /// # Errors
     ///
-    /// When no events were kept.
+    /// If no events were kept.
     pub fn as_cuda(&self) -> Result<Self, NoEvents> {
         let Traced { trace, as_cuda } = self.traced.as_ref().ok_or(NoEvents::of("as_cuda"))?;
         let lines = as_cuda(trace);
@@ -150,9 +150,9 @@ impl Lines {
         Ok(lines.sources(&sources))
     }
 
-    /// The same, with the lines of these functions that never ran and the texts they have there.
+    /// Adds the lines of these functions that never ran, and the texts of the lines.
     ///
-    /// It is for tables of traces, which know only what ran. Functions are the same by name and file.
+    /// For tables of traces, which contain only lines that ran. Functions are identified by name and file.
     #[must_use]
     pub fn sources(mut self, sources: &Sources) -> Self {
         for function in self.functions.iter_mut().chain(&mut self.apart) {
@@ -166,7 +166,7 @@ impl Lines {
         self
     }
 
-    /// Only functions of that name.
+    /// Keeps only functions of that name.
     #[must_use]
     pub fn function(mut self, name: &str) -> Self {
         let all = self.called();
@@ -178,19 +178,19 @@ impl Lines {
         self
     }
 
-    /// The functions that ran.
+    /// Returns the names of the functions that ran.
     fn called(&self) -> Vec<String> {
         let ran = self.functions.iter().filter(|function| !function.rows.is_empty());
         ran.map(|function| function.source.name.clone()).collect()
     }
 
-    /// These columns, in this order. Unless told they are the peak, and the reserved bytes where there are any.
+    /// Selects these columns, in this order. The default is the peak, and the reserved bytes if there are any.
     #[must_use]
     pub fn columns(self, columns: impl IntoIterator<Item = Column>) -> Self {
         Self { columns: Some(columns.into_iter().collect()), ..self }
     }
 
-    /// Only this device. Otherwise all have columns on which a byte was ever seen.
+    /// Keeps only this device. Otherwise all devices have columns on which a byte was ever seen.
     #[must_use]
     pub fn device(mut self, place: &Place) -> Self {
         if !self.places.contains_key(place) {
@@ -201,14 +201,14 @@ impl Lines {
         self
     }
 
-    /// The row of a line, by its number in the file, if it ran in a function of that name.
+    /// Returns the row of a line, by its number in the file, if it ran in a function of that name.
     #[must_use]
     pub fn row(&self, function: &str, number: u32) -> Option<&Row> {
         let functions = self.functions.iter().filter(|it| it.is_called(function));
         functions.flat_map(Function::lines).find(|(line, row)| line.number == number && row.is_some())?.1
     }
 
-    /// The number in the file of the first line with this text, in a function of that name.
+    /// Returns the number in the file of the first line with this text, in a function of that name.
     #[must_use]
     pub fn number(&self, function: &str, text: &str) -> Option<u32> {
         let functions = self.functions.iter().filter(|it| it.is_called(function));
@@ -216,13 +216,13 @@ impl Lines {
         Some(found.0.number)
     }
 
-    /// What a line did to one device, by its number in the file.
+    /// Returns the effect of a line on one device, by its number in the file.
     #[must_use]
     pub fn figures(&self, function: &str, number: u32, place: &Place) -> Option<Figures> {
         self.row(function, number)?.devices.get(self.places.get(place)?).copied()
     }
 
-    /// Each row with the position and the text of its line, and what is in no line.
+    /// Returns each row with the position and the text of its line, and the row of no line.
     pub(super) fn positions(&self) -> Vec<(String, &str, &Row)> {
         let mut positions = Vec::new();
         for function in &self.functions {
@@ -239,7 +239,7 @@ impl Lines {
         self.places.iter().map(|(place, device)| (place, *device))
     }
 
-    /// An operator that ran in a line.
+    /// Adds an operator that ran in a line.
     pub(super) fn add_operator(&mut self, line: LineId, name: &str, row: Row) {
         let contains = |function: &&mut Function| {
             let lines = u32::try_from(function.source.lines.len()).unwrap_or(u32::MAX);
@@ -251,7 +251,7 @@ impl Lines {
         }
     }
 
-    /// The devices, and whether one is named above its columns.
+    /// Returns the devices that have columns. One of several devices is named above its columns.
     pub(super) fn shown_places(&self) -> Vec<(&Place, DeviceId)> {
         let is_used = |device| self.rows().any(|row| row.devices.get(&device).is_some_and(|it| it.peak > 0));
         let used: Vec<_> = self.places().collect();
@@ -270,14 +270,14 @@ impl Lines {
         self.columns.clone().unwrap_or_else(|| {
             let mut columns = vec![Column::Peak];
             columns.extend(reserves().then_some(Column::Reserved));
-            // Peaks have it in them.
+            // Peaks include fetched bytes.
             columns.extend(fetches().then_some(Column::Fetched));
             columns
         })
     }
 }
 
-/// The rows of each function in all attempts.
+/// Adds up the rows of each function over all attempts.
 fn together(apart: &[Function]) -> Vec<Function> {
     let mut functions = Vec::<Function>::new();
     for function in apart {
@@ -291,7 +291,7 @@ fn together(apart: &[Function]) -> Vec<Function> {
     functions
 }
 
-/// What was asked for needs the events of a recording, and they were not kept.
+/// A request that needs the events of a recording, which were not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{asked}: no events were kept, which `Depth::Events` does")]
 pub struct NoEvents {
@@ -317,7 +317,7 @@ impl Function {
         }
     }
 
-    /// Those of the same function in a table of its trace.
+    /// Takes the operators of the same function in a table of its trace.
     fn take_operators(&mut self, of_trace: &Self) {
         for (index, operators) in &of_trace.operators {
             let number = of_trace.source.lines[*index].number;
@@ -333,7 +333,7 @@ impl Function {
         Self { first, source: source.clone(), rows, operators: BTreeMap::new() }
     }
 
-    /// Rows go to the line of their number; those of numbers that the source lacks are lost.
+    /// Moves rows to the line of their number; those of numbers that the source lacks are lost.
     fn set_source(&mut self, source: &Source) {
         let index = |old: usize| {
             let number = self.source.lines[old].number;
@@ -346,7 +346,7 @@ impl Function {
         self.source = Source { attempt: self.source.attempt.take(), ..source.clone() };
     }
 
-    /// With its modules or without.
+    /// True if this is its name, with modules or without.
     fn is_called(&self, name: &str) -> bool {
         self.source.name == name || self.source.name.rsplit("::").next() == Some(name)
     }

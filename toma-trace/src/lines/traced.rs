@@ -1,8 +1,8 @@
-//! Rows of a trace: its events, told again to the stacks of its threads.
+//! Rows of a trace: its events, replayed on the stacks of its threads.
 //!
 //! # Why
 //!
-//! Events of a trace are told to the stacks that count a running program. So both count alike.
+//! The stacks are those that count a running program. So both count alike.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::place::Place;
 use crate::tables::{Block, Operator, Scope, ScopeId, ScopeKind, ThreadId, Trace};
 
 impl Lines {
-    /// The table of a trace: that of the program, if each line was a scope.
+    /// Returns the table of a trace, which is the table of the program if each line was a scope.
     ///
-    /// A scope of kind [`Function`](ScopeKind::Function) is a frame. Those of kind [`Line`](ScopeKind::Line) in it are
-    /// stays, named by the line's text. A line that comes into force again without a mark has the property `resumed`.
-    /// Where a trace has no functions, each attempt, phase, line and stage has a row of its own.
+    /// A scope of kind [`Function`](ScopeKind::Function) is a frame. Scopes of kind [`Line`](ScopeKind::Line) in it are
+    /// stays, named by the line's text. A line that becomes current again without a mark has the property `resumed`. If
+    /// a trace has no functions, each attempt, phase, line and stage has a row of its own.
     ///
-    /// A trace tells of no failed allocation and no reserved bytes. Time is that of operators. Attempts of one name are
-    /// [apart](Self::by_attempt) together.
+    /// A trace contains no failed allocations and no reserved bytes. Time is that of operators.
+    /// [Separate](Self::by_attempt) attempts of one name are one group.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
         let lines = Teller::new(trace, None).tell(trace);
@@ -40,7 +40,7 @@ impl Lines {
         lines.with_apart(teller.tell(trace))
     }
 
-    /// The same as [`of`](Self::of), with the operators of each line beneath it.
+    /// As [`of`](Self::of), with the operators of each line beneath it.
     ///
     /// Bytes of an operator are those that were allocated and freed while it ran.
     #[must_use]
@@ -58,14 +58,14 @@ impl Lines {
         lines
     }
 
-    /// The same as [`of`](Self::of), as if an allocator had served the blocks of one place.
+    /// As [`of`](Self::of), as if an allocator had served the blocks of one place.
     #[must_use]
     pub fn served(trace: &Trace, by: Served<'_>) -> Self {
         Teller::new(trace, Some(by)).tell(trace)
     }
 }
 
-/// File and number of the line in which each block was born, as the trace lists them.
+/// Returns file and number of the line in which each block was born, in the order of the trace.
 pub(crate) fn birth_lines(trace: &Trace) -> Vec<Option<String>> {
     let mut teller = Teller::new(trace, None);
     teller.replay(trace);
@@ -77,30 +77,30 @@ pub(crate) fn birth_lines(trace: &Trace) -> Vec<Option<String>> {
     lines.map(|line| line.map(|(source, line)| format!("{}:{}", source.file, line.number))).collect()
 }
 
-/// Tells a trace to rows.
+/// Replays a trace to rows.
 struct Teller<'a> {
     labels: Labels,
     served: Option<Served<'a>>,
     rows: Arc<Rows>,
     threads: BTreeMap<ThreadId, Thread>,
-    /// The blocks of the trace, in the order in which it lists them.
+    /// The blocks of the trace, in its order.
     blocks: Vec<Held>,
-    /// The time that operators took so far, in nanoseconds.
+    /// Time of the operators so far, in nanoseconds.
     clock: Arc<AtomicU64>,
     /// The line of the operator that made the node of a number.
     makers: BTreeMap<i64, LineId>,
-    /// Where operators are rows: the number of each, by its line and name. They are frames then.
+    /// If operators are rows, the number of each, by its line and name. They are frames then.
     operators: Option<BTreeMap<(LineId, String), LineId>>,
 }
 
-/// In numbers of nodes, what is above these bits tells threads apart.
+/// Number of bits of a node below its thread.
 const THREAD: u32 = 40;
 
 struct Thread {
     stack: Stack,
-    /// The scopes that are open and are a line, innermost last.
+    /// Open scopes that are a line, innermost last.
     lines: Vec<LineId>,
-    /// The lines of the nodes that run, innermost last.
+    /// Lines of the running nodes, innermost last.
     nodes: Vec<Option<LineId>>,
 }
 
@@ -109,7 +109,7 @@ struct Thread {
 struct Held {
     place: Place,
     bytes: u64,
-    /// `None` if it was there before.
+    /// `None` if the block existed before the trace.
     born: Option<Born>,
 }
 
@@ -196,10 +196,10 @@ impl Teller<'_> {
         }
     }
 
-    /// The line of the operator that made a node: the last one that had this number before it, or a lower one. What it
-    /// calls takes numbers too.
+    /// Returns the line of the operator that made a node: the last operator with this number or a lower one. The
+    /// operators that it calls take numbers, too.
     fn maker(&self, number: i64) -> Option<LineId> {
-        // What one thread made is no other's.
+        // Nodes of one thread are made by that thread.
         let is_of_thread = |other: i64| other >> THREAD == number >> THREAD;
         let (last, line) = self.makers.range(..=number).next_back()?;
         is_of_thread(*last).then_some(*line)

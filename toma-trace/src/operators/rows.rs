@@ -1,16 +1,16 @@
-//! How each operator treats the rows of its arguments.
+//! Treatment of the rows of arguments by each operator.
 
 use super::base_name;
 
-/// Which rows of a result an operator computes from which rows of its arguments.
+/// Dependence of the rows of an operator's results on the rows of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RowRule {
-    /// Each element from the elements at the same place.
+    /// Each element depends on the elements at the same position.
     Elementwise,
-    /// The same elements in the same order, in another shape.
+    /// The elements stay in order and get another shape.
     Reshapes,
-    /// The same elements, with dimensions in another order or without some.
+    /// Dimensions are reordered or removed.
     Moves,
     /// One tensor for every row, spread over the batch.
     Spreads,
@@ -20,31 +20,31 @@ pub enum RowRule {
     Sums,
     /// A mean over dimensions.
     Averages,
-    /// Another value of dimensions, or of each element and others along a dimension.
+    /// Another function of whole dimensions, or of each element and others along a dimension.
     AlongDim,
     /// A loss of rows, summed or averaged as its `reduction` says.
     Loss,
-    /// The same, averaged over the weights of the classes or without an ignored class.
+    /// A loss of rows, averaged over the weights of the classes or without an ignored class.
     ClassLoss,
     /// A matrix product.
     Product,
-    /// A product of matrices of each row.
+    /// A product of the matrices of each row.
     BatchProduct,
     /// Attention among the tokens of each row.
     Attention,
     /// A convolution of each row.
     Convolution,
-    /// Normalized by running statistics, or by those of the batch.
+    /// Normalization by running statistics, or by those of the batch.
     BatchNorm,
-    /// Normalized by statistics of each row.
+    /// Normalization by statistics of each row.
     Norm,
     /// A window over the last dimensions.
     Window,
-    /// Rows of a table by number.
+    /// Rows of a table, picked by index.
     Lookup,
-    /// Elements by number along a dimension.
+    /// Elements picked by index along a dimension.
     PicksAlongDim,
-    /// Elements where a mask says so, in one dimension.
+    /// Elements selected by a mask, in one dimension.
     Selects,
     /// A recurrent layer over time, which is the first dimension.
     Recurrent,
@@ -54,8 +54,8 @@ pub enum RowRule {
     ReadsNumber,
 }
 
-/// The rule of an operator by its name, with or without namespace and overload; an operator in place has that of the
-/// one that is not. `None`: it is not known to keep rows apart.
+/// Returns the rule of an operator by its name, with or without namespace and overload; an in-place operator has that
+/// of its out-of-place form. `None` if it is not known to keep rows apart.
 pub fn row_rule(name: &str) -> Option<RowRule> {
     rule_of(base_name(name))
 }
@@ -65,7 +65,7 @@ fn rule_of(name: &str) -> Option<RowRule> {
     known.or_else(|| is_window(name).then_some(RowRule::Window))
 }
 
-/// Names of operators by their rule.
+/// Operators by their rule.
 const RULES: &[(RowRule, &[&str])] = &[
     (
         RowRule::Elementwise,
@@ -337,13 +337,13 @@ const RULES: &[(RowRule, &[&str])] = &[
     (RowRule::ReadsNumber, &["_local_scalar_dense"]),
 ];
 
-/// What looks at neighbors along its last dimensions, whose number stands in the name: `avg_pool2d`.
+/// True for operators over neighbors along the last dimensions, whose number is part of the name: `avg_pool2d`.
 fn is_window(name: &str) -> bool {
     let kinds = ["pool", "upsample", "reflection_pad", "replication_pad"];
     kinds.iter().any(|kind| name.contains(kind)) && window_dims(name).is_some()
 }
 
-/// The number of last dimensions along which a window looks.
+/// Returns the number of last dimensions of a window.
 pub fn window_dims(name: &str) -> Option<usize> {
     (1..=3).rfind(|dims| name.contains(&format!("{dims}d")))
 }

@@ -11,14 +11,13 @@ use crate::place::Place;
 use crate::sizes::Size;
 use crate::tables::{Tick, Trace};
 
-/// Writes for each device its living bytes over time, what its peak is made of, and the tables.
+/// Writes for each device its live bytes over time, the composition of its peak, and the tables.
 ///
-/// However many events there are, a timeline has 1,000 moments at most. Each shows the most bytes there were since the
-/// one before.
+/// A timeline has 1,000 moments at most, for any number of events. Each shows the most bytes since the one before.
 ///
 /// # Errors
 ///
-/// Those of the writer.
+/// Errors of the writer.
 pub fn html(
     trace: &Trace,
     catalog: &Catalog,
@@ -48,7 +47,7 @@ svg { display: block; width: 100% }
 polygon { fill: #8fb8de; stroke: #2b6ca3; vector-effect: non-scaling-stroke }
 ";
 
-/// Writes the live bytes of one device over time, and what its peak is made of.
+/// Writes the live bytes of one device over time, and the composition of its peak.
 fn device(trace: &Trace, catalog: &Catalog, place: &Place, to: &mut impl Write) -> io::Result<()> {
     let live = trace.live(place);
     let (peak, events, points) =
@@ -65,7 +64,7 @@ fn device(trace: &Trace, catalog: &Catalog, place: &Place, to: &mut impl Write) 
     writeln!(to, "<h3>What the peak is made of</h3>\n<pre>{holdings}</pre>")
 }
 
-/// A text in which the characters that mean something in HTML are numbers.
+/// Replaces the characters that have a meaning in HTML by numbers.
 pub(crate) fn escaped(text: impl Display) -> String {
     let mut escaped = String::new();
     for character in text.to_string().chars() {
@@ -81,7 +80,7 @@ pub(crate) fn escaped(text: impl Display) -> String {
 const WIDTH: u64 = 1000;
 const HEIGHT: u64 = 200;
 
-/// The area under the living bytes, as corners of a polygon.
+/// Returns the area under the live bytes, as corners of a polygon.
 fn points(live: &Live, end: Tick) -> String {
     let (end, peak) = (end.count().max(1), live.peak().bytes.max(1));
     let x = |tick: Tick| scaled(tick.count(), WIDTH, end);
@@ -105,7 +104,7 @@ fn points(live: &Live, end: Tick) -> String {
     points.into_iter().map(|(x, y)| format!("{x},{y}")).collect::<Vec<_>>().join(" ")
 }
 
-/// `part * to / whole`, without an overflow.
+/// Returns `part * to / whole`, without an overflow.
 fn scaled(part: u64, to: u64, whole: u64) -> u64 {
     u64::try_from(u128::from(part) * u128::from(to) / u128::from(whole)).unwrap_or(to)
 }

@@ -1,8 +1,8 @@
-//! A snapshot as `torch.cuda.memory._dump_snapshot` writes it.
+//! A snapshot in the format of `torch.cuda.memory._dump_snapshot`.
 //!
 //! # Why
 //!
-//! Every block has a segment of its own. A trace knows no addresses, and the page plays segments backwards.
+//! Every block has a segment of its own, because a trace knows no addresses, and the page replays segments backwards.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,17 +15,17 @@ use crate::holdings::{Catalog, Category};
 use crate::place::Place;
 use crate::tables::{Block, Tick, Trace};
 
-/// Blocks lie this far apart at least.
+/// Minimum distance between addresses of blocks.
 const GRAIN: u64 = 512;
 
-/// Writes every birth and death of blocks with its lines, and what is alive at the end.
+/// Writes every birth and death of blocks with its lines, and the blocks that are alive at the end.
 ///
-/// Each block has a segment and an address of its own, which are not those it had: those of a device are the
-/// business of its allocator. CUDA devices have their own numbers, others those that follow; the host is the last.
+/// Each block has a segment and an address of its own. They are not the real ones, which belong to the allocator of a
+/// device. CUDA devices keep their numbers, others get the numbers after them; the host is the last.
 ///
 /// # Errors
 ///
-/// Those of the writer.
+/// Errors of the writer.
 pub fn memory_viz(trace: &Trace, catalog: &Catalog, to: impl Write) -> io::Result<()> {
     let snapshot = Snapshot::of(trace, catalog);
     Pickler::write(to, |pickler| {
@@ -56,7 +56,7 @@ struct Row<'a> {
     category: Category,
     device: u64,
     address: u64,
-    /// Innermost first. Without any it was there before.
+    /// Frames of the birth, innermost first. Empty for a block from before the trace.
     frames: Vec<Frame<'a>>,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Snapshot<'a> {
     fn event<W: Write>(&self, pickler: &mut Pickler<W>, event: &Event) -> io::Result<()> {
         let row = &self.rows[event.row];
         let is_segment = event.action.starts_with("segment");
-        // The page shows those of the birth, or of the death where the birth was before.
+        // The page shows the frames of the birth, or of the death if the birth was before the trace.
         let is_shown = event.action == "alloc" || (row.block.birth.is_none() && !is_segment);
         let frames = if is_shown { &row.frames[..] } else { &[] };
         pickler.dict(|pickler| {
@@ -94,7 +94,7 @@ impl<'a> Snapshot<'a> {
             pickler.entry_int("size", if is_segment { row.segment_bytes() } else { row.block.bytes })?;
             pickler.entry_int("stream", 0)?;
             pickler.entry_int("time_us", event.tick.count())?;
-            // Where there are categories, the page needs one of this name.
+            // If there are categories, the page needs one of this name.
             pickler.entry_text("category", if is_segment { "unknown" } else { row.category.name() })?;
             pickler.text("frames")?;
             pickler.list(frames, write_frame)
@@ -120,7 +120,7 @@ impl Row<'_> {
         self.block.bytes.next_multiple_of(GRAIN).max(GRAIN)
     }
 
-    /// The segment of a block that is alive, which it fills.
+    /// Writes the segment of a live block, which it fills.
     fn segment<W: Write>(&self, pickler: &mut Pickler<W>) -> io::Result<()> {
         pickler.dict(|pickler| {
             pickler.entry_int("device", self.device)?;
@@ -157,7 +157,7 @@ impl Row<'_> {
 /// Parts of function names for which the page hides a frame: those of the C runtime and of its own unwinder.
 const HIDDEN: [&str; 2] = ["_start", "unwind::unwind"];
 
-/// The name with a space of no width in what the page would hide it for, as in `warm_start`.
+/// Inserts a zero-width space into a name that the page would hide, such as `warm_start`.
 fn never_hidden(name: &str) -> Cow<'_, str> {
     HIDDEN.iter().fold(Cow::Borrowed(name), |name, part| {
         let (first, rest) = part.split_at(1);
@@ -173,7 +173,8 @@ fn write_frame<W: Write>(pickler: &mut Pickler<W>, frame: &Frame<'_>) -> io::Res
     })
 }
 
-/// The number of each place: CUDA devices have their own, others those that follow, and the host is the last.
+/// Returns the number of each place: CUDA devices keep their own, others get those after them, and the host is the
+/// last.
 fn device_numbers(trace: &Trace) -> BTreeMap<&Place, u64> {
     let mut numbers = BTreeMap::new();
     let mut next = 0;
@@ -183,7 +184,7 @@ fn device_numbers(trace: &Trace) -> BTreeMap<&Place, u64> {
         numbers.insert(place, index.into());
         next = u64::from(index) + 1;
     }
-    // The host is the least of all places.
+    // The host sorts first among all places, so it is last in reverse.
     for place in others.into_iter().rev() {
         numbers.insert(place, next);
         next += 1;

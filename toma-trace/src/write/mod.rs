@@ -7,7 +7,7 @@
 //! | [`perfetto()`] | [ui.perfetto.dev](https://ui.perfetto.dev) and `chrome://tracing` |
 //! | [`memory_viz()`] | [pytorch.org/memory_viz](https://pytorch.org/memory_viz) and `torch.cuda._memory_viz` |
 //!
-//! Where a format asks for time, it gets ticks: one event is a microsecond.
+//! If a format requires time, it gets ticks: one event is a microsecond.
 
 mod html;
 mod memory_viz;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::tables::{Interval, ThreadId, Trace};
 
-/// One entry. `dur` is of intervals, `args` of what has values.
+/// One entry. `dur` is only for intervals, `args` only for entries with values.
 #[derive(Serialize)]
 struct Entry<'a> {
     name: &'a str,
@@ -23,11 +23,11 @@ struct Entry<'a> {
     args: Value,
 }
 
-/// Writes scopes and operators as intervals of their threads, and the living bytes of each device as a counter.
+/// Writes scopes and operators as intervals of their threads, and the live bytes of each device as a counter.
 ///
 /// # Errors
 ///
-/// Those of the writer.
+/// Errors of the writer.
 pub fn perfetto(trace: &Trace, to: impl Write) -> io::Result<()> {
     let mut list = List { to, is_empty: true };
     list.to.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
@@ -45,7 +45,7 @@ pub fn perfetto(trace: &Trace, to: impl Write) -> io::Result<()> {
     for place in trace.places() {
         let name = place.to_string();
         for (tick, bytes) in trace.live(place).steps() {
-            // One value for each entry: of several some viewers refuse the file.
+            // One value for each entry, because some viewers refuse a file with several.
             list.push(&Entry {
                 ts: tick.count(),
                 args: json!({ "bytes": bytes }),
@@ -60,7 +60,7 @@ fn entry<'a>(name: &'a str, cat: &'a str, ph: &'a str) -> Entry<'a> {
     Entry { name, cat, ph, pid: 1, tid: 0, ts: 0, dur: None, args: Value::Null }
 }
 
-/// Ticks are never shared, so intervals of a thread are strictly nested.
+/// Returns the entry of an interval. No two events share a tick, so intervals of a thread are strictly nested.
 fn interval<'a>(name: &'a str, cat: &'a str, interval: Interval) -> Entry<'a> {
     let ts = interval.begin.count();
     let dur = Some(interval.end.count() - ts);

@@ -1,12 +1,12 @@
 //! Python's pickle format, protocol 2, of plain values.
 //!
-//! Readers outside of Python know a part of it only. So integers have at most eight bytes, lists grow by at most
-//! 1,000 items at once, and a text is written once and then referred to.
+//! Readers outside of Python support only a part of it. So integers have at most eight bytes, lists grow by at most
+//! 1,000 items at once, and a text is written once and then referenced.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Items that are added to a list or a dictionary at once, at most.
+/// Limit on the items that are added to a list or a dictionary at once.
 const BATCH: usize = 1000;
 
 const PROTOCOL_2: &[u8] = b"\x80\x02";
@@ -28,12 +28,12 @@ const LONG_BINGET: &[u8] = b"j";
 /// Writes one pickle, value by value.
 pub(super) struct Pickler<W> {
     to: W,
-    /// The texts that were written, by their number.
+    /// Numbers of the texts that were written.
     texts: HashMap<String, u32>,
 }
 
 impl<W: Write> Pickler<W> {
-    /// Writes what `value` tells, as the one value of a pickle.
+    /// Writes the value that `value` emits, as the only one of a pickle.
     pub(super) fn write(to: W, value: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
         let mut pickler = Self { to, texts: HashMap::new() };
         pickler.to.write_all(PROTOCOL_2)?;
@@ -45,7 +45,7 @@ impl<W: Write> Pickler<W> {
         self.to.write_all(if value { TRUE } else { FALSE })
     }
 
-    /// What does not fit into a signed integer of eight bytes is cut to the largest that does.
+    /// Writes an integer. Values beyond a signed integer of eight bytes become the largest one.
     pub(super) fn int(&mut self, value: u64) -> io::Result<()> {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         if let Ok(small) = i32::try_from(value) {
@@ -76,7 +76,7 @@ impl<W: Write> Pickler<W> {
         Ok(())
     }
 
-    /// Two integers that belong together.
+    /// Writes two integers that belong together.
     pub(super) fn pair(&mut self, first: u64, second: u64) -> io::Result<()> {
         self.to.write_all(MARK)?;
         self.int(first)?;
@@ -99,7 +99,7 @@ impl<W: Write> Pickler<W> {
         Ok(())
     }
 
-    /// A dictionary of less entries than a batch, each a text and then a value.
+    /// Writes a dictionary of fewer entries than a batch, each a text and then a value.
     pub(super) fn dict(&mut self, entries: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
         self.to.write_all(EMPTY_DICT)?;
         self.to.write_all(MARK)?;

@@ -1,4 +1,4 @@
-//! Where in the program each block was born.
+//! Call stacks of the births of blocks.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::tables::{Interval, ScopeKind, ThreadId, Trace};
 /// A function with its line, or an operator.
 #[derive(Clone, Debug)]
 pub(super) struct Frame<'a> {
-    /// Empty where there is none.
+    /// Empty if there is none.
     pub(super) file: &'a str,
-    /// 0 where there is none.
+    /// 0 if there is none.
     pub(super) line: u32,
     pub(super) name: &'a str,
 }
 
-/// The frames of each block's birth, innermost first, in the order in which the trace lists the blocks.
+/// Returns the frames of each block's birth, innermost first, in the order of the blocks in the trace.
 pub(super) fn stacks(trace: &Trace) -> Vec<Vec<Frame<'_>>> {
     let mut stacks = vec![Vec::new(); trace.blocks().count()];
     let mut threads = Threads::new();
@@ -35,7 +35,7 @@ pub(super) fn stacks(trace: &Trace) -> Vec<Vec<Frame<'_>>> {
     stacks
 }
 
-/// What is open on each thread, innermost last.
+/// Open operators and scopes on each thread, innermost last.
 type Threads = BTreeMap<ThreadId, Vec<Open>>;
 
 fn begins(threads: &mut Threads, interval: Interval, open: Open) {
@@ -46,7 +46,7 @@ fn ends(threads: &mut Threads, interval: Interval) {
     threads.entry(interval.thread).or_default().pop();
 }
 
-/// The operator, and each function with its line, innermost first.
+/// Returns the operator, and each function with its line, innermost first.
 fn frames<'a>(trace: &'a Trace, open: &[Open]) -> Vec<Frame<'a>> {
     let mut frames = Vec::new();
     let mut line = None;

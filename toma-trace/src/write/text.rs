@@ -9,11 +9,11 @@ use crate::place::Place;
 use crate::sizes::Size;
 use crate::tables::{Tick, Trace};
 
-/// Writes where the peak of each device is and of what, a table of its lines, and what is alive at the end.
+/// Writes position and composition of each device's peak, a table of its lines, and the storages alive at the end.
 ///
 /// # Errors
 ///
-/// Those of the writer.
+/// Errors of the writer.
 pub fn text(trace: &Trace, catalog: &Catalog, lines: &Lines, mut to: impl Write) -> io::Result<()> {
     for place in trace.places() {
         writeln!(to, "{}\n{}", headline(trace, catalog, place), Holdings::at_peak(trace, catalog, place))?;
@@ -21,7 +21,7 @@ pub fn text(trace: &Trace, catalog: &Catalog, lines: &Lines, mut to: impl Write)
     write!(to, "{lines}\n{:#}", Inventory::at(trace, catalog, trace.end()))
 }
 
-/// Where the peak of a device is.
+/// Describes the position of the peak of a device.
 pub(super) fn headline(trace: &Trace, catalog: &Catalog, place: &Place) -> String {
     let peak = trace.live(place).peak();
     let mut text = format!("peak of {} on {place}", Size::of(peak.bytes));

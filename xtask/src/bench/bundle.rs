@@ -1,5 +1,5 @@
-//! `cargo xtask gpu-bundle DIR`: checks and benchmarks in one folder, to be run on a machine with a
-//! GPU that has neither Rust nor a network.
+//! `cargo xtask gpu-bundle DIR`: checks and benchmarks in one folder, for a machine with a GPU that has neither Rust
+//! nor a network.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,11 +12,10 @@ use xshell::Cmd;
 use crate::project::Project;
 use crate::setup::torch::{self, Build, card};
 
-/// The source of the library that stands in for the CUDA driver, which the tests elsewhere compile
-/// themselves.
+/// The source of the library that replaces the CUDA driver. On other machines the tests compile it themselves.
 const DOUBLE: &str = "toma-cuda/tests/cuda/double.rs";
 
-/// What goes into the folder: packages, kinds and names of targets.
+/// Content of the folder: packages, kinds and names of targets.
 const PROGRAMS: [[&str; 3]; 5] = [
     ["toma-torch", "--test", "gpu"],
     ["toma-torch", "--test", "torch"],
@@ -32,7 +31,7 @@ pub(crate) struct GpuBundle {
 
 impl GpuBundle {
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        // Of the caller's current folder; the project's shell stands elsewhere.
+        // Relative to the caller's current folder, which the project's shell leaves.
         let folder = std::path::absolute(&self.folder)?;
         let project = Project::find()?;
         let environment = torch::environment(&project, Some(Build::Cpu))?;
@@ -62,7 +61,7 @@ impl GpuBundle {
     }
 }
 
-/// The program that `cargo` builds of the target `name`.
+/// The program that `cargo` builds for the target `name`.
 pub(crate) fn built(cargo: Cmd<'_>, name: &str) -> Result<PathBuf> {
     Programs::build(cargo)?.of(name)
 }

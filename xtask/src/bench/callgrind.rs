@@ -1,8 +1,8 @@
 //! Instructions per call, counted by valgrind: the same number on a busy machine as on an idle one.
 //!
-//! The benchmark `overhead` lists its cases (`overhead list`) and runs one of them a given number of
-//! times (`overhead count CASE N`) and nothing else. A run of 2 n calls less a run of n calls leaves n
-//! calls: starting, warming up and ending cancel out.
+//! The benchmark `overhead` lists its cases (`overhead list`) and runs one of them a given number of times
+//! (`overhead count CASE N`) and nothing else. The instructions of 2 n calls minus those of n calls are the
+//! instructions of n calls: start, warm-up and end cancel out.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use anyhow::{Context as _, Result, ensure};
 use super::bundle::built;
 use crate::project::Project;
 
-/// The benchmark that knows `list` and `count`.
+/// The benchmark with the commands `list` and `count`.
 const BENCH: &str = "overhead";
 
-/// Prints how many instructions a call of each case takes; `only` keeps the cases whose name contains it.
+/// Prints the number of instructions per call of each case; `only` selects the cases whose name contains it.
 pub(super) fn count(project: &Project, only: &str, calls: u64) -> Result<()> {
     let (package, bench) = project.workspace.target("bench", BENCH)?;
     let cargo = project.cargo("bench").args(["-p", &package.name, "--bench", BENCH, "--no-run"]);

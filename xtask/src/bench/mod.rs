@@ -18,10 +18,10 @@ use crate::setup::torch::Build;
 pub(crate) struct Bench {
     /// With `--instructions`, a part of the names of the cases
     pub(crate) name: Option<String>,
-    /// Count instructions per call under valgrind: repeatable on a busy machine
+    /// Count instructions per call under valgrind, which are repeatable on a busy machine
     #[arg(long)]
     instructions: bool,
-    /// Calls to count over
+    /// Number of calls to count
     #[arg(long, value_name = "N", default_value = "1000", requires = "instructions")]
     calls: NonZeroU64,
     #[arg(last = true, value_name = "ARGS", conflicts_with = "instructions")]

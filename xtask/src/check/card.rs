@@ -1,4 +1,4 @@
-//! What is checked on a paper card: libtorch's CUDA half, without a GPU.
+//! Checks on a paper card: libtorch's CUDA half, without a GPU.
 
 use anyhow::{Context as _, Result, ensure};
 use xshell::Cmd;
@@ -9,8 +9,9 @@ use crate::project::Project;
 use crate::setup::torch::Environment;
 use crate::setup::torch::card::{self, Built};
 
-/// Suites of the CPU that run on a card, too: their names, filters, and what is left to the CPU: bytes as its allocator counts
-/// them, budgets below a workspace of cuBLAS, scripts that compile kernels, and texts that name the CPU.
+/// Suites of the CPU that also run on a card: their names, their filters, and the tests that need the CPU: bytes as its
+/// allocator counts them, budgets below a workspace of cuBLAS, scripts that compile kernels, and texts that name the
+/// CPU.
 const SUITES: [(&str, &str, &str); 2] = [
     (
         "checkpoint",
@@ -25,10 +26,10 @@ const SUITES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// These take half of the time of their suites.
+/// Tests that take half of the time of their suites.
 const AT_NIGHT: &str = "random_plans:: retry::a_batch_keeps_its_size programs::epochs";
 
-/// The whole of `tests/gpu`, of which at most a tenth may need a GPU, and the suites.
+/// Runs all of `tests/gpu`, of which at most a tenth may need a GPU, and the suites.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let on = OnCard::new(checks)?;
     let (passes, table) = on.card.checks(on.program("--test", "gpu")?)?;
@@ -45,8 +46,9 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     Ok(format!("tested on a paper card: {last}; a GPU is needed by {}{nvcc}", counted(count, "check")))
 }
 
-/// Predictions of large nets against what the allocator counts, at both capabilities, and 2,000 random steps beside fragments,
-/// of which nothing is computed; the whole of `step` with all values; and a failure of each allocation of the driver's.
+/// Compares predictions of large nets, at both compute capabilities, with the bytes that the allocator counts, and runs
+/// 2,000 random steps next to fragments; neither computes values. Then runs all of `step` with all values, and a
+/// failure of each allocation from the driver.
 pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
     let on = OnCard::new(checks)?;
     let large = |kind, name, words: &[&str]| {
@@ -85,7 +87,7 @@ impl<'a> OnCard<'a> {
         Ok(self.project.command(bundle::built(self.libtorch.give(cargo), name)?))
     }
 
-    /// The tests of `toma-candle`, where candle can be built for CUDA.
+    /// The tests of `toma-candle`, if candle can be built for CUDA.
     fn candle(&self) -> Result<Option<Cmd<'a>>> {
         if self.project.command("nvcc").arg("--version").quiet().ignore_stdout().run().is_err() {
             return Ok(None);
@@ -95,7 +97,7 @@ impl<'a> OnCard<'a> {
         Ok(Some(self.card.give(self.project.command(program))))
     }
 
-    /// One process each.
+    /// A process for each suite.
     fn suites(&self, left_out: &str) -> Result<Vec<Cmd<'a>>> {
         let suites = SUITES.iter().map(|(name, filters, cpu)| {
             let skipped = [*cpu, left_out].join(" ");
@@ -111,7 +113,7 @@ impl<'a> OnCard<'a> {
     }
 }
 
-/// Rows of the table with a result, without their figures.
+/// Rows of the table with the given result, without their figures.
 fn rows<'a>(table: &'a str, result: &str) -> Vec<&'a str> {
     let of = |line: &&str| line.split(" | ").nth(1).is_some_and(|text| text.starts_with(result));
     table.lines().filter(of).collect()

@@ -1,4 +1,4 @@
-//! What every step works with.
+//! Input and helpers of all steps.
 
 use std::io::{self, Write as _};
 use std::process::{Command, Output};
@@ -24,27 +24,27 @@ pub(crate) struct How {
     /// Stop at the first failure instead of going on
     #[arg(long)]
     pub(crate) fail_fast: bool,
-    /// Begin at this step: go on where a run ended
+    /// Begin at this step, to resume an interrupted run
     #[arg(long, value_name = "STEP", conflicts_with = "steps")]
     pub(super) from: Option<String>,
 }
 
-/// What the stress tests go by; they say themselves what is wrong with a number.
+/// Length and seed of the stress tests, which report invalid numbers themselves.
 #[derive(Args, Debug, Default)]
 pub(super) struct Length {
-    /// As many attempts in each stress test
+    /// Number of attempts in each stress test
     #[arg(long, value_name = "N", default_value = "1000000")]
     pub(super) attempts: String,
-    /// The choices of the stress test that printed this seed
+    /// Repeat the choices of the stress test that printed this seed
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<String>,
 }
 
-/// What a step works with.
+/// The input of a step.
 #[derive(Debug)]
 pub(super) struct Checks<'a> {
     pub(super) project: &'a Project,
-    /// What some steps need besides Rust.
+    /// Requirements of some steps in addition to Rust.
     pub(super) provision: Provision<'a>,
     pub(super) how: How,
     /// Without slow tests.
@@ -58,7 +58,7 @@ impl<'a> Checks<'a> {
         Self { project, provision, how, fast: false, length: Length::default() }
     }
 
-    /// Runs every command, so that one failure hides no other, and says how many there were.
+    /// Runs every command, so that one failure hides no other, and returns their number.
     pub(super) fn run_all<'c>(&self, commands: impl IntoIterator<Item = Cmd<'c>>) -> Result<usize> {
         let (mut count, mut failures) = (0, Vec::new());
         for command in commands {
@@ -80,7 +80,7 @@ impl<'a> Checks<'a> {
         all_clear(&failures).map(|()| ended.len())
     }
 
-    /// Runs every command, with nothing to note.
+    /// Runs every command, and returns an empty note.
     pub(super) fn pass<'c>(&self, commands: impl IntoIterator<Item = Cmd<'c>>) -> Result<String> {
         self.run_all(commands).map(|_| String::new())
     }
@@ -110,12 +110,12 @@ pub(super) fn in_pairs(
     ended.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes one in a statement of its own, so that the lock is released before the program runs.
+/// A function of its own, so that the lock is released before the program runs.
 fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
     queue.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
-/// Runs a program and prints its output at once, so that the outputs of two do not mix.
+/// Runs a program and prints its whole output when it ends, so that the outputs of two do not mix.
 fn run_quietly(line: &str, mut program: Command) -> Result<()> {
     let Output { status, stdout, stderr } =
         program.output().with_context(|| format!("cannot run `{line}`"))?;
@@ -126,12 +126,12 @@ fn run_quietly(line: &str, mut program: Command) -> Result<()> {
     Ok(())
 }
 
-/// Fails with the problems, one per line, when there are any.
+/// Fails with the problems, one per line, if there are any.
 pub(super) fn all_clear(problems: &[String]) -> Result<()> {
     if problems.is_empty() { Ok(()) } else { bail!(problems.join("\n")) }
 }
 
-/// How many there are, in words.
+/// The count with the word in singular or plural.
 pub(super) fn counted(count: usize, word: &str) -> String {
     match count {
         0 => format!("no {word}s"),

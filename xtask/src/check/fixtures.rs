@@ -1,6 +1,6 @@
-//! Fixture programs: small crates that must end well in every profile they list.
+//! Fixture programs: small crates that must exit successfully in every profile they list.
 //!
-//! The profiles stand in a file of their own, so that nothing else is built with them by mistake.
+//! The profiles are in a file of their own, so that nothing else is built with them by mistake.
 
 use anyhow::Result;
 use xshell::Cmd;
@@ -8,14 +8,14 @@ use xshell::Cmd;
 use super::{Checks, counted};
 use crate::metadata::Settings;
 
-/// What defines the profiles that the workspace does not need itself.
+/// The file with the profiles that only fixtures need.
 const PROFILES: &str = "tests/fixtures/profiles.toml";
 
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     run(checks, |settings| &settings.profiles)
 }
 
-/// In the profiles that are made of those of the ordinary checks.
+/// Runs the fixtures in the profiles that they list for the night.
 pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
     run(checks, |settings| &settings.nightly_profiles)
 }

@@ -1,4 +1,4 @@
-//! What is checked without running anything of ours: format, lints, documentation.
+//! Checks that run no program of this repository: format, lints, documentation.
 
 use std::path::Path;
 
@@ -13,22 +13,21 @@ pub(super) fn fmt(checks: &Checks<'_>) -> Result<String> {
     checks.pass([checks.project.cargo("fmt").args(["--all", "--check"])])
 }
 
-/// What needs libtorch is there as far as the compiler looks, and none is needed: all features include
-/// `doc-only`.
+/// Lints also cover the code that needs libtorch, without a libtorch: all features include `doc-only`.
 pub(super) fn clippy(checks: &Checks<'_>) -> Result<String> {
     needs(checks.project, "clippy", "clippy")?;
     checks.pass([strict_lint(checks.project.cargo_everything("clippy").arg("--all-targets"))])
 }
 
-/// Every target with no feature; the libraries with each feature alone, because a target of ours is built with
-/// all features or none.
+/// Lints every target with no feature, and the libraries with each feature alone. Other targets of this repository are
+/// built with all features or none.
 pub(super) fn features(checks: &Checks<'_>) -> Result<String> {
     needs(checks.project, "clippy", "clippy")?;
     let project = checks.project;
     let bare = project.cargo_all("clippy", Features::None).arg("--all-targets");
     let features = project.workspace.facade().features();
     let alone = features.map(|feature| project.cargo_all("clippy", Features::One(feature)).arg("--lib"));
-    // candle's `cuda` turns this on.
+    // candle's `cuda` turns this feature on.
     let linked =
         project.cargo("clippy").args(["-p", "toma-cuda", "--features", "cudarc/dynamic-linking", "--lib"]);
     let count = checks.run_all([bare, linked].into_iter().chain(alone).map(strict_lint))?;
@@ -38,7 +37,7 @@ pub(super) fn features(checks: &Checks<'_>) -> Result<String> {
 /// Systems on which nobody runs the checks.
 const TARGETS: [&str; 2] = ["aarch64-apple-darwin", "x86_64-pc-windows-msvc"];
 
-/// Only those whose standard library is installed, which the note names.
+/// Checks only targets whose standard library is installed. The note names the skipped ones.
 pub(super) fn targets(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let has = |target: &&str| {
@@ -53,12 +52,12 @@ pub(super) fn targets(checks: &Checks<'_>) -> Result<String> {
     Ok(missing.into_iter().map(install).collect::<Vec<_>>().join("; "))
 }
 
-/// One list of lints for every caller: cargo checks again whatever it checked with another list.
+/// The same list of lints for every caller, because cargo repeats a check with another list.
 fn strict_lint(clippy: Cmd<'_>) -> Cmd<'_> {
     clippy.args(["--", "-D", "warnings", "-D", "clippy::incompatible_msrv"])
 }
 
-/// Fails with the cure when a part of the Rust toolchain is not there.
+/// Fails with an installation hint if a part of the Rust toolchain is missing.
 fn needs(project: &Project, subcommand: &str, component: &str) -> Result<()> {
     match project.cargo(subcommand).arg("--version").quiet().ignore_stdout().ignore_stderr().run() {
         Ok(()) => Ok(()),
@@ -66,12 +65,12 @@ fn needs(project: &Project, subcommand: &str, component: &str) -> Result<()> {
     }
 }
 
-/// As readers see it; it stays in the target folder to be read.
+/// Builds the public documentation, which stays in the target folder.
 pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
     checks.pass([document(checks.project)])
 }
 
-/// With private items, for the links in them.
+/// Builds the documentation of private items, to check the links in them.
 pub(super) fn private_doc(checks: &Checks<'_>) -> Result<String> {
     checks.pass([document(checks.project).arg("--document-private-items")])
 }

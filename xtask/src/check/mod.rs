@@ -31,8 +31,8 @@ use steps::{STEPS, Step, When};
 pub(crate) struct Test {
     #[command(flatten)]
     pub(crate) how: How,
-    /// The checks before each commit: format, layout, lints, unit tests, and of packages with changes that are not
-    /// committed the other tests, but for slow ones
+    /// The checks before each commit: format, layout, lints, unit tests, and for packages with uncommitted changes the
+    /// other tests, except slow ones
     #[arg(long)]
     fast: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Nightly {
     length: Length,
 }
 
-/// A step that has run, with its note or its problems.
+/// A completed step, with its note or its problems.
 #[derive(Debug)]
 struct Ended {
     name: String,
@@ -82,7 +82,7 @@ impl Nightly {
 }
 
 impl How {
-    /// Of the steps of a command those asked for, in the order in which they always run; all when none is.
+    /// The requested steps of a command, in the order in which they always run; all if none is requested.
     fn choose(&self, of_command: impl Fn(When) -> bool) -> Result<Vec<&'static Step>> {
         let steps: Vec<_> = STEPS.iter().filter(|step| of_command(step.when)).collect();
         if let Some(unknown) =
@@ -119,7 +119,7 @@ impl Checks<'_> {
         Ok(told(&ended))
     }
 
-    /// Each in a process of its own.
+    /// Runs each step in a process of its own.
     fn run_two_at_a_time(&self, steps: &[&Step]) -> Result<ExitCode> {
         self.provision.libtorch()?;
         let this = current_exe()?;
@@ -139,7 +139,7 @@ impl Checks<'_> {
         Ok(told(&ended.collect::<Vec<_>>()))
     }
 
-    /// Runs a step, whose programs get a temporary folder of their own.
+    /// Runs a step, whose programs have a temporary folder of their own.
     fn run_step(&self, step: &Step) -> Result<Ended> {
         let (project, begun) = (self.project, Instant::now());
         project.heading(&format!("{}: {}", step.name, step.checks));
@@ -156,7 +156,7 @@ impl Ended {
     }
 }
 
-/// Prints how all have ended.
+/// Prints the results of all steps.
 fn told(ended: &[Ended]) -> ExitCode {
     print!("\n{}", table(ended));
     ExitCode::from(u8::from(ended.iter().any(Ended::failed)))

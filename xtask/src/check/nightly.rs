@@ -17,10 +17,10 @@ impl Length {
     }
 }
 
-/// Moments at which each of three ranks is killed.
+/// Number of moments at which each of three ranks is killed.
 const KILLS: &str = "50";
 
-/// Random budgets, of which `torch` draws 72.
+/// Number of random budgets; `torch` draws 72.
 const BUDGETS: &str = "10000";
 
 pub(super) fn stress(checks: &Checks<'_>) -> Result<String> {
@@ -87,8 +87,8 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     checks.pass(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night")))
 }
 
-/// With fewer items than the benchmark has unless told: as many predictions, and shorter steps. In bf16 a CPU multiplies
-/// number by number.
+/// Uses fewer items than the benchmark does by default: as many predictions, and shorter steps. In bf16 a CPU
+/// multiplies number by number.
 pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let bench = ["-p", "toma-torch", "--bench", "nets", "--", "--items", "16", "--bf16-items", "2"];
@@ -96,7 +96,7 @@ pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
     checks.pass([environment.give(cargo)])
 }
 
-/// Of the policy that bars are about.
+/// Checks the bars, which are for the policy `Adaptive`.
 pub(super) fn regret(checks: &Checks<'_>) -> Result<String> {
     let cargo =
         checks.project.cargo_all("bench", Features::All).args(["--bench", "regret", "--", "Adaptive"]);

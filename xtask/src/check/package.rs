@@ -1,8 +1,8 @@
-//! Packages compile from the files in them alone, with each other.
+//! Checks that packages compile from the files in them alone, with each other.
 //!
 //! # Why
-//! `cargo package` verifies with the profile and the features of each package, and so builds every dependency again. Here
-//! all packages are unpacked into one workspace, where the dependencies are those that other steps have checked.
+//! `cargo package` verifies with the profile and the features of each package, and so builds every dependency again.
+//! Here all packages are unpacked into one workspace, which shares the dependencies that other steps have checked.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use super::{Checks, counted};
 use crate::metadata::Package;
 use crate::project::{Features, Project};
 
-/// With libtorch, so that the shim is compiled, too: each of its files must have been packed.
+/// Builds with libtorch, so that the shim is compiled, too: each of its files must be in the package.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
     let folder = unpack(project)?;
@@ -25,20 +25,20 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     Ok(counted(project.workspace.published().count(), "package"))
 }
 
-/// Packs, and unpacks into a workspace of its own.
+/// Packs all packages, and unpacks them into a workspace of their own.
 fn unpack(project: &Project) -> Result<PathBuf> {
     let (shell, target) = (&project.shell, &project.workspace.target_dir);
     let folder = target.join("xtask/package");
     shell.remove_path(&folder)?;
     shell.create_dir(&folder)?;
-    // Downloads what is missing, so that packing need not ask the registry what is new.
+    // Downloads missing dependencies, so that packing need not query the registry.
     project.cargo("metadata").args(["--format-version=1", "--all-features"]).quiet().ignore_stdout().run()?;
     let published: Vec<_> = project.workspace.published().collect();
     let cargo = project.cargo("package").args(["--no-verify", "--allow-dirty", "--offline", "--quiet"]);
     published.iter().fold(cargo, |cargo, package| cargo.arg("-p").arg(&package.name)).run()?;
     for package in &published {
         let file = target.join("package").join(stem(package) + ".crate");
-        // With the time of now: that in a package is always the same, and cargo would take changed files for old ones.
+        // With the current time: the one in a package is constant, and cargo would regard changed files as unchanged.
         project.command("tar").arg("-xmzf").arg(file).arg("-C").arg(&folder).quiet().run()?;
     }
     shell.write_file(folder.join("Cargo.toml"), manifest(&published, &shell.read_file("Cargo.toml")?))?;
@@ -50,8 +50,8 @@ fn stem(package: &Package) -> String {
     format!("{}-{}", package.name, package.version)
 }
 
-/// A workspace of the packages, in which each stands for the one of that name in the registry. It has the profiles
-/// of ours, so that dependencies need not be checked again.
+/// The manifest of a workspace in which each package replaces the one of its name in the registry. It has the profiles
+/// of this workspace, so that dependencies need not be checked again.
 fn manifest(packages: &[&Package], ours: &str) -> String {
     let patches =
         packages.iter().map(|package| format!("{} = {{ path = \"{}\" }}\n", package.name, stem(package)));

@@ -1,4 +1,4 @@
-//! Programs that are run as they are: examples and benchmarks.
+//! Examples and benchmarks, which the checks only run.
 
 use anyhow::Result;
 use xshell::Cmd;
@@ -10,7 +10,8 @@ use crate::examples::Example;
 use crate::metadata::Target;
 use crate::project::Features;
 
-/// Built as the tests are: `cargo run` takes one package, whose features alone would have it all built again.
+/// Runs the examples, built like the tests: `cargo run` takes one package, whose features alone would rebuild the
+/// dependencies.
 pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let examples = Example::all(&project.workspace)?.into_iter().filter(|example| !example.needs_libtorch);
@@ -23,7 +24,7 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     Ok(counted(checks.run_all(runs.collect::<Result<Vec<_>>>()?)?, "example"))
 }
 
-/// Optimized, because one of them plays whole runs by the thousand.
+/// Runs the benchmarks optimized, because one of them simulates thousands of whole runs.
 pub(super) fn benches(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let benches = project.workspace.packages.iter().flat_map(|package| package.targets_of("bench"));
@@ -31,7 +32,7 @@ pub(super) fn benches(checks: &Checks<'_>) -> Result<String> {
     Ok(counted(checks.run_all(runs)?, "benchmark"))
 }
 
-/// `cargo test`, because `cargo bench` adds `--bench`, which asks for measurements.
+/// Uses `cargo test`, because `cargo bench` adds `--bench`, which requests measurements.
 pub(super) fn run_once<'a>(cargo_test: Cmd<'a>, bench: &Target) -> Cmd<'a> {
     cargo_test.args(["--bench", &bench.name]).args(["--", "--test"])
 }

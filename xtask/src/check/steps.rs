@@ -9,9 +9,9 @@ use super::{Checks, card, fixtures, layout, lints, marks, nightly, package, prog
 pub(super) struct Step {
     pub(super) name: &'static str,
     pub(super) when: When,
-    /// What it checks, in one line.
+    /// Description of the check, in one line.
     pub(super) checks: &'static str,
-    /// Gives a short note for the table, or what is wrong.
+    /// Returns a short note for the table, or the problems.
     pub(super) run: fn(&Checks<'_>) -> Result<String>,
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Step {
 pub(super) enum When {
     /// `test`, with `--fast` as well.
     Fast,
-    /// `test`, and with `--fast` where files of a package that needs libtorch have been changed.
+    /// `test`, and with `--fast` if files of a package that needs libtorch have been changed.
     TorchChanged,
     /// `test` without `--fast`.
     Full,
@@ -30,9 +30,10 @@ pub(super) enum When {
 
 use When::{Fast, Full, Nightly, TorchChanged};
 
-/// Every step, in the order in which they run: by day those first that fail most often and cost least. `clippy`
-/// and `doc` share the checked dependencies. `profiles` builds in release, `card` and `shim` have compilers of their own;
-/// all others by day share two builds, one of them with libtorch. At night `rounds` and `nets`, the longest, come first.
+/// Every step, in the order in which they run. By day the steps that fail most often and cost least come first.
+/// `clippy` and `doc` share the checked dependencies. `profiles` builds in release, `card` and `shim` have compilers of
+/// their own, and all others by day share two builds, one of them with libtorch. At night `rounds` and `nets`, the
+/// longest, come first.
 pub(super) const STEPS: &[Step] = &[
     step("fmt", Fast, "sources are formatted", lints::fmt),
     step("layout", Fast, "file sizes, unsafe, circles of files, links", layout::step),

@@ -10,13 +10,13 @@ use crate::project::Features;
 /// Options of cargo in the nightly steps that optimize.
 pub(super) const OPTIMIZED: [&str; 2] = ["--profile", "checked"];
 
-/// Cases by day of each property that sets no number.
+/// Number of cases by day of each property that sets no number.
 const CASES: &str = "64";
-/// The same in the nightly step `optimized`.
+/// Number of cases in the nightly step `optimized`.
 const NIGHT_CASES: &str = "4000";
 
-/// Runs all tests; with `--fast` without those that the root package lists as `slow-tests`, by parts of their names, and
-/// integration tests only of packages that have changed.
+/// Runs all tests. With `--fast` it skips the tests that the root package lists as `slow-tests`, by parts of their
+/// names, and the integration tests of unchanged packages.
 pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
     if !checks.fast {
         return tests(checks, Features::All, &[], CASES);
@@ -42,13 +42,13 @@ pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
     checks.pass([quiet(cargo)])
 }
 
-/// The wrong programs under `tests/ui`, each compiled by itself.
+/// Checks the wrong programs under `tests/ui`, each compiled by itself.
 pub(super) fn compile_fail(checks: &Checks<'_>) -> Result<String> {
     let cargo = checks.project.cargo_all("test", Features::All).args(["--test", "macros", "mistakes::"]);
     checks.pass([cargo.args(["--", "--ignored"])])
 }
 
-/// The public items of each package, against `tests/surface`.
+/// Compares the public items of each package with `tests/surface`.
 pub(super) fn surface(checks: &Checks<'_>) -> Result<String> {
     let cargo = checks.project.cargo("test").args(["-p", "xtask", "--test", "surface", "--", "--ignored"]);
     checks.pass([cargo])
@@ -59,8 +59,8 @@ fn tests(checks: &Checks<'_>, features: Features<'_>, profile: &[&str], cases: &
     programs(checks, cargo, &checks.project.workspace.packages.iter().collect::<Vec<_>>(), &[])
 }
 
-/// Builds unit tests, and the integration tests of these packages, at once, then runs two at a time. Examples, benchmarks and
-/// documentation are steps of their own.
+/// Builds unit tests, and the integration tests of these packages, together, then runs them two at a time. Examples,
+/// benchmarks and documentation are steps of their own.
 pub(super) fn programs<'c>(
     checks: &Checks<'_>,
     cargo: impl Fn() -> Cmd<'c>,
@@ -76,7 +76,7 @@ pub(super) fn programs<'c>(
     Ok(counted(checks.run_in_pairs(runs.chain(units))?, "program"))
 }
 
-/// All test programs are run, whichever fails; what passes is a dot.
+/// Runs all test programs even after a failure, and prints a dot for each test that passes.
 pub(super) fn quiet(cargo: Cmd<'_>) -> Cmd<'_> {
     cargo.args(["--no-fail-fast", "--", "--quiet"])
 }

@@ -2,9 +2,8 @@
 //!
 //! # Why
 //!
-//! By day tch is compiled twice, and no more. Lints and documentation see it through `doc-only`, which needs no
-//! libtorch and no C++. Tests, benchmarks that run once and examples share one debug build: an optimized one would be a
-//! third.
+//! By day tch is compiled only twice. Lints and documentation see it through `doc-only`, which needs no libtorch and no
+//! C++. Tests, benchmarks that run once and examples share one debug build, because an optimized one would be a third.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -20,12 +19,12 @@ use crate::setup::torch::{self, Environment};
 
 /// The package that is tested with libtorch.
 const TESTED: [&str; 2] = ["-p", "toma-torch"];
-/// Where the shim is, and its own test.
+/// Folder of the shim, and of its own test.
 const SHIM: &str = "toma-torch/shim";
-/// Both are compiled as one unit, because most of the time goes to libtorch's headers.
+/// Sources that are compiled as one unit, because most of the time goes to libtorch's headers.
 const UNITS: [&str; 2] = ["shim.cpp", "test.cpp"];
 
-/// A step of its own, so that its time and its failure are told apart from those of the tests.
+/// A step of its own, so that its time and its failure are separate from those of the tests.
 pub(super) fn provide(checks: &Checks<'_>) -> Result<String> {
     Ok(checks.provision.libtorch()?.what.clone())
 }
@@ -38,7 +37,7 @@ pub(super) fn test(checks: &Checks<'_>) -> Result<String> {
     docs.and(tests)
 }
 
-/// Every benchmark runs once.
+/// Runs every benchmark once.
 pub(super) fn benches(checks: &Checks<'_>) -> Result<String> {
     let environment = checks.provision.libtorch()?;
     let runs = checks.project.workspace.with_libtorch.iter().flat_map(|package| {
@@ -48,24 +47,24 @@ pub(super) fn benches(checks: &Checks<'_>) -> Result<String> {
     Ok(counted(checks.run_all(runs)?, "benchmark"))
 }
 
-/// With debug assertions, like all tests.
+/// The tests, with debug assertions like all tests.
 pub(super) fn cargo_test(project: &Project) -> Cmd<'_> {
     project.cargo("test").args(TESTED)
 }
 
-/// The tests in the examples and the examples, two at a time.
+/// Runs the examples and the tests in them, two at a time.
 pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
     let examples = Example::all(&project.workspace)?;
     let of_torch: Vec<_> = examples.iter().filter(|example| example.needs_libtorch).collect();
-    // With the features that the tests give to shared packages, so that those are not compiled again.
+    // With the features of shared packages in the tests, so that those packages are not compiled again.
     let cargo = |subcommand| environment.give(project.cargo(subcommand).args(TESTED));
     let all = of_torch.iter().flat_map(|example| example.choice());
     cargo("test").arg("--no-run").args(all.clone()).run()?;
     let built = Programs::build(cargo("build").args(all))?;
     let runs = of_torch.iter().map(|example| {
         let mut variables = checks.provision.variables(example)?;
-        // Two run at a time, and libtorch's threads wait for each other by spinning.
+        // Two programs run at a time, and libtorch's threads wait for each other by spinning.
         variables.push(("OMP_NUM_THREADS".to_owned(), "1".into()));
         let tests = suites::quiet(cargo("test").args(example.choice())).envs(variables.clone());
         let program = built.of(&example.target.name)?;
@@ -75,9 +74,9 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     Ok(counted(checks.run_in_pairs(runs.into_iter().flatten())?, "run"))
 }
 
-/// Runs the shim's own test with the address and undefined behavior sanitizers, which notice what a
-/// test from Rust cannot see, and with the thread sanitizer. libtorch itself is not instrumented, so the thread
-/// sanitizer reports only the shim.
+/// Runs the shim's own test with the address and undefined behavior sanitizers, which detect errors that a test from
+/// Rust cannot see, and with the thread sanitizer. libtorch itself is not instrumented, so the thread sanitizer reports
+/// only errors of the shim.
 pub(super) fn shim(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
     let programs = [("shim-test", "address,undefined"), ("shim-test-threads", "thread")];
@@ -90,7 +89,7 @@ pub(super) fn shim(checks: &Checks<'_>) -> Result<String> {
     let compiled = compiling.map(|compiling| compiling?.finish(project));
     compiled.into_iter().collect::<Result<()>>()?;
     for Program { path, sanitizers } in programs {
-        // The system says no to sizes beyond it, and the sanitizers are to say the same.
+        // The system refuses impossible sizes, and the sanitizers should refuse them, too.
         let options = "allocator_may_return_null=1";
         let test = project.command(&path).env("ASAN_OPTIONS", options).env("TSAN_OPTIONS", options);
         environment.give(test).run().with_context(|| format!("the shim's own test under {sanitizers}"))?;
@@ -105,7 +104,7 @@ struct Program {
 }
 
 impl Program {
-    /// Begins, unless that has been done with the same sources.
+    /// Starts the compiler, unless the program is already built from the same sources.
     fn compile(&self, project: &Project, environment: &Environment) -> Result<Compiling> {
         let files = project.shell.read_dir(SHIM)?.into_iter().filter(|path| path.is_file());
         let compile = self.compiler(project, environment);
@@ -124,12 +123,12 @@ impl Program {
 
     fn compiler<'a>(&self, project: &'a Project, environment: &Environment) -> Cmd<'a> {
         let [shim, test] = UNITS.map(|unit| Path::new(SHIM).join(unit));
-        // Reports of sanitizers need line numbers alone. libtorch has no type information for the undefined behavior
+        // Reports of sanitizers need only line numbers. libtorch has no type information for the undefined behavior
         // sanitizer's `vptr`.
         let settled = ["-std=c++17", "-g1", "-Wall", "-Wextra", "-DNDEBUG"];
         let compile = project.command(torch::compiler()).args(settled);
         let compile = compile.arg(format!("-fsanitize={}", self.sanitizers));
-        // The allocator's fence is unknown to the sanitizer of threads, and g++ says so.
+        // The thread sanitizer does not support the allocator's fence, and g++ warns about that.
         let compile = compile.args(["-fno-sanitize=vptr", "-fno-sanitize-recover", "-Wno-tsan"]);
         let compile = compile.arg("-isystem").arg(environment.folder().join("../include"));
         let compile = compile.arg("-I").arg(Path::new(SHIM).join("cuda"));
@@ -141,12 +140,12 @@ impl Program {
             .arg(&self.path)
             .arg("-L")
             .arg(environment.folder());
-        // Of libraries that only libtorch's own libraries refer to.
+        // Allows undefined symbols of libraries that only libtorch's own libraries refer to.
         compile.args(["-Wl,--allow-shlib-undefined", "-ltorch_cpu", "-lc10"])
     }
 }
 
-/// A compiler at work, or none where there is nothing to do.
+/// A running compiler, or none if nothing is to be compiled.
 struct Compiling {
     compiler: Option<Child>,
     stamp: PathBuf,

@@ -1,7 +1,7 @@
-//! What some packages and examples need besides Rust, fetched when it is first asked for.
+//! Requirements of some packages and examples in addition to Rust, fetched when they are first needed.
 //!
-//! Everything comes as Python packages, with pip, into the target folder: a virtual environment of
-//! its own for each, so that nothing of the user's Python is touched.
+//! All of them are Python packages, installed with pip into the target folder. Each has a virtual environment of its
+//! own, so that the user's Python is not touched.
 
 mod packages;
 pub(crate) mod torch;
@@ -19,12 +19,12 @@ use crate::project::Project;
 pub(crate) use packages::Packages;
 use torch::{Build, Environment};
 
-/// Provides, and remembers what it has provided.
+/// Provides requirements, and caches those that it has provided.
 #[derive(Debug)]
 pub(crate) struct Provision<'a> {
     project: &'a Project,
     build: Option<Build>,
-    /// The reason where there is none: each that needs it says so.
+    /// The environment, or the reason why there is none, which each user of libtorch reports.
     libtorch: OnceCell<Result<Environment, String>>,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Provision<'a> {
         Self { project, build, libtorch: OnceCell::new() }
     }
 
-    /// The variables for libtorch, which is installed now when there is none.
+    /// The variables for libtorch, which is installed now if there is none.
     pub(crate) fn libtorch(&self) -> Result<&Environment> {
         let provided = self.libtorch.get_or_init(|| {
             torch::environment(self.project, self.build).map_err(|error| format!("{error:#}"))
@@ -41,21 +41,21 @@ impl<'a> Provision<'a> {
         provided.as_ref().map_err(|reason| anyhow!("{reason}"))
     }
 
-    /// Begins to install libtorch, unless there is one, while other work goes on. Problems are told by
-    /// [`Provision::libtorch`], which waits for it.
+    /// Begins to install libtorch in the background, unless there is one. [`Provision::libtorch`] waits for it and
+    /// reports problems.
     pub(crate) fn begin(&self) -> Result<Background> {
         let mut install = Command::new(std::env::current_exe()?);
         install.args(self.build.map(Build::flag)).arg("torch").current_dir(&self.project.workspace.root);
         Ok(Background(install.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
     }
 
-    /// The command that runs an example with all it needs, in the folder where the user is.
+    /// The command that runs an example with its requirements, in the user's current folder.
     pub(crate) fn run(&self, example: &Example<'_>, args: &[String]) -> Result<Cmd<'a>> {
         let command = example.cargo(self.project.cargo_of_caller("run")).arg("--").args(args);
         Ok(command.envs(self.variables(example)?))
     }
 
-    /// The variables an example runs with.
+    /// The variables with which an example runs.
     pub(crate) fn variables(&self, example: &Example<'_>) -> Result<Vec<(String, PathBuf)>> {
         let own = if example.needs_libtorch { self.libtorch()?.variables() } else { Vec::new() };
         let files = example.settings.data.iter().map(|data| self.data(data)).collect::<Result<Vec<_>>>()?;
@@ -63,7 +63,7 @@ impl<'a> Provision<'a> {
         Ok(own.chain(files.into_iter().flatten()).collect())
     }
 
-    /// The variable that tells where the files are; `None` when the user has said so already.
+    /// The variable with the folder of the files; `None` if the user has set it.
     fn data(&self, data: &Data) -> Result<Option<(String, PathBuf)>> {
         if std::env::var_os(&data.variable).is_some_and(|value| !value.is_empty()) {
             return Ok(None);
@@ -79,13 +79,13 @@ impl<'a> Provision<'a> {
     }
 }
 
-/// A program that ends before this value does.
+/// A program that ends before this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Background(Child);
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Nobody to tell: whoever needs its result finds out why there is none.
+        // A failure needs no report here: each user of its result finds the reason.
         let _ = self.0.wait();
     }
 }

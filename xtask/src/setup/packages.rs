@@ -1,7 +1,7 @@
 //! Python packages in a folder of their own.
 //!
-//! pip compares every file with the checksums in this repository, and resumes what a connection breaks off. A stamp is
-//! written when all is done; without it everything is installed anew.
+//! pip compares every file with the checksums in this repository, and resumes broken downloads. A stamp is written when
+//! everything is installed; without the stamp everything is installed anew.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,15 +23,15 @@ type Finish<'a> = &'a dyn Fn(&Path) -> Result<()>;
 #[derive(Debug)]
 pub(crate) struct Packages {
     pub(crate) root: PathBuf,
-    /// Every package with its version and the checksums of its files, as pip reads them.
+    /// Every package with its version and the checksums of its files, in pip's format.
     pub(crate) requirements: String,
-    /// How to do without an installation, for messages.
+    /// Alternative to an installation, for messages.
     pub(crate) otherwise: String,
 }
 
 impl Packages {
-    /// Installs what is not installed, calls `finish` with the folder of the packages before they count as installed,
-    /// and returns that folder.
+    /// Installs missing packages, calls `finish` with the folder of the packages before they count as installed, and
+    /// returns that folder.
     pub(crate) fn install(&self, project: &Project, finish: Finish<'_>) -> Result<PathBuf> {
         self.install_lists(&[PIP, &self.requirements], project, finish)
     }
@@ -46,9 +46,9 @@ impl Packages {
             return self.packages();
         }
         project.heading(&format!("install {}, into {root}", names(&self.requirements)));
-        // A stamp of other packages, which would be wrong from here on.
+        // Removes a stamp of other packages, which would be wrong from here on.
         let _ = fs::remove_file(&stamp);
-        // A new one: pip cannot replace a package that is installed by half.
+        // A new environment, because pip cannot replace a partly installed package.
         let venv = project.command("python3").args(["-m", "venv", "--clear"]).arg(self.venv());
         let is_installed = run(venv) && lists.iter().all(|list| self.pip(project, list).is_ok_and(run));
         ensure!(
@@ -62,7 +62,7 @@ impl Packages {
         self.packages()
     }
 
-    /// Without the dependencies that packages state: the list is whole, and some are gigabytes for a GPU.
+    /// Ignores the dependencies that packages declare: the list is complete, and some of them are gigabytes for a GPU.
     fn pip<'a>(&self, project: &'a Project, requirements: &str) -> Result<Cmd<'a>> {
         let list = self.root.join("requirements.txt");
         fs::write(&list, requirements)?;
@@ -72,11 +72,11 @@ impl Packages {
             .arg(list);
         // Downloads pass through the temporary folder, and the system's own may be small.
         let pip = pip.env("TMPDIR", &self.root).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
-        // A variable, because a pip that does not know the option yet passes over it.
+        // A variable, because a pip that does not know the option ignores it.
         Ok(pip.env("PIP_RESUME_RETRIES", "20"))
     }
 
-    /// lib/python3.N/site-packages: which N is the user's choice.
+    /// Path of lib/python3.N/site-packages; N depends on the user's Python.
     fn packages(&self) -> Result<PathBuf> {
         let lib = self.venv().join("lib");
         let found = fs::read_dir(&lib).with_context(|| format!("cannot read {}", lib.display()))?;
@@ -100,8 +100,8 @@ fn names(requirements: &str) -> String {
     lines.filter_map(|line| line.split_whitespace().next()).collect::<Vec<_>>().join(", ")
 }
 
-/// Runs it, and shows what it says; not on our standard output, where `cargo xtask torch` has an
-/// answer for shells.
+/// Runs the command and shows its output on standard error, because the standard output of `cargo xtask torch` is for
+/// shells.
 fn run(command: Cmd<'_>) -> bool {
     eprintln!("$ {command}");
     Command::from(command).stdout(io::stderr()).status().is_ok_and(|status| status.success())
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::tests::Scratch;
 
-    /// Makes a package as pip takes it from a folder, and prints its checksum.
+    /// Creates a package that pip accepts from a folder, and prints its checksum.
     const WHEEL: &str = "import hashlib, sys, zipfile\n\
         with zipfile.ZipFile(sys.argv[1], 'w') as wheel:\n\
         \x20   wheel.writestr('a_model/weights', 'real')\n\

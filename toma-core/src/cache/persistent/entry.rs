@@ -1,4 +1,4 @@
-//! The call and the memory that an entry is about, and an entry for people.
+//! The call and the memory that an entry is about, and an entry for inspection.
 
 use std::env;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::call_site::Site;
 use crate::memory;
 use crate::text::bytes;
 
-/// A call on a memory, by values that mean the same in every process.
+/// A call and its memory, in values that mean the same in every process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct CallKey {
     name: String,
@@ -40,15 +40,15 @@ impl CallKey {
         }
     }
 
-    /// Whether both have the same name, key and memory, wherever the lines of the program moved.
+    /// True if both have the same name, key and memory, even if the lines of the program have moved.
     pub(super) fn is_namesake(&self, other: &Self) -> bool {
         (&self.name, self.key, &self.device, self.total_bytes)
             == (&other.name, other.key, &other.device, other.total_bytes)
     }
 }
 
-/// `bytes` to six binary digits, rounded down: a total that differs by less than 3 % from run to run,
-/// as limits of processes and containers do, is one total.
+/// Rounds `bytes` down to six binary digits, in steps of at most about 3 %, so that a total that differs a little
+/// from run to run, as limits of processes and containers do, usually stays one total.
 fn about(bytes: u64) -> u64 {
     let rest = (u64::BITS - bytes.leading_zeros()).saturating_sub(6);
     bytes >> rest << rest
@@ -76,7 +76,7 @@ pub struct PersistentEntry {
     pub device: String,
     /// Total bytes of the memory source, rounded down to six binary digits, if they could be read.
     pub total_bytes: Option<u64>,
-    /// What was learned last.
+    /// The evidence that was learned last.
     pub remembered: Remembered,
 }
 

@@ -1,9 +1,9 @@
-//! The file itself: read, locked, replaced.
+//! The cache file: reading, locking and replacing.
 //!
-//! A file is only ever replaced as a whole, by renaming a finished one onto it, so a reader needs no lock
-//! and finds either the old or the new one. A writer holds a lock on a file beside it from reading to
-//! renaming, so nothing that others learned in between is lost. The kernel drops the lock
-//! of a process that is killed; what that process had not finished is overwritten by the next one.
+//! A file is only ever replaced as a whole, by renaming a finished one onto it, so a reader needs no lock and finds
+//! either the old or the new one. A writer holds a lock on a second file from reading to renaming, so nothing that
+//! others learned in between is lost. The kernel drops the lock of a process that is killed; the next writer
+//! overwrites the unfinished file of that process.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -18,24 +18,24 @@ use serde::{Deserialize, Serialize};
 use super::entry::CallKey;
 use super::observation::Observation;
 
-/// How often to try for the lock of other processes, which hold it for milliseconds, and a millisecond between.
+/// Number of attempts to take the lock, with a millisecond between; other processes hold it for milliseconds.
 const TRIES: u32 = 2000;
 
-/// Entries a file holds; beyond it those learned longest ago go.
+/// Number of entries that a file holds; beyond it those learned longest ago are removed.
 const MAX_ENTRIES: usize = 2048;
 
-/// Bytes a file may have; none of ours is as large.
+/// Number of bytes that a file may have; no file of this cache is as large.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// What a file or a table says.
+/// Contents of a file or a table.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Contents {
     format: Format,
-    /// The one learned last comes last.
+    /// In the order of learning, the latest last.
     pub(super) entries: Vec<Observation>,
 }
 
-/// What tells our files from others, and those of a version from the next.
+/// Distinguishes files of this cache from others, and one version from the next.
 #[derive(Debug, Default, Serialize, Deserialize)]
 enum Format {
     #[default]
@@ -44,7 +44,7 @@ enum Format {
 }
 
 impl Contents {
-    /// What the file says; nothing where there is none.
+    /// Reads a file; contents are empty if there is none.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         let found = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -80,7 +80,7 @@ impl Contents {
     }
 }
 
-/// Lets `change` have what the file says, while no other process can change it. Returns what it says then.
+/// Lets `change` edit the contents of the file, while no other process can change it. Returns the new contents.
 pub(super) fn update(path: &Path, change: &dyn Fn(&mut Contents)) -> io::Result<Contents> {
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     let lock = lock(&beside(path, ".lock"))?;
@@ -88,7 +88,7 @@ pub(super) fn update(path: &Path, change: &dyn Fn(&mut Contents)) -> io::Result<
         change(&mut contents);
         replace(path, &contents).map(|()| contents)
     });
-    // A child forked meanwhile has the file open, too, and closing ours alone would not unlock it.
+    // A child that is forked meanwhile also has the file open, so closing this handle alone would not unlock it.
     let _ = FileExt::unlock(&lock);
     updated
 }
@@ -105,15 +105,15 @@ fn lock(path: &Path) -> io::Result<File> {
     Err(io::Error::other("another process holds its lock"))
 }
 
-/// Puts `contents` in place of the file, whole or not at all.
+/// Replaces the file by `contents`, as a whole or not at all.
 fn replace(path: &Path, contents: &Contents) -> io::Result<()> {
     let text = serde_json::to_vec_pretty(contents)?;
-    // One name suffices, because only the holder of the lock comes here, and no litter piles up.
+    // One name suffices, because only the holder of the lock comes here, and no leftover files pile up.
     let next = beside(path, ".next");
     let mut file = File::create(&next)?;
     file.write_all(&text)?;
-    // Otherwise the name may reach the disk before the content, and a power cut in between leaves a file
-    // of zeros in place of the old one.
+    // Without this, the name may reach the disk before the content, and a power cut in between leaves a file of
+    // zeros in place of the old one.
     file.sync_data()?;
     fs::rename(next, path)
 }

@@ -31,23 +31,23 @@
 //! }
 //! ```
 //!
-//! The last two fields hold what a policy that measures has seen of sizes. The entry learned last stands last, and the
-//! first go when there are too many.
+//! The last two fields hold the measurements of sizes, if the policy measures. Entries stand in the order of
+//! learning, and the first are removed when there are too many.
 //!
 //! # Reading and writing
 //!
-//! The file is read once, when a thread first looks for a call that this process has learned nothing about.
-//! When a call has learned a size, the file is read again, changed and replaced before that call returns, so
-//! that the process may end or be killed right after. See [`file`](mod@file) for how it is locked and replaced. A
-//! process changes only the entry of the call that has learned, so what another one has cleared stays cleared.
+//! The file is read once, when a thread first looks for a call that this process has learned nothing about. When a
+//! call has learned a size, the file is read again, changed and replaced before that call returns, so the process
+//! may end or be killed right after. See [`file`](mod@file) for locking and replacing. A process changes only the
+//! entry of the call that has learned, so entries that another process has cleared stay cleared.
 //!
 //! # Why
 //!
-//! Only the newest observation of a call is kept, whatever memory was free then. Where it is wrong, an attempt fails,
-//! and the size that works takes its place.
+//! Only the newest observation of a call is kept, for all levels of free memory. If it is wrong, an attempt fails,
+//! and the size that works replaces it.
 //!
-//! A file that cannot be read is left where it is. It may be a mistyped path or the file of a newer version, which two
-//! programs would take away from each other in turn.
+//! A file that cannot be read is left unchanged. It may be a mistyped path, or the file of a newer version, and
+//! then two programs would replace each other's file in turn.
 
 mod entry;
 mod file;
@@ -73,13 +73,12 @@ use crate::text::print;
 
 /// Remembers across runs, in a file: the second run of a program starts where the first one ended.
 ///
-/// One entry per annotated function, or per line of an inline form, as in
-/// [`GlobalCache`](crate::GlobalCache); besides, the crate's version, the device, its total memory and
-/// the `key` option tell entries apart. (The name tells entries of the file apart, too; within a process
-/// it does not, so calls of several names at one line want a `key`.) The file is read when it is first
-/// needed and written when a call has learned a size; a warm call touches no file, and costs what
-/// it does with `GlobalCache`. `toma::cache::set_default::<PersistentCache>()` makes it the cache of all
-/// calls that name none.
+/// It has one entry per annotated function, or per line of an inline form, as [`GlobalCache`](crate::GlobalCache)
+/// has; in addition, the crate's version, the device, its total memory and the `key` option distinguish entries.
+/// (The name distinguishes entries of the file, too, but not within a process, so calls of several names at one
+/// line need a `key`.) The file is read when it is first needed, and written when a call has learned a size; a warm
+/// call touches no file, and costs as much as with `GlobalCache`. `toma::cache::set_default::<PersistentCache>()`
+/// makes it the cache of all calls that name none.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -104,35 +103,35 @@ use crate::text::print;
 ///
 /// # A hint, never a promise
 ///
-/// Another run had other neighbors and other inputs. A size from the file that does not fit fails and shrinks like any
-/// other, and the size that works takes its place in the file. On a device with other total memory it is not used. And
-/// as always, no call exceeds its `initial` and `max`.
+/// Another run had other work next to it and other inputs. A size from the file that does not fit fails and shrinks
+/// like any other, and the size that works replaces it in the file. On a device with other total memory it is not
+/// used. No call ever exceeds its `initial` and `max`.
 ///
 /// # Many processes
 ///
-/// All processes of a machine may share one file, and machines may share it where the file system
-/// locks files for all of them. Of each call the file holds what was learned last, by whichever process, and of all
-/// calls the 2048 that learned last.
+/// All processes of a machine may share one file, and so may several machines if the file system locks files for
+/// all of them. The file holds the latest evidence of each call, learned by any process, for the 2048 calls that
+/// learned last.
 ///
 /// # When the file cannot be used
 ///
-/// A file that is damaged, of another version or none of ours stays as it is. A folder that cannot be written, a full
-/// disk, a missing home folder: in each case the cache works in memory, one line on standard error says so, and
-/// nothing fails.
+/// A file that is damaged, of another version or of another program stays as it is. If the file or its folder
+/// cannot be used, the disk is full, or there is no home folder, the cache works in memory, one line on standard
+/// error reports the problem, and nothing fails.
 ///
-/// The `key` option stands in the file as a hash, which is the same for programs built by the same
-/// version of Rust, and may be another one for the next.
+/// The `key` option is stored as a hash, which is the same for programs built by the same version of Rust, and may
+/// differ for the next version.
 #[derive(Debug)]
 pub struct PersistentCache {
     store: Store,
-    /// `None` where no folder for caches is known.
+    /// `None` if no folder for caches is known.
     path: Option<PathBuf>,
     known: Mutex<Known>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The file as it was last read or written; where that fails, with what was learned since.
+    /// The file as it was last read or written; if writing fails, also the entries learned since then.
     file: Contents,
     is_read: bool,
     table: Contents,
@@ -140,25 +139,25 @@ struct Known {
 }
 
 impl PersistentCache {
-    /// A cache in the file `path`, which need not exist, nor need its folder.
+    /// A cache in the file `path`. Neither the file nor its folder need exist.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        // A link to the file stays a link, and whatever folder becomes the current one later changes nothing.
+        // A link to the file stays a link, and a later change of the current folder has no effect.
         let whole = fs::canonicalize(&path).or_else(|_| path::absolute(&path));
         Self::on(Some(whole.unwrap_or(path)))
     }
 
     fn on(path: Option<PathBuf>) -> Self {
-        // Even an empty store is asked, because the file may know something.
+        // Even an empty store is asked, because the file may have an entry.
         Self { store: Store::awake(), path, known: Mutex::default() }
     }
 
-    /// Adds a table that comes with the program: what calls start from about which neither the file nor a
-    /// [seed](Self::seed) says anything.
+    /// Adds a table that comes with the program: initial sizes for calls about which neither the file nor a
+    /// [seed](Self::seed) has an entry.
     ///
-    /// A table is the text of such a file. It is never written. Calls find it by name, key, device and
-    /// total memory even where their lines have moved or the version is another. A text that is no table is not
-    /// used, and one line on standard error says so.
+    /// A table is the text of such a file. It is never written. Calls find their entry by name, key, device and
+    /// total memory, even if their lines have moved or the version differs. A text that is not a table is not used,
+    /// and one line on standard error reports it.
     ///
     /// ```
     /// # extern crate toma_core as toma;
@@ -187,18 +186,18 @@ impl PersistentCache {
         self.store.changed();
     }
 
-    /// Where the file is, if a folder for it is known.
+    /// Returns the path of the file, if a folder for it is known.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// What the file said when this process last read or wrote it, in the order of learning.
+    /// Returns the entries of the file when this process last read or wrote it, in the order of learning.
     pub fn entries(&self) -> Vec<PersistentEntry> {
         let entry = |entry: &Observation| PersistentEntry::new(&entry.call, entry.remembered());
         self.known().file.entries.iter().map(entry).collect()
     }
 
-    /// Forgets everything, in this process and in the file; seeds and tables too.
+    /// Forgets everything, in this process and in the file, including seeds and tables.
     pub fn clear(&self) {
         let mut known = self.known();
         known.table = Contents::default();
@@ -207,8 +206,8 @@ impl PersistentCache {
         self.store.clear();
     }
 
-    /// Lets calls of this name start at `size` until the file knows or they learn better. Seeds are
-    /// kept until [`clear`](Self::clear), in this process alone; `entries` does not list them.
+    /// Lets calls of this name start at `size` until the file has an entry or they learn a size. Seeds are kept
+    /// until [`clear`](Self::clear), in this process alone; `entries` does not list them.
     ///
     /// The name is the `name` option, the path of an annotated function, or `file:line` of an inline
     /// form.
@@ -216,21 +215,21 @@ impl PersistentCache {
         self.store.seed(name.into(), size);
     }
 
-    /// Where a call may start: what the file says, or else what was `seeded`, or else the table.
+    /// Returns the evidence that a call may start from: the file's, or else `seeded`, or else the table's.
     fn hint(&self, call: &CallKey, seeded: Option<Remembered>) -> Option<Remembered> {
         let known = self.known();
         let of_file = known.file.find(call).map(Observation::remembered);
         of_file.or(seeded).or_else(|| known.table.find_namesake(call).map(Observation::remembered))
     }
 
-    /// Changes the file, or where that fails the copy in memory.
+    /// Changes the file, or the copy in memory if that fails.
     fn change(&self, known: &mut Known, change: &dyn Fn(&mut Contents)) {
         if !self.take(known, |path| file::update(path, change)) {
             change(&mut known.file);
         }
     }
 
-    /// What is known, once the file was read. No user code runs under the lock.
+    /// Returns the state, after reading the file if necessary. No user code runs under the lock.
     fn known(&self) -> MutexGuard<'_, Known> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if !mem::replace(&mut known.is_read, true) {
@@ -239,7 +238,7 @@ impl PersistentCache {
         known
     }
 
-    /// Takes over what `access` finds in the file, or says why it could not be had, once. Returns whether it could.
+    /// Takes over the contents that `access` returns, or reports once why it failed. True on success.
     fn take(&self, known: &mut Known, access: impl FnOnce(&Path) -> io::Result<Contents>) -> bool {
         let nowhere = || io::Error::other("no folder for caches is known, is HOME set?");
         match self.path().ok_or_else(nowhere).and_then(access) {
@@ -259,10 +258,10 @@ impl PersistentCache {
     }
 }
 
-// Which types a compiler's help lists must not depend on a feature.
+// A compiler's help must not list other types when a feature is on.
 #[diagnostic::do_not_recommend]
 impl SizeCache for PersistentCache {
-    /// The cache in the platform's folder for caches, or in memory alone where there is none.
+    /// Returns the cache in the platform's folder for caches, or one in memory alone if there is no such folder.
     fn shared() -> &'static Self {
         static SHARED: LazyLock<PersistentCache> = LazyLock::new(|| {
             let folder = etcetera::base_strategy::choose_native_strategy().ok();
@@ -278,7 +277,7 @@ impl SizeCache for PersistentCache {
     }
 
     fn remember(&self, place: &Place<'_>, learned: Remembered) {
-        // One entry per function, whatever memory was free.
+        // One entry per function, for all levels of free memory.
         let learned = Remembered { free_bytes: None, ..learned };
         let new = Observation::new(CallKey::at(place), &learned);
         self.store.remember(&place.by_function(), place, learned);

@@ -1,4 +1,4 @@
-//! An observation: what a call has learned last, as it stands in the file.
+//! The latest evidence of a call, as it is stored in the file.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,8 +9,8 @@ use super::entry::CallKey;
 use crate::cache::Remembered;
 use crate::policy::{Bounds, Measurements, Sample};
 
-/// What a call has learned last. Of measurements it has what was seen of sizes; time that was spent and failures in a
-/// row are those of a run.
+/// Evidence that a call has learned last. Of its measurements it has those of sizes, because the spent time and the
+/// failures in a row belong to one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Observation {
     pub(super) call: CallKey,
@@ -49,7 +49,7 @@ impl Observation {
         let bounds = Bounds { largest_success, smallest_failure };
         let samples = self.samples.iter().map(|&OneSample(sample)| sample).collect();
         let measured = Measurements { failure_available_bytes, samples, ..Measurements::default() };
-        // A warm call of a policy that measures nothing is to copy nothing.
+        // None without samples, so that a warm call of a policy that measures nothing copies nothing.
         let measurements = (!self.samples.is_empty()).then(|| Arc::new(measured));
         Remembered { bounds, learned, measurements, ..Remembered::new(settled) }
     }

@@ -83,7 +83,7 @@ fn types_are_found_anywhere_and_win_over_texts() {
     means(Vec::<u64>::new().try_reserve_exact(usize::MAX).unwrap_err(), OOM, None);
     means(io::Error::from(io::ErrorKind::OutOfMemory), OOM, None);
     means(full(), OOM, None);
-    // What hides its content from `source`, or its type.
+    // Wrappers that hide their content from `source`, or their type.
     let nested = io::Error::other(Wrapper("reading rows", io::Error::other(failed_reserve())));
     means(Wrapper("epoch 3", nested), OOM, Some(LARGEST));
     means(io::Error::other(Wrapper("reading rows", failed_reserve())), OOM, Some(LARGEST));
@@ -99,7 +99,7 @@ fn types_are_found_anywhere_and_win_over_texts() {
     ] {
         means(Wrapper(text, failed_reserve()), OOM, Some(LARGEST));
     }
-    // As deep as is looked, and one deeper.
+    // A chain as deep as links are checked, and one that is deeper.
     means(chain(vec!["epoch 3".to_owned(); 63], failed_reserve()), OOM, Some(LARGEST));
     means(chain(vec!["epoch 3".to_owned(); 64], failed_reserve()), Class::Other, None);
 }
@@ -109,7 +109,7 @@ fn only_one_kind_of_io_error() {
     use io::ErrorKind::{Interrupted, NotFound, Other, PermissionDenied, StorageFull, WriteZero};
     for kind in [Interrupted, NotFound, Other, PermissionDenied, StorageFull, WriteZero] {
         assert_eq!(classify(&io::Error::from(kind)).class, Class::Other, "{kind:?}");
-        // The words of the system's own message, without its type.
+        // The text of the system's own message, without its type.
         assert_eq!(classify(&io::Error::new(kind, "Cannot allocate memory")).class, Class::Other, "{kind:?}");
     }
 }

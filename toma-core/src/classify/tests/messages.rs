@@ -1,4 +1,4 @@
-//! The words of an error that go into events and reports.
+//! The messages of errors in events and reports.
 
 use super::super::classify_text;
 use super::{unwrapped, with_backtrace};

@@ -1,4 +1,4 @@
-//! Panics as they are really raised, read from what `catch_unwind` hands over.
+//! Panics as they are really raised, read from the payload of `catch_unwind`.
 
 use std::any::Any;
 use std::error::Error;
@@ -16,7 +16,7 @@ fn classify(body: impl FnOnce()) -> Failure {
     classify_panic(&*payload)
 }
 
-/// What `unwrap` makes of an error, out of the compiler's sight.
+/// Unwraps an error, hidden from the compiler.
 fn unwrapped<E: fmt::Debug>(error: E) -> Failure {
     classify(|| black_box(Err::<(), E>(error)).unwrap())
 }
@@ -83,6 +83,6 @@ fn payloads_of_every_type() {
     assert_eq!(thrown(io::Error::from(io::ErrorKind::NotFound)), Class::Other);
     assert_eq!(thrown(42_u8), Class::Other);
     assert_eq!(thrown(()), Class::Other);
-    // A vector of the words is not the words.
+    // A vector of the text is not the text.
     assert_eq!(thrown(vec!["CUDA error: out of memory"]), Class::Other);
 }

@@ -1,4 +1,4 @@
-//! What holds for any text and any chain.
+//! Properties of any text and any chain.
 
 use std::fmt;
 

@@ -99,7 +99,7 @@ fn a_registered_type_decides_before_other_types_and_texts_or_leaves_it_to_them()
     assert!(register::types().len() < before + 50, "the list must not grow");
 }
 
-/// A backend's error whose words need a library that is not there.
+/// A backend's error whose message needs a library that is missing.
 #[derive(Debug)]
 struct Mute;
 

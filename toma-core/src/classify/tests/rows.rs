@@ -1,11 +1,11 @@
-//! Every known text in full, in every disguise.
+//! Every known text in full, in every form.
 
 use super::super::backend::{TABLES, WHOLE, is_whole, matches};
 use super::super::text::normalized;
 use super::super::{Class, classify_text};
 use super::{backtrace, unwrapped, with_backtrace};
 
-/// A text as its backend prints it; name, text, and the bytes it says were asked for.
+/// A text as its backend prints it: name, text, and the requested bytes in it.
 type Case = (&'static str, &'static str, Option<u64>);
 
 const KIB: u64 = 1 << 10;
@@ -176,8 +176,8 @@ const OTHER: &[Case] = &[
     ("nothing", "", None),
 ];
 
-/// Words of other programs, as they stand in their sources, with numbers and names filled in: memory of a kernel, of a
-/// protocol, of a game. The last four are made of names of such errors alone.
+/// Texts of other programs, as in their sources, with numbers and names filled in: about memory of a kernel, of a
+/// protocol, of a game. The last four consist of names of such errors alone.
 #[rustfmt::skip]
 const ONLY_SOUNDS_LIKE_IT: &[&str] = &[
     "GPU memory pool capacity exceeded",
@@ -216,7 +216,7 @@ const ONLY_SOUNDS_LIKE_IT: &[&str] = &[
     "NotYetWrittenBufferTooBig(0x7fff)",
 ];
 
-/// What may happen to a text before it is read; none of it changes what it means.
+/// Changes that a text may undergo before it is read; none of them changes its meaning.
 type Disguise = (&'static str, fn(&str) -> String);
 
 #[rustfmt::skip]

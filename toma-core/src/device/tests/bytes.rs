@@ -1,4 +1,4 @@
-//! Bytes that are kept or promised, and waits for them.
+//! Bytes that are reserved or promised, and waits for them.
 
 use super::ledger::{Ledger, Wish};
 use super::sleepers::SleeperId;

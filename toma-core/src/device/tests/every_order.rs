@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::world::{Beside, Participant, World};
 use crate::device::queue::TurnKind::{Exclusive, Shared};
 
-/// Returns how many different situations there were.
+/// Returns the number of different situations.
 fn explore(participants: [Participant; 3], beside: Beside, all_succeed: bool) -> usize {
     let (mut seen, mut open) = (HashSet::new(), vec![World::new(participants, beside)]);
     while let Some(world) = open.pop() {
@@ -41,14 +41,14 @@ fn explore_disturbed(beside: Beside) {
 
 #[test]
 fn on_one_device_all_that_fit_succeed() {
-    // The loops of each together hold what the device has, or less.
+    // The loops of each participant together hold at most the bytes of the device.
     let holds: [&[u8]; 4] = [&[4], &[3, 3], &[2, 4], &[2, 2, 2]];
     let mut works = holds.map(|holds| Participant::new(Some(Shared), holds)).to_vec();
     works.push(Participant::new(Some(Exclusive), &[1, 5]));
     explore_all(&works, true);
 }
 
-/// Calls inside turns on another device never wait, for example.
+/// Calls that never wait are, for example, those inside turns on another device.
 #[test]
 fn beside_those_that_never_wait_all_end() {
     let waiting = [&[4][..], &[3, 3]].map(|holds| Participant::new(Some(Shared), holds));

@@ -1,4 +1,4 @@
-//! A child of `fork` has one thread, and none of what its parent's threads were in the middle of.
+//! A child of `fork` has one thread, and none of the locks, turns and waits of its parent's threads.
 
 #![cfg(unix)]
 
@@ -7,14 +7,14 @@ use std::sync::mpsc;
 
 use super::*;
 
-/// Whether `child` returns in a child of this process.
+/// True if `child` returns in a child of this process.
 #[allow(unsafe_code, reason = "there is no safe fork")]
 fn succeeds_in_a_child(child: impl FnOnce()) -> bool {
-    // SAFETY: the child runs Rust code on the one thread it has. The C library makes its own locks free in a
-    // child; of the standard library's it uses those of this module, which is what is tested.
+    // SAFETY: the child runs Rust code on the one thread it has. The C library frees its own locks in a child; of
+    // the locks of the standard library the child uses those of this module, which the tests are about.
     let process = unsafe { libc::fork() };
     if process == 0 {
-        // SAFETY: no signal handler is set. It ends a child that waits for ever.
+        // SAFETY: no signal handler is set. The alarm ends a child that waits for ever.
         unsafe { libc::alarm(20) };
         let code = i32::from(catch_unwind(AssertUnwindSafe(child)).is_err());
         // SAFETY: nothing has to be cleaned up in the child.
@@ -75,7 +75,7 @@ fn an_attempt_in_the_middle_goes_on_and_those_of_other_threads_are_in_no_way() {
 
 #[test]
 fn bounds_end_waits_of_tasks() {
-    // The parent's watchdog runs, and has no thread in the child.
+    // The parent's watchdog runs, but has no thread in the child.
     let soon = Duration::from_millis(200);
     let device = device();
     let _runs = device.begin_beside();

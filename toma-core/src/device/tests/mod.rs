@@ -23,7 +23,7 @@ use crate::nesting::{Enclosing, Inside};
 /// Longer than any test takes.
 const AGES: Duration = Duration::from_secs(60);
 
-/// A device of a test alone, so that it can tell whether anything is left there.
+/// A device for one test alone, so that the test can check that nothing is left there.
 fn device() -> Device {
     Device { queue: Handle::Counted(Arc::new(Queue::new("a device"))) }
 }
@@ -45,7 +45,7 @@ fn exclusive(device: &Device) -> Waiting<'static> {
     device.wait_for(TurnKind::Exclusive, at_most(AGES))
 }
 
-/// Has 1000 bytes, of which so many are free, and the one name and the other by turns.
+/// A memory of 1000 bytes, of which `free` are free, and whose name alternates between two names.
 #[derive(Debug)]
 struct Pool {
     names: [&'static str; 2],
@@ -90,7 +90,7 @@ impl<F: Future + Unpin> Task<F> {
         Self { future, woken: Arc::default() }
     }
 
-    /// One that has been polled once, and waits.
+    /// A task that has been polled once, and waits.
     fn waiting(future: F) -> Self {
         let mut task = Self::new(future);
         assert!(task.poll().is_none());
@@ -109,7 +109,7 @@ impl<F: Future + Unpin> Task<F> {
         self.woken.0.load(Relaxed) > 0
     }
 
-    /// What comes of it, if it was woken.
+    /// Polls the task if it was woken.
     fn poll_woken(&mut self) -> Option<F::Output> {
         if self.woken.0.swap(0, Relaxed) == 0 { None } else { self.poll() }
     }
@@ -121,7 +121,7 @@ fn waiting(pool: &Pool, bytes: u64, timeout: Duration) -> Task<Reserving<'_>> {
     Task::waiting(Box::pin(reserve_async(pool, bytes, timeout)))
 }
 
-/// The turn of a wait that has ended in turn.
+/// Returns the turn of a wait that was granted one.
 #[track_caller]
 fn in_turn(ended: Option<(Turn, How)>) -> Turn {
     let (turn, how) = ended.expect("the turn has come");
@@ -129,7 +129,7 @@ fn in_turn(ended: Option<(Turn, How)>) -> Turn {
     turn
 }
 
-/// Waits until it is so; whether it ever will be is what is tested.
+/// Waits until `is_so` returns true.
 fn until(mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {

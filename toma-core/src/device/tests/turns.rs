@@ -1,4 +1,4 @@
-//! Devices and turns: what tells them apart, what an attempt sees of others, and when bounds pass.
+//! Devices and turns: their identity, the contention that attempts see, and when bounds pass.
 
 use super::queue::{QueueState, Standing};
 use super::sleepers::SleeperId;

@@ -1,4 +1,4 @@
-//! Waiting for a turn, by threads and tasks: how it ends, and what is left of it.
+//! Waits for a turn, by threads and tasks: how they end, and that they leave nothing behind.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn a_wait_that_is_dropped_leaves_the_queue_and_passes_its_grant_on() {
     assert!(granted.is_woken() && next.poll_woken().is_none());
     drop(granted);
     drop(in_turn(next.poll_woken()));
-    // Also one that was never polled.
+    // Also an entry that was never polled.
     drop(exclusive(&device));
     assert!(device.try_shared().is_some());
 }
@@ -50,7 +50,7 @@ fn a_bound_ends_the_wait_of_a_thread_and_of_a_task_without_a_clock() {
     let (turn, how) = task.poll_woken().unwrap();
     assert!(how == How::TimedOut && !turn.is_exclusive() && turn.others() == 1);
     let head = Task::waiting(device.wait_for(TurnKind::Exclusive, at_most(SOON)));
-    // It skips the head, which is never polled.
+    // The wait skips the head, which is never polled.
     drop(in_turn(Some(device.wait_for(TurnKind::Shared, at_most(AGES)).wait())));
     drop((turn, runs, head));
     assert!(is_empty(&device));

@@ -1,6 +1,6 @@
-//! Loops in loops on a device of six bytes, as the engine runs them, on the pure queue.
+//! Nested loops on a device of six bytes, run on the pure queue as the engine runs them.
 //!
-//! Sizes are at their floor, so an attempt that fails is made again or given up.
+//! Sizes are at their floor, so an attempt that fails is repeated or given up.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
@@ -13,11 +13,11 @@ use crate::device::sleepers::SleeperId;
 
 const BUDGET: u8 = 6;
 
-/// What happens beside the steps of the participants.
+/// Events in addition to the steps of the participants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Beside {
     Nothing,
-    /// Time passes twice, and with it the bounds of the waits that last.
+    /// Time passes twice, and with it the bounds of the waits that are left.
     Bounds,
     Cancels,
     /// The participants are tasks, and are dropped.
@@ -32,20 +32,20 @@ pub(super) enum Move {
     Drop(usize),
 }
 
-/// A call with loops inside, of one piece each. All bodies go on where a loop inside has failed.
+/// A call with nested loops, of one piece each. All bodies go on if a loop inside has failed.
 #[derive(Clone, Debug)]
 pub(super) struct Participant {
-    /// What the piece of each loop holds, in bytes.
+    /// Bytes that the piece of each loop holds.
     holds: &'static [u8],
-    /// The turn that it asks for first; `None` where it never waits.
+    /// The turn that the call asks for first; `None` if it never waits.
     asks: Option<TurnKind>,
     stage: Stage,
     turn: Option<Admitted>,
-    /// Of the attempts that run, the outermost first: what each saw as it began, and the bytes it holds.
+    /// Snapshot and held bytes of each running attempt, the outermost first.
     attempts: Vec<(Seen, u8)>,
     woken: bool,
     look_at: Option<Instant>,
-    /// Attempts of the outermost loop.
+    /// Number of attempts of the outermost loop.
     tries: u8,
 }
 
@@ -63,7 +63,7 @@ enum Stage {
 pub(super) struct World {
     beside: Beside,
     state: QueueState,
-    /// Those that wait and were granted nothing, in the order in which they came.
+    /// Participants that wait and were granted nothing, in the order of arrival.
     queue: Vec<usize>,
     participants: [Participant; 3],
     now: u8,
@@ -90,7 +90,7 @@ impl World {
         Self { beside, state: QueueState::new(1), queue: Vec::new(), participants, now: 0 }
     }
 
-    /// Tells situations apart that differ in more than the numbers of turns.
+    /// Returns a hash of the situation that ignores the numbers of turns.
     pub(super) fn situation(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.queue, self.now, self.state.is_unusual()).hash(&mut hasher);
@@ -117,7 +117,7 @@ impl World {
         (0..3).filter_map(|of| self.turn(of)).map(|turn| turn.kind)
     }
 
-    /// What may happen next. One can always go on, until all are over and have left nothing.
+    /// Returns the possible next moves. There always is one, until all calls are over and have left nothing behind.
     pub(super) fn moves(&self) -> Vec<Move> {
         let (mut moves, mut asleep, mut waits) = (Vec::new(), Vec::new(), false);
         for (of, one) in self.participants.iter().enumerate() {
@@ -140,7 +140,7 @@ impl World {
         moves
     }
 
-    /// Makes a move, and checks what is always so.
+    /// Makes a move, and checks the invariants.
     pub(super) fn apply(&mut self, next: Move) {
         match next {
             Move::Step(of) => self.step(of),
@@ -206,7 +206,7 @@ impl World {
         self.participants[of].stage = Stage::Allocates;
     }
 
-    /// Whether it waits for the device now.
+    /// True if the call waits for the device now.
     fn has_patience(&mut self, of: usize) -> bool {
         self.participants[of].asks.is_some() && self.state.has_patience(moment(self.now))
     }
@@ -215,7 +215,7 @@ impl World {
         let until = moment(if self.beside == Beside::Bounds { self.now + 1 } else { u8::MAX });
         self.state.queue(key(of), kind, Some(until));
         self.queue.push(of);
-        // It looks at once, in a step of its own.
+        // The entry looks at once, in a step of its own.
         (self.participants[of].stage, self.participants[of].woken) = (Stage::Waits(kind, until), true);
         self.look();
     }
@@ -247,7 +247,7 @@ impl World {
         self.queue.retain(|waits| *waits != of);
     }
 
-    /// Skips and grants. Turns go in order, to none beside an exclusive one, and to all there is room for.
+    /// Skips and grants. Turns are granted in order, none next to an exclusive one, and all that there is room for.
     fn look(&mut self) {
         for SleeperId(woken) in self.state.look(moment(self.now)) {
             let of = usize::try_from(woken).expect("a participant");
@@ -279,7 +279,7 @@ impl World {
         };
     }
 
-    /// A marked attempt has failed whatever its body returned.
+    /// Ends the body. A marked attempt has failed regardless of its body's result.
     fn end_body(&mut self, of: usize) {
         let one = &self.participants[of];
         match one.turn {
@@ -288,7 +288,7 @@ impl World {
         }
     }
 
-    /// The attempt is undone. If others may have been in its way, the outermost is made again, alone.
+    /// Undoes the attempt. If others may have been in its way, the outermost attempt is repeated alone.
     fn fail(&mut self, of: usize) {
         let one = &mut self.participants[of];
         let is_nested = one.attempts.len() > 1;
@@ -307,7 +307,7 @@ impl World {
         self.end(of, false);
     }
 
-    /// The innermost attempt and its call are over.
+    /// Ends the innermost attempt and its call.
     fn end(&mut self, of: usize, succeeded: bool) {
         self.participants[of].attempts.pop();
         self.participants[of].stage = Stage::BodyEnds;

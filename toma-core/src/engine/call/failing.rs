@@ -1,4 +1,4 @@
-//! What a call does about failures.
+//! Handling of failed attempts by a call.
 
 use super::Call;
 use super::memory::is_about_memory;
@@ -16,10 +16,10 @@ use crate::reserve;
 use crate::shield::{self, Panic, Retryable};
 
 impl Call<'_> {
-    /// The attempt failed: says what happens next. The failed values are still there, because a failure that is
-    /// not tried again goes through unchanged.
+    /// Decides how the call continues after a failed attempt. The failed values are still alive, because a failure
+    /// that is not retried is passed on unchanged.
     ///
-    /// Giving up is told here. Any other answer may still change and is told by [`release`](Self::release).
+    /// Giving up is reported here. Any other answer may still change, and is reported by [`release`](Self::release).
     #[cold]
     pub(crate) fn failed(
         &mut self,
@@ -43,7 +43,7 @@ impl Call<'_> {
         answer
     }
 
-    /// Ends the attempt: what it took, what memory there is now, and which rungs.
+    /// Ends the attempt and collects its time and measurements, the memory reading after it, and the available rungs.
     fn look_at(&mut self, attempt: &mut Attempt, failure: &Failure, panic: Option<&Panic>) -> Failed {
         self.time_from_now_on();
         self.injected |= attempt.injected;
@@ -61,13 +61,15 @@ impl Call<'_> {
         Failed { class, requested_bytes, now, took, there: self.rungs_after(attempt, class, panic) }
     }
 
-    /// A history is worth the clock.
+    /// Reads the clock at each attempt from now on, because this call has a history to report.
     pub(super) fn time_from_now_on(&mut self) {
         self.stages.get_or_insert_with(Stages::none).times = true;
     }
 
-    /// What was printed because nothing was promised must be passed on: a rung that came meanwhile is too late for
-    /// it. A panic can give way where the enclosing attempt keeps it from being printed.
+    /// Returns the rungs that are available after the failure.
+    ///
+    /// If a panic was printed because no retry was promised, it must be passed on: a rung that became available since
+    /// then is too late. A panic can give way only if the enclosing attempt keeps it from being printed.
     fn rungs_after(&self, attempt: &Attempt, class: Class, panic: Option<&Panic>) -> Rungs {
         let Some(stages) = self.stages.as_ref().filter(|_| !self.machine.fallback) else {
             return Rungs::NONE;
@@ -81,7 +83,7 @@ impl Call<'_> {
     }
 
     fn answer(&mut self, policy: &dyn Policy, attempt: &Attempt, failed: &Failed) -> Answer {
-        // What the machine would retry and the attempt was not promised began too late.
+        // The machine would retry, but the attempt began too late to be promised that.
         let promised_nothing = attempt.retryable == Retryable::NOTHING;
         let began_late = promised_nothing && self.machine.retryable() != Retryable::NOTHING;
         let is_whole = self.stages.as_ref().is_some_and(Stages::is_whole);
@@ -96,7 +98,7 @@ impl Call<'_> {
         self.machine.failed(&CheckedPolicy { policy, call: self.report.name() }, failed)
     }
 
-    /// The failed values are gone and undone: gives cached memory and the turn back, and tells how the call goes on.
+    /// Releases cached memory and the turn, and reports the answer. The failed values are dropped and undone by now.
     pub(crate) fn release(&mut self, policy: &dyn Policy, attempt: Attempt, answer: Answer) {
         if let Some(device) = self.memory.device {
             let _inside = attempt.enter();
@@ -109,7 +111,7 @@ impl Call<'_> {
         self.tell_final(answer);
     }
 
-    /// The answer once leaner plans and hooks were asked, and the prediction where that leads to a smaller size.
+    /// Returns the answer after leaner plans and hooks were asked. A prediction may replace a smaller size.
     fn final_answer(&mut self, policy: &dyn Policy, mut answer: Answer) -> Answer {
         let Some(stages) = &mut self.stages else { return answer };
         if let Some(failed) = stages.again.as_mut().and_then(|again| again.asks.take()) {
@@ -127,7 +129,7 @@ impl Call<'_> {
         }
     }
 
-    /// Asks those whose rung was taken, and goes on below while they have nothing to give.
+    /// Asks the leaner plans or hooks whose rung the answer takes. If they give nothing, takes the next rung.
     fn asked(&mut self, policy: &dyn Policy, failed: &Failed, mut answer: Answer) -> Answer {
         while !self.is_given(failed, answer) {
             let policy = CheckedPolicy { policy, call: self.report.name() };
@@ -137,7 +139,7 @@ impl Call<'_> {
         answer
     }
 
-    /// Whether the answer holds once its rung was asked.
+    /// True if the answer stands after its rung was asked.
     fn is_given(&mut self, failed: &Failed, answer: Answer) -> bool {
         match answer {
             Answer::Again(Rung::Leaner) => self.leans(),
@@ -150,7 +152,7 @@ impl Call<'_> {
         }
     }
 
-    /// Where ranks vote on the next attempt, theirs is the last word.
+    /// Reports the final answer, unless ranks vote on the next attempt: their agreement is reported instead.
     fn tell_final(&mut self, answer: Answer) {
         let Some(stages) = &mut self.stages else { return };
         let (size, to) = (stages.failed_size, self.machine.step);
@@ -163,7 +165,7 @@ impl Call<'_> {
         }
     }
 
-    /// All others are done, and a single item of this cost does not fit: its failure goes through.
+    /// Gives up on a single item of this cost, whose failure is passed on because all other items are done.
     pub(crate) fn gives_up_left_out(&mut self, cost: usize) {
         let reason = Reason::LeftOut;
         self.report.gives_up(reason);
@@ -172,7 +174,7 @@ impl Call<'_> {
 
     fn tell_failed(&mut self, attempt: &Attempt, failure: &Failure, failed: &Failed, size: usize) {
         let &Failed { class, requested_bytes, now, took, .. } = failed;
-        // Once nothing is measured any more, because the answer takes memory of its own.
+        // After all measurements, because the witness's answer takes memory of its own.
         if class == Class::OutOfMemory {
             self.report.fills(witness::filled());
         }
@@ -206,7 +208,7 @@ impl Call<'_> {
         }
     }
 
-    /// As soon as it is known that even the smallest size does not fit.
+    /// Reports once that even the smallest size does not fit.
     pub(super) fn tell_shortfall(&mut self, shortfall: Shortfall) {
         let Shortfall { size, needs_bytes, free_bytes, .. } = shortfall;
         if self.report.falls_short(shortfall) {
@@ -214,7 +216,7 @@ impl Call<'_> {
         }
     }
 
-    /// Drops what a failed attempt came to, within the attempt, which has ended with that.
+    /// Drops the outcome of a failed attempt within the attempt, which ends with that.
     pub(crate) fn drop_failed<R>(&mut self, outcome: R) {
         let entered = self.witnessed().and_then(Witnessed::enter);
         drop(outcome);
@@ -224,7 +226,7 @@ impl Call<'_> {
         }
     }
 
-    /// The call's attempts as the witness is told of them, if it is.
+    /// Returns the call's attempts as the witness observes them, if one listens.
     #[inline]
     pub(crate) fn witnessed(&mut self) -> Option<&mut Witnessed> {
         self.stages.as_mut()?.witnessed()

@@ -1,12 +1,12 @@
-//! What a prediction says of a call, and what the call shows of the prediction.
+//! The first size of a call by a prediction, and the results that the prediction learns from.
 //!
 //! # Why
 //!
-//! A prediction learns when the call ends, of the smallest size that failed and the largest that worked
-//! after it. Sizes that fail one after the other are one mistake.
+//! A prediction learns from failed sizes when the call ends: it receives the smallest size that failed and the
+//! largest that worked after it. Sizes that fail one after the other are one mistake.
 //!
-//! A prediction is wrong only if it would say the same again of the bytes that the call could have. Those
-//! are the free bytes after the failure and what earlier pieces left. Memory that others took meanwhile
+//! A prediction is wrong only if it would predict the same again from the bytes that the call could have used: the
+//! free bytes after the failure, and those that earlier pieces still hold. Memory that others took during the call
 //! corrects nothing.
 
 use std::num::NonZeroUsize;
@@ -21,7 +21,7 @@ use crate::observe::{Answer, Shortfall, report};
 use crate::predict::{Asks, Followed, Foreseen, Predict, Rehearsal, Shown};
 
 impl<'a> Call<'a> {
-    /// The first size, where it is known what fits.
+    /// Predicts the first size; `None` if no size is predicted to fit.
     #[inline(never)]
     pub(super) fn foresee(&mut self, asks: &mut Asks<'a, '_>) -> Option<usize> {
         let Memory { origin, user, .. } = &self.memory;
@@ -58,32 +58,32 @@ impl<'a> Call<'a> {
         is_followed.then(|| self.follow(Forecast::new(predict, device, foreseen, items)))?
     }
 
-    /// What is said of the largest size that the call may use, where a larger one would fit.
+    /// Limits a prediction to the largest size that the call may use, with the bytes of that size.
     fn within(&self, predict: &dyn Predict, said: Foreseen) -> Foreseen {
         let size = said.size.min(self.machine.sizes.cap);
         let piece = if size < said.size { predict.piece(size) } else { None };
         Foreseen { size, needs_bytes: piece.map_or(said.needs_bytes, |piece| piece.needs_bytes) }
     }
 
-    /// Returns the size to begin with, where any was said to fit.
+    /// Lets the call follow a prediction. Returns the size to begin with, if any is predicted to fit.
     fn follow(&mut self, forecast: Forecast<'a>) -> Option<usize> {
         let first = Some(forecast.first()).filter(|&size| size > 0);
         let stages = self.stages.as_mut()?;
         if forecast.explores {
-            // What the piece takes is worth knowing then, whatever the policy.
+            // The bytes of this piece are measured then, even if the policy measures none.
             (stages.measures, stages.meters) = (true, self.memory.device);
         }
         stages.forecast = Some(Box::new(forecast));
         first
     }
 
-    /// An attempt succeeded at a size that was foreseen: the prediction learns, and says what fits now.
+    /// Lets the prediction learn from an attempt that succeeded at a predicted size. It then predicts the next size.
     #[inline(never)]
     pub(super) fn shows(&mut self, took: &mut Took) {
         let Some(stages) = &mut self.stages else { return };
         let Some(forecast) = &mut stages.forecast else { return };
         let Measured { peak_bytes, available_bytes, told, .. } = took.measured.unwrap_or_default();
-        // What is said is said of work that repeats nothing.
+        // Predictions are for work that recomputes nothing.
         let peak_bytes = peak_bytes.filter(|_| told.repeated.is_zero());
         forecast.worked(self.machine.size());
         let explored = std::mem::take(&mut forecast.explores);
@@ -105,8 +105,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A size that was said to fit has failed, and the policy has chosen another: a prediction that knows better by now
-    /// chooses instead.
+    /// Lets a prediction choose the next size instead of the policy, after a predicted size has failed and the
+    /// prediction has learned from that.
     pub(super) fn foresees_smaller(&mut self) -> Option<Answer> {
         if self.agrees() {
             return None;
@@ -118,7 +118,7 @@ impl<'a> Call<'a> {
         self.machine.shrinks_to(said)
     }
 
-    /// What the smallest size lacks, by a prediction.
+    /// Shortfall of the smallest size, if it is predicted not to fit.
     fn lacks(&self, predict: &dyn Predict, free_bytes: u64) -> Option<Shortfall> {
         let size = self.machine.least();
         let piece = predict.piece(size)?;

@@ -1,4 +1,4 @@
-//! What bodies leave for their attempts: offers of leaner plans, and the time that was spent on repeating.
+//! Records that bodies leave for their attempts: offers of leaner plans, and the time spent on recomputation.
 
 use super::Call;
 use crate::engine::again;
@@ -12,18 +12,18 @@ use crate::shield::{self, Inside};
 use crate::switches::Switches;
 
 impl Call<'_> {
-    /// What the bodies of the call are inside of.
+    /// Form of the attempts in which the call's bodies run.
     pub(crate) fn inside(&self) -> Inside {
         self.machine.inside()
     }
 
-    /// Takes what the body of the attempt has left on this thread.
+    /// Takes the records that the attempt's body has left on this thread.
     #[cold]
     pub(crate) fn takes_left(&mut self) {
         self.leaves(leaner::take());
     }
 
-    /// The body of the attempt has left something.
+    /// Adds records that the attempt's body has left.
     #[cold]
     pub(crate) fn leaves(&mut self, left: Left) {
         if !left.offers.is_empty() {
@@ -32,7 +32,7 @@ impl Call<'_> {
         self.stages.get_or_insert_with(Stages::none).again.get_or_insert_default().add(left);
     }
 
-    /// Where attempts of the process have offered plans: opens a call that needs no stages but for that.
+    /// Opens a call that needs stages only because attempts have offered leaner plans. Returns true if it did.
     #[cold]
     pub(super) fn opens_plain_after_offers(
         &mut self,
@@ -52,8 +52,8 @@ impl Call<'_> {
         is_plain
     }
 
-    /// At the floor a panic is tried again only where that was promised, so it has to be known beforehand whether a
-    /// leaner plan may be offered. Elsewhere it is promised in any case.
+    /// Notes before an attempt at the floor that its body may offer a leaner plan: there a panic is retried only if
+    /// that was promised. Above the floor a retry is promised in any case.
     pub(super) fn expect_offers(&mut self) {
         let is_at_the_floor =
             !self.machine.is_done() && self.machine.coming_size() <= self.machine.sizes.floor;
@@ -62,9 +62,9 @@ impl Call<'_> {
         }
     }
 
-    /// Asks what the failed attempt has left for a leaner plan.
+    /// Asks the handles that the failed attempt has left for a leaner plan. Returns true if there is one.
     pub(super) fn leans(&mut self) -> bool {
-        // Taken out, because handles are foreign and may run loops.
+        // Taken out of the call, because handles are user code and may run loops.
         let again = self.stages.as_mut().and_then(|stages| stages.again.as_mut());
         again.and_then(|again| again.take_left()).is_some_and(again::lean)
     }

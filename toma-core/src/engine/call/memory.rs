@@ -1,11 +1,11 @@
-//! The memory that a call is about, and the size cache.
+//! Memory source and size cache of a call.
 
 use crate::cache::SizeCache;
 use crate::call_site::Origin;
 use crate::classify::Class;
 use crate::memory::{Host, MemorySource, Reading};
 
-/// Where sizes are remembered, and what memory they are about.
+/// The size cache of a call, and the memory that its sizes depend on.
 pub(super) struct Memory<'a> {
     pub(super) cache: &'a dyn SizeCache,
     pub(super) origin: Origin,
@@ -13,12 +13,12 @@ pub(super) struct Memory<'a> {
     pub(super) user: u64,
     /// The reading at the last failure that was about memory.
     pub(super) now: Option<Reading>,
-    /// Where the call doubts the remembered size: how many such doubts have failed before.
+    /// Number of failed doubts about the remembered size before this call, if the call doubts it.
     pub(super) failed_probes: Option<u32>,
 }
 
 impl Memory<'_> {
-    /// Reads the memory where the class of a failure makes it matter.
+    /// Reads the memory if failures of this class concern memory.
     pub(super) fn read_after(&mut self, class: Class) -> Option<Reading> {
         if !is_about_memory(class) {
             return None;

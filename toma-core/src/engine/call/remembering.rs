@@ -1,4 +1,4 @@
-//! Where a call goes on from, and what it leaves behind: the size cache, the memory it is about, and the report.
+//! Cache entry and report that a call leaves behind, and its state when an iterator or a stream resumes it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ impl Call<'_> {
         Place { origin, name: self.report.name(), user, device, cap }
     }
 
-    /// A call that is asked for its next value: where that is in fallback, it stays there to its end.
+    /// Resumes a call that is asked for its next value. If the caller is in fallback, the call stays in it to its
+    /// end.
     #[inline]
     pub(crate) fn go_on(&mut self) {
         let marks = Nesting::now().marks;
@@ -39,9 +40,9 @@ impl Call<'_> {
         }
     }
 
-    /// Lets the size cache remember a size, when it remembers anything.
+    /// Stores a size in the size cache, if that stores anything.
     ///
-    /// A cache and a memory source are foreign code, and this may run while a panic unwinds: one of theirs must not
+    /// A cache and a memory source are user code, and this may run while a panic unwinds. A panic of theirs must not
     /// take the results of the call with it.
     #[cold]
     fn remember(&mut self, size: usize) {
@@ -58,9 +59,9 @@ impl Call<'_> {
         self.report.settles(Some(size), cache.name(), callers);
     }
 
-    /// Returns the callers that the size is remembered for.
+    /// Stores the size, and returns the callers that it is stored for.
     fn hand_over(&self, size: usize) -> Callers {
-        // A step that was settled without a failure was settled at what is free now.
+        // Without a failure, the step has settled with the memory that is free now.
         let now = self.memory.now.or_else(|| self.memory.read());
         let free_bytes = now.map(|now| now.free_bytes);
         let (bounds, measurements) = (self.machine.bounds, self.machine.measurements.map(Arc::new));
@@ -71,14 +72,14 @@ impl Call<'_> {
         self.memory.cache.callers(&self.place())
     }
 
-    /// Hands over what was measured by a call that settled nothing, so that the next one knows of it.
+    /// Stores the measurements of a call that settled nothing, for the next call.
     fn note(&self) {
         let cache = self.memory.cache;
         let measurements = self.machine.measurements;
         let Some(measurements) = measurements.filter(|_| self.machine.is_done() && cache.remembers()) else {
             return;
         };
-        // A cache is foreign code, and this may run while a panic unwinds. Only figures are lost.
+        // A cache is user code, and this may run while a panic unwinds. Only measurements are lost then.
         contained(|| cache.note(&self.place(), &measurements));
     }
 }

@@ -1,4 +1,4 @@
-//! What a call does about attempts that succeeded.
+//! Handling of successful attempts by a call.
 
 use super::Call;
 use crate::clock;
@@ -9,7 +9,7 @@ use crate::policy::Policy;
 use crate::ranks;
 
 impl Call<'_> {
-    /// The attempt succeeded.
+    /// Counts a successful attempt. The policy or a doubt may change the step.
     #[inline]
     pub(crate) fn succeeded(&mut self, policy: &dyn Policy, attempt: &mut Attempt) {
         self.report.succeeded();
@@ -29,7 +29,7 @@ impl Call<'_> {
         took
     }
 
-    /// What an attempt took that has succeeded, as reports and predictions hear of it.
+    /// Returns the cost of a successful attempt, which the report and the prediction receive first.
     #[inline]
     pub(super) fn measured(&mut self, attempt: &mut Attempt) -> Took {
         let mut took = self.took(attempt);
@@ -46,7 +46,7 @@ impl Call<'_> {
         took
     }
 
-    /// The attempt counts: tells of it, and runs what its body has left for that.
+    /// Reports an attempt that counts, and runs the actions that its body has left for that.
     #[inline]
     pub(super) fn tell_succeeded(&mut self, attempt: &Attempt, took: Took) {
         let Some(stages) = &mut self.stages else { return };
@@ -87,7 +87,7 @@ impl Call<'_> {
         self.tell(|| EventKind::Probe { from, to });
     }
 
-    /// The attempts since the last change of the step, in the report.
+    /// Adds the attempts since the last change of the step to the report.
     pub(super) fn report_worked(&mut self, step: usize) {
         let ran = self.machine.take_ran(step);
         self.report.worked(ran);

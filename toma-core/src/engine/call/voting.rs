@@ -1,4 +1,4 @@
-//! What a call with ranks does besides: it votes at its beginning and after each attempt, and follows what all say.
+//! Votes of a call with ranks: at its beginning and after each attempt. The call follows the agreed result.
 
 use super::Call;
 use crate::classify::Failure;
@@ -12,11 +12,11 @@ use crate::observe::{Answer, EventKind, Reason};
 use crate::policy::Policy;
 use crate::ranks::{Agreed, Error, Says, Waiting};
 
-/// What an attempt that has succeeded here came to on all ranks.
+/// Result on all ranks of an attempt that has succeeded on this one.
 pub(crate) enum Together {
-    /// It counts.
+    /// It counts on all ranks.
     Counts,
-    /// It failed elsewhere.
+    /// It failed on another rank.
     Again(Answer),
     /// Another rank has ended the call.
     Ended,
@@ -27,7 +27,7 @@ impl<'a> Call<'a> {
         self.stages.as_mut()?.ballot.as_deref_mut()
     }
 
-    /// Begins to agree, where the call has ranks.
+    /// Joins the other ranks, if the call has any.
     pub(super) fn joins(&mut self, options: &Options<'a>) {
         let Some(ranks) = options.ranks else { return };
         let name = self.report.name();
@@ -42,19 +42,19 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether the outcome of an attempt is what all ranks say.
+    /// True while the votes of all ranks decide the outcome of an attempt.
     #[inline]
     pub(crate) fn agrees(&self) -> bool {
         self.stages.as_ref().is_some_and(|stages| !stages.is_agreed())
     }
 
-    /// Nothing is left to do here, and no other rank waits for this one.
+    /// True if no work is left here, and no other rank waits for this one.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.is_done() && self.stages.as_ref().is_none_or(Stages::is_agreed)
     }
 
-    /// Votes on all that has to be agreed before the next attempt; blocks the thread.
+    /// Casts all votes that are due before the next attempt; blocks the thread.
     #[inline(never)]
     pub(super) fn settle_votes(&mut self) {
         while let Some(cast) = self.owed() {
@@ -62,7 +62,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Casts the vote that is owed before the next attempt, if any.
+    /// Casts the vote that is due before the next attempt, if any.
     #[inline(never)]
     pub(crate) fn owed(&mut self) -> Option<Result<Waiting, Error>> {
         let (proposal, step, done) = (self.machine.proposal(), self.machine.step, self.machine.is_done());
@@ -86,7 +86,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// What all ranks say to that.
+    /// Follows the result of the last vote.
     pub(crate) fn hears(&mut self, heard: Result<Agreed, Error>) {
         let Some(ballot) = self.ballot() else { return };
         let (owed, untold, rank) = (ballot.owes.take(), ballot.untold.take(), ballot.rank());
@@ -113,7 +113,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Votes for an attempt that has succeeded here.
+    /// Casts the vote for an attempt that has succeeded on this rank.
     pub(crate) fn votes(&mut self, policy: &dyn Policy, attempt: &mut Attempt) -> Result<Waiting, Error> {
         let took = self.measured(attempt);
         let (mut machine, mut doubts) = (self.machine.ahead(), self.doubts);
@@ -125,7 +125,7 @@ impl<'a> Call<'a> {
             doubts.begins();
         }
         let (done, next, again) = (machine.is_done(), machine.proposal(), self.machine.step);
-        // A thread that waits for others keeps none of them from the device.
+        // A thread that waits for other ranks must not keep the device from any of them.
         attempt.end();
         let Took { elapsed, measured } = took;
         let ahead = Box::new(Ahead { machine, doubts, measured, elapsed });
@@ -135,7 +135,7 @@ impl<'a> Call<'a> {
         ballot.cast(says, next, again)
     }
 
-    /// What all ranks say of an attempt that has succeeded here.
+    /// Follows the result of the vote on an attempt that has succeeded on this rank.
     pub(crate) fn hears_of_success(&mut self, attempt: &Attempt, heard: Result<Agreed, Error>) -> Together {
         let ballot = self.ballot().expect("only a call that agrees has voted");
         let ahead = ballot.ahead.take().expect("it was kept with the vote");
@@ -156,7 +156,7 @@ impl<'a> Call<'a> {
         let doubted = ahead.machine.doubted;
         self.machine = ahead.machine;
         self.machine.adopt(agreed.next);
-        // A doubt that not all share stays due.
+        // A doubt that not all ranks share stays due.
         if doubted.is_none() || self.machine.doubted.is_some() {
             self.doubts = ahead.doubts;
         }
@@ -167,7 +167,7 @@ impl<'a> Call<'a> {
         Together::Counts
     }
 
-    /// Makes the attempt again that has failed elsewhere.
+    /// Prepares to repeat an attempt that has failed on another rank.
     fn follows(&mut self, took: Took, agreed: &Agreed) -> Answer {
         let elsewhere = agreed.failed.expect("the caller has looked");
         self.time_from_now_on();
@@ -191,7 +191,7 @@ impl<'a> Call<'a> {
         answer
     }
 
-    /// This rank's failure goes through: it ends the call on all, so that none waits for what is left here.
+    /// Ends the call on all ranks, because this rank's failure is passed on and none may wait for its remaining work.
     pub(crate) fn leaves_ranks(&mut self, failure: &Failure) {
         if let Some(ballot) = self.ballot() {
             ballot.leave(&failure.message);
@@ -206,7 +206,7 @@ impl<'a> Call<'a> {
         self.tell(|| EventKind::Answered { size, answer });
     }
 
-    /// Why another rank has ended the call, said once.
+    /// Takes the reason why another rank has ended the call, if one has.
     #[inline]
     pub(crate) fn ended(&mut self) -> Option<Error> {
         self.stages.as_mut()?.ballot.as_mut()?.ended.take()

@@ -1,29 +1,29 @@
-//! Sizes that a machine takes from other ranks.
+//! Sizes that a machine adopts from other ranks.
 
 use super::Machine;
 use crate::engine::rungs::Rungs;
 
 impl Machine {
-    /// The size this rank proposes to the others; `usize::MAX` where it covers all that is left, because it need not
-    /// bind those that have more to do.
+    /// Returns the size that this rank proposes to the others. It is `usize::MAX` if the step covers all of this
+    /// rank's remaining work, because ranks with more work need not follow it.
     pub(in crate::engine) fn proposal(&self) -> usize {
         if !self.is_batch() && self.step >= self.left() { usize::MAX } else { self.step }
     }
 
-    /// Goes on with the size that ranks agreed on.
+    /// Continues with the size that ranks agreed on.
     pub(in crate::engine) fn adopt(&mut self, size: usize) {
         let to = if size == usize::MAX { self.step } else { self.sizes.fit(size) };
         if to != self.step {
             self.step = to;
-            // Another size is another question.
+            // At another size the rungs may help again.
             self.spent = self.spent.within(Rungs::ONCE_A_PIECE);
-            // A doubt that not all share is none, and says nothing of the size before it.
+            // A doubt that not all ranks share ends. Going back to the step before it is no evidence about that step.
             let is_as_before = self.doubted.take() == Some(to);
             self.learning.moved |= !self.fallback && !is_as_before;
         }
     }
 
-    /// The attempt has failed on another rank: makes it again, at this size if that is smaller. Returns the size.
+    /// Repeats an attempt that has failed on another rank, at `size` if that is smaller. Returns the size.
     pub(in crate::engine) fn follow(&mut self, size: usize) -> usize {
         self.failures += 1;
         let to = self.sizes.fit(size);
@@ -36,7 +36,7 @@ impl Machine {
         self.step
     }
 
-    /// The same machine, to go on with where all ranks agree. It takes along what items cost, which may be much.
+    /// Returns a copy to continue with if all ranks agree. Item costs are moved into it, because they may be large.
     pub(in crate::engine) fn ahead(&mut self) -> Self {
         let costs = self.extent.costs.take();
         let mut ahead = self.clone();
@@ -44,12 +44,12 @@ impl Machine {
         ahead
     }
 
-    /// The machine from which `ahead` came goes on itself.
+    /// Takes the costs of items back from `ahead`, because this machine continues.
     pub(in crate::engine) fn stays(&mut self, ahead: Self) {
         self.extent.costs = ahead.extent.costs;
     }
 
-    /// A rank has ended the call: nothing is left to do.
+    /// Ends the work, because a rank has ended the call.
     pub(in crate::engine) fn end(&mut self) {
         self.extent.end = self.position;
     }

@@ -1,10 +1,10 @@
-//! What a machine does about failures: the same size again while something may have changed, a smaller size, and
-//! in the end fallback, leaving a single item out, or giving up.
+//! Failures in the machine: the same size again while something may have changed, a smaller size, and in the end
+//! fallback, leaving a single item out, or giving up.
 //!
 //! # Why
 //!
-//! With a fallback the rest of the call falls back at a single item that does not fit. So no item is lost.
-//! A fallback for one item alone took a state of its own through the whole engine.
+//! With a fallback, the rest of the call falls back at a single item that does not fit, so no item is lost. A
+//! fallback for one item alone would need a state of its own in the whole engine.
 
 use super::{Failed, Learning, Machine};
 use crate::classify::Class;
@@ -15,7 +15,7 @@ use crate::observe::{Answer, Reason};
 use crate::policy::{Bounds, Evidence};
 
 impl Machine {
-    /// The attempt failed: decides what happens next.
+    /// Decides how the call continues after a failed attempt.
     pub(in crate::engine) fn failed(&mut self, policy: &CheckedPolicy<'_>, failed: &Failed) -> Answer {
         self.failures += 1;
         match failed.class {
@@ -38,10 +38,10 @@ impl Machine {
         Answer::GiveUp(if tried_again { Reason::FailedAgain } else { self.why_not() })
     }
 
-    /// The next rung of the ladder.
+    /// Takes the next rung of the ladder.
     fn escalate(&mut self, policy: &CheckedPolicy<'_>, failed: &Failed) -> Answer {
         if failed.there.has(Rungs::GIVE_WAY) {
-            // It says nothing of the size: the device was contended.
+            // This is no evidence about the size: the device was contended.
             return Answer::GiveUp(Reason::GaveWay);
         }
         if let Some(rung) = self.same_size(failed.there) {
@@ -60,7 +60,7 @@ impl Machine {
         Answer::GiveUp(self.why_not())
     }
 
-    /// The next rung that tries the same size again, which is spent with that.
+    /// Returns the next rung that retries the same size, and marks it as spent.
     fn same_size(&mut self, there: Rungs) -> Option<Rung> {
         if !self.attempts_left() {
             return None;
@@ -71,10 +71,10 @@ impl Machine {
         Some(name)
     }
 
-    /// There is no leaner plan, or the hooks gave nothing back, so the same size would only fail again: goes on below
-    /// that rung.
+    /// Continues after a rung that gave nothing (no leaner plan, or hooks that freed nothing), because the same size
+    /// would only fail again.
     ///
-    /// `None` where only one more attempt can say how the piece ends, because the failure is gone.
+    /// Returns `None` if only one more attempt can decide how the piece ends, because the failure has been dropped.
     pub(in crate::engine) fn gave_nothing(
         &mut self,
         policy: &CheckedPolicy<'_>,
@@ -97,7 +97,7 @@ impl Machine {
     fn shrink(&mut self, policy: &CheckedPolicy<'_>, failed: &Failed) -> Answer {
         let &Failed { class, requested_bytes, now, took, .. } = failed;
         self.fails(failed);
-        // Another size is another question.
+        // At another size the rungs may help again.
         self.spent = self.spent.within(Rungs::ONCE_A_PIECE);
         self.learning.moved = !self.fallback;
         if let Some(before) = self.doubted.take().filter(|&before| before < self.size()) {
@@ -115,7 +115,7 @@ impl Machine {
         Answer::Shrink(self.step)
     }
 
-    /// Takes a step that is said to fit instead of the one that the policy has chosen, unless that has failed.
+    /// Replaces the step that the policy has chosen by one that is predicted to fit, unless that has failed.
     pub(in crate::engine) fn shrinks_to(&mut self, size: usize) -> Option<Answer> {
         let step = self.sizes.fit(size);
         let is_new = step != self.step && self.bounds.smallest_failure.is_none_or(|failed| step < failed);
@@ -125,7 +125,7 @@ impl Machine {
         })
     }
 
-    /// Begins anew from the first size, in fallback.
+    /// Starts again from the first size, in fallback.
     fn fall_back(&mut self) -> Answer {
         (self.spent, self.expected) = (Rungs::NONE, Rungs::NONE);
         self.learn_nothing();
@@ -136,23 +136,23 @@ impl Machine {
         Answer::FallBack(self.coming_size())
     }
 
-    /// From here on the work is not where sizes are remembered for.
+    /// Stops learning, because in fallback the work is not in the memory that sizes are remembered for.
     pub(crate) fn learn_nothing(&mut self) {
         self.fallback = true;
         self.learning = Learning::beyond(usize::MAX);
     }
 
-    /// Which rungs are there for the coming attempt, as far as can be said before it begins.
+    /// Sets the rungs that are available for the next attempt, as far as known before it begins.
     pub(crate) fn expect(&mut self, there: Rungs) {
         self.expected = there.without(self.spent);
     }
 
-    /// Whether the coming attempt can be retried with the device to itself.
+    /// True if the next attempt can be retried with the device to itself.
     pub(crate) fn can_be_exclusive_yet(&self) -> bool {
         self.failures + 1 < self.max_attempts && !self.spent.has(Rungs::EXCLUSIVE)
     }
 
-    /// Whether another attempt is allowed at this piece, once one has failed.
+    /// True if another attempt at this piece is allowed after a failure.
     fn attempts_left(&self) -> bool {
         self.failures < self.max_attempts
     }
@@ -163,7 +163,7 @@ impl Machine {
 }
 
 impl Failed {
-    /// Less free than was asked for, or less than a tenth of the whole.
+    /// True if less is free than the failed allocation requested, or less than a tenth of the total.
     fn memory_is_low(&self) -> bool {
         self.now.is_some_and(|now| {
             self.requested_bytes.is_some_and(|requested| now.free_bytes < requested)

@@ -1,14 +1,13 @@
-//! What a machine learns of sizes: which step settles, what enters the measurements, and which failures a single
-//! item is to blame for.
+//! How a machine learns sizes: which step settles, which attempts enter the measurements, and which failures are due
+//! to a single item.
 //!
 //! # Why
 //!
-//! A packed piece is evidence for the step only if it fills more than half of it. Two neighbors fill more
-//! than one step together, so the others are tails or stand beside heavy items.
+//! A packed piece is evidence for the step only if it fills more than half of it. Two neighboring pieces together
+//! fill more than one step, so smaller ones are tails or stand next to heavy items.
 //!
-//! What is measured of a packed piece counts for the step in proportion. Otherwise a policy that measures
-//! would follow the pieces downward. The largest cost that ran settles, because no piece may have filled
-//! the step.
+//! The measurements of a packed piece are scaled to the step. Otherwise a measuring policy would follow small pieces
+//! downward. The largest cost that ran settles, because possibly no piece has filled the step.
 
 use std::mem;
 
@@ -21,13 +20,13 @@ use crate::observe::{Answer, Shortfall};
 use crate::policy::{Measurements, Policy, Sample};
 
 impl Machine {
-    /// The step worth remembering, once it has succeeded.
+    /// The step to store in the size cache, once it has succeeded.
     #[inline]
     pub(crate) fn settled(&self) -> Option<usize> {
         self.learning.settled
     }
 
-    /// What had settled has failed after all; a total failure must not pin later calls to it.
+    /// Forgets the settled size, because it has failed after all. A total failure must not pin later calls to it.
     pub(crate) fn forget(&mut self) {
         self.learning.settled = None;
     }
@@ -47,7 +46,7 @@ impl Machine {
         }
     }
 
-    /// The same where pieces are of any size up to the step.
+    /// Records a success where pieces are of any size up to the step.
     #[inline(never)]
     fn packed_works(&mut self, size: usize) {
         let (step, fills) = (self.step, self.fills(size));
@@ -65,16 +64,16 @@ impl Machine {
         }
     }
 
-    /// Whether a piece of this size says something about the step, where it need not fill one.
+    /// True if a piece of this size is evidence for the step, where pieces need not fill it.
     ///
-    /// Even pieces fill more than half of it, unless one is all there is. Packed ones seldom fill a step; two that follow
-    /// each other fill more than one. So one that fills less than half says little, such as a short tail, and one beyond
-    /// the step was a single item.
+    /// Even pieces fill more than half of the step, unless there is only one. Packed pieces seldom fill a step, but
+    /// two neighbors together fill more than one. So a piece that fills less than half, such as a short tail, is
+    /// little evidence, and one beyond the step was a single item.
     fn fills(&self, size: usize) -> bool {
         size <= self.step && size > self.step / 2
     }
 
-    /// Takes note that the size of the piece is too large.
+    /// Records that the size of the piece is too large.
     pub(super) fn fails(&mut self, failed: &Failed) {
         let size = self.size();
         self.begin_search();
@@ -95,13 +94,13 @@ impl Machine {
         }
     }
 
-    /// Whether a single item may be to blame for the last failures.
+    /// True while a single item may be the cause of the last failures.
     #[inline]
     pub(super) fn is_searching(&self) -> bool {
         self.packing.as_ref().is_some_and(|packing| packing.search.is_some())
     }
 
-    /// During a search no piece goes beyond the one that failed: its items alone say what was to blame.
+    /// Ends a piece where the failed one ended, during a search: only the items of the failed piece show the cause.
     pub(super) fn within_search(&self, cut: Cut) -> Cut {
         let search = self.packing.as_ref().and_then(|packing| packing.search.as_ref());
         match search.filter(|search| search.end < cut.end) {
@@ -110,7 +109,7 @@ impl Machine {
         }
     }
 
-    /// A search ends when all items of its piece are done: the piece was too large.
+    /// Ends a search when all items of its piece are done: the piece was too large.
     pub(super) fn end_search(&mut self) {
         let position = self.position;
         if let Some(packing) = &mut self.packing {
@@ -118,8 +117,8 @@ impl Machine {
         }
     }
 
-    /// Whether the piece is a single item that the others can do without: it costs more than the floor, or
-    /// something as heavy has worked.
+    /// True if the piece is a single item that the call can do without: it costs more than the floor, or a piece as
+    /// heavy has succeeded.
     #[inline]
     pub(super) fn is_single_item(&self) -> bool {
         let Some(packing) = &self.packing else { return false };
@@ -127,14 +126,14 @@ impl Machine {
         self.piece().len() == 1 && (self.sizes.can_shrink(size) || packing.fits >= Some(size))
     }
 
-    /// Goes on without a single item that does not fit by itself. That says nothing of the others: what it costs
-    /// and what it needs may be far apart, and no smaller step would have helped it.
+    /// Continues without a single item that does not fit by itself. This is no evidence about the others: the item's
+    /// cost and its memory may be far apart, and no smaller step would have helped it.
     pub(super) fn leave_out(&mut self) -> Answer {
         let (index, cost) = (self.position, self.size());
         let is_at_the_floor = !self.sizes.can_shrink(cost);
         if let Some(packing) = &mut self.packing {
             if is_at_the_floor {
-                // The next one that fails there shows that nothing fits any more.
+                // If the next item fails at the floor too, nothing fits any more.
                 packing.fits = None;
             }
             if let Some(Search { before, .. }) = packing.search.take() {
@@ -146,7 +145,7 @@ impl Machine {
         Answer::LeaveOut { index, cost }
     }
 
-    /// What was measured of attempts that succeeded stays, and so does the time.
+    /// Restores the state from before a search. Samples of successful attempts and the time are kept.
     fn restore(&mut self, before: &Snapshot) {
         (self.step, self.bounds, self.learning) = (before.step, before.bounds, before.learning);
         self.measurements = self.measurements.zip(before.measurements).map(|(now, before)| Measurements {
@@ -157,8 +156,8 @@ impl Machine {
         });
     }
 
-    /// The size of the pieces that have succeeded since it was asked last: the largest of them, where no piece need
-    /// fill a step, because they are even or sizes are costs, and otherwise that step.
+    /// Takes the size of the pieces that have succeeded since the last call: the step, or the largest piece where
+    /// none need fill a step, because they are even or sizes are costs.
     pub(crate) fn take_ran(&mut self, step: usize) -> usize {
         match &mut self.packing {
             Some(packing) => mem::take(&mut packing.ran),
@@ -167,8 +166,8 @@ impl Machine {
         }
     }
 
-    /// An attempt that succeeded enters the measurements; a rest says nothing about its size. Returns whether the
-    /// size is to be used again.
+    /// Adds a successful attempt to the measurements; a last, smaller piece is no evidence for its size. Returns
+    /// false if the size must not be used again, because the allocator thrashes at it.
     #[inline(never)]
     pub(super) fn note(&mut self, size: usize, measured: &Measured) -> bool {
         let sample = self.sample(size, measured);
@@ -179,7 +178,7 @@ impl Machine {
         !measurements.is_thrashing()
     }
 
-    /// A batch is one attempt. It settles its size where the next one knows something by that: it would have another
+    /// Settles the size of a batch, which is one attempt, if the next batch learns from that: it would have another
     /// size, or be the second in a row whose allocator tries again.
     #[inline(never)]
     pub(super) fn look_ahead(&mut self, policy: &dyn Policy, size: usize, took: Took) {
@@ -190,7 +189,7 @@ impl Machine {
         }
     }
 
-    /// What an attempt says about the step in force.
+    /// Sample of an attempt, if it is evidence for the current step.
     fn sample(&self, size: usize, measured: &Measured) -> Option<Sample> {
         if self.packing.is_some() {
             return self.fills(size).then(|| in_proportion(measured.sample(size), self.step));
@@ -198,7 +197,7 @@ impl Machine {
         (size == self.step).then(|| measured.sample(size))
     }
 
-    /// What the smallest size lacks, by what has been measured of others.
+    /// Shortfall of the smallest size, estimated from measurements of others.
     pub(crate) fn shortfall(&self, measured: &Measured) -> Option<Shortfall> {
         let size = self.least();
         let needs_bytes = self.measurements?.samples.needs_bytes(size)?;
@@ -206,7 +205,7 @@ impl Machine {
         Some(Shortfall { size, needs_bytes, free_bytes, per_item_bytes: None })
     }
 
-    /// What a size lacked that failed, and nothing smaller is allowed.
+    /// Shortfall of the failed size, if no smaller one is allowed.
     pub(crate) fn lacked(&self, failed: &Failed) -> Option<Shortfall> {
         let Cut { size, .. } = self.cut;
         if failed.class != Class::OutOfMemory || self.sizes.can_shrink(size) {
@@ -221,8 +220,8 @@ impl Machine {
     }
 }
 
-/// The same at another size. Pieces that are packed are of many sizes, and a step that followed them would shrink
-/// with each; what every attempt needs besides makes this say rather too much.
+/// Scales a sample to another size. Packed pieces are of many sizes, and a step that followed them would shrink with
+/// each. The constant part of an attempt is scaled too, so the result is rather too large.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! What the kernel's files say of a host's memory.
+//! The host's memory according to the kernel's files.
 
 use std::error::Error;
 use std::fs;
@@ -12,7 +12,7 @@ use super::super::{Host, MemorySource as _, Reading, host};
 
 const MIB: u64 = 1 << 20;
 
-/// A folder with files of the kernel's, gone when dropped.
+/// A folder with files of the kernel, removed when dropped.
 struct Root(TempDir);
 
 impl Root {
@@ -46,7 +46,7 @@ impl Root {
         self
     }
 
-    /// The process is in `path` of version 2, which is mounted with the group `root` on top.
+    /// Puts the process into `path` of version 2, which is mounted with the group `root` on top.
     fn v2(self, path: &str, root: &str) -> Self {
         self.file("proc/self/cgroup", &format!("1:name=systemd:{path}\n0::{path}\n")).file(
             "proc/self/mountinfo",
@@ -57,7 +57,7 @@ impl Root {
         )
     }
 
-    /// The process is in `path` of version 1, which is mounted with the group `root` on top.
+    /// Puts the process into `path` of version 1, which is mounted with the group `root` on top.
     fn v1(self, path: &str, root: &str) -> Self {
         self.file("proc/self/cgroup", &format!("5:cpu,cpuacct:/elsewhere\n4:memory:{path}\n0::/\n")).file(
             "proc/self/mountinfo",
@@ -69,7 +69,7 @@ impl Root {
         )
     }
 
-    /// A group of version 2 that may use `limit`, uses `used`, of which `inactive` is file pages.
+    /// Adds a group of version 2 that may use `limit` and uses `used`, of which `inactive` is file pages.
     fn group2(self, folder: &str, limit: &str, used: u64, inactive: u64) -> Self {
         let folder = format!("sys/fs/cgroup{folder}");
         let stat = format!("anon 1\ninactive_file_not 9\ninactive_file {inactive}\nactive_file 5\n");
@@ -96,7 +96,7 @@ impl Root {
         assert_eq!(mib(self.host().read().unwrap()), (free, total), "in {}", self.0.path().display());
     }
 
-    /// The error of a reading: its kind, its own words without the root, and its cause's words.
+    /// The error of a reading: its kind, its message without the root, and its cause's message.
     fn error(&self) -> (io::ErrorKind, String, Option<String>) {
         let error = self.host().read().unwrap_err();
         let text = error.to_string().replace(&format!("{}/", self.0.path().display()), "/");
@@ -118,10 +118,10 @@ fn the_least_that_any_limit_leaves_is_free() {
     v2("/a/b", "/").group2("/a/b", "max", 100, 0).group2("/a", "max", 100, 0).leaves(6000, 8000);
     // Inactive file pages are free.
     v2("/a/b", "/").group2("/a/b", "1048576000", 700 * MIB, 200 * MIB).leaves(500, 1000);
-    // A limit on a parent, whose siblings use it: the least free and the lowest limit differ in level.
+    // A limit on a parent, whose siblings use it: the lowest free bytes and the lowest limit are at two levels.
     let nested = v2("/a/b/c", "/").group2("/a/b/c", "max", 10, 0).group2("/a/b", &limit(2000), 100 * MIB, 0);
     nested.group2("/a", &limit(3000), 2900 * MIB, 0).leaves(100, 2000);
-    // The topmost group of a container; one that sees its path on the host but only its own group.
+    // The topmost group of a container, also if the process sees its path on the host but only its own group.
     topmost(v2("/", "/")).leaves(500, 512);
     topmost(v2("/docker/1f/worker", "/docker/1f").group2("/worker", &limit(300), 0, 0)).leaves(300, 300);
     v1("/docker/1f", "/docker/1f").group1("", 512 * MIB, 12 * MIB, 0).leaves(500, 512);
@@ -130,7 +130,7 @@ fn the_least_that_any_limit_leaves_is_free() {
         let root = topmost(v2(path, root)).file("sys/x/memory.max", "1").file("x/memory.max", "1");
         root.leaves(500, 512);
     }
-    // Version 1 at two levels, beside an empty version 2, which is mounted too.
+    // Version 1 at two levels, next to an empty version 2, which is mounted too.
     let nested = v1("/jobs/7", "/").group1("/jobs/7", 1000 * MIB, 1100 * MIB, 200 * MIB);
     let nested = nested.group1("/jobs", 900 * MIB, 300 * MIB, 0);
     nested.group1("", 9_223_372_036_854_771_712, 5000 * MIB, 0).leaves(100, 900);
@@ -259,7 +259,7 @@ fn the_real_host_agrees_with_its_own_files() {
     assert!(reading.total_bytes <= total * 1024, "{reading:?}");
 }
 
-/// What is free and what there is, in figures that cannot overflow.
+/// Free and total bytes, in figures that cannot overflow.
 fn twin(machine: (u64, u64), groups: &[(u64, u64, u64)], address_space: Option<(u64, u64)>) -> (i128, i128) {
     let mut free = vec![i128::from(machine.0)];
     let mut total = vec![i128::from(machine.1)];

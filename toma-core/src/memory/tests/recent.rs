@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::super::recent::{LastReadings, MEMORIES};
 use super::super::{MemorySource, Reading, STALENESS, recent};
 
-/// A memory with as many free bytes as it was read times.
+/// A memory whose free bytes are the number of its readings.
 #[derive(Debug)]
 struct Counting {
     name: &'static str,
@@ -110,7 +110,7 @@ fn source_that_runs_loops_of_its_own_when_read() {
 }
 
 proptest! {
-    /// Against a list of everything ever remembered.
+    /// Compares with a list of everything ever remembered.
     #[test]
     fn readings_are_never_too_old_nor_of_another_memory(
         steps in prop::collection::vec((0..12_usize, 1..50_u64), 1..100),

@@ -9,7 +9,7 @@ use crate::text::bytes;
 /// Letters of a name that are shown; the bar needs the rest of the line.
 const MAX_NAME: usize = 24;
 
-/// How far one call is, and how to say it.
+/// The progress of one call, and its text.
 pub(super) struct Progress {
     pub(super) name: String,
     /// Items in all; `None` for a batch.
@@ -17,9 +17,9 @@ pub(super) struct Progress {
     pub(super) done: usize,
     step: usize,
     out_of_memory: usize,
-    /// Time in attempts that succeeded: what failed says nothing about the rest.
+    /// Time in attempts that succeeded: failed ones say nothing about the time left.
     busy: Duration,
-    /// What happened last, until it is known what is done about it.
+    /// The last failure, until its answer is known.
     failure: String,
 }
 
@@ -36,7 +36,7 @@ impl Progress {
         }
     }
 
-    /// Takes an event in; a line comes back when it is worth one that stays.
+    /// Updates the progress by an event; returns a line if the event is worth one that stays.
     pub(super) fn learn(&mut self, kind: &EventKind<'_>) -> Option<String> {
         match *kind {
             EventKind::Succeeded { end, elapsed, .. } => {
@@ -54,7 +54,7 @@ impl Progress {
         None
     }
 
-    /// A transient failure and the like end well without a word.
+    /// Returns a line for the answer to a failure, except for a retry at the same size.
     fn answered(&mut self, size: usize, answer: Answer) -> Option<String> {
         match answer {
             Answer::Follow { to, .. } => {
@@ -69,7 +69,7 @@ impl Progress {
         Some(self.say(&format!("{} at {size}, {answer}", self.failure)))
     }
 
-    /// Rate, time left, step and failures, as far as there is anything to say.
+    /// Rate, time left, step and failures, as far as they are known.
     pub(super) fn figures(&self) -> String {
         let mut figures = Vec::with_capacity(4);
         if let Some(rate) = self.rate() {
@@ -84,7 +84,7 @@ impl Progress {
         figures.join(" · ")
     }
 
-    /// All of it in one line, for a log.
+    /// Items done and figures in one line, for a log.
     pub(super) fn line(&self) -> String {
         let items = self.length.map_or(String::new(), |length| format!("{} of {length} · ", self.done));
         self.say(&(items + &self.figures()))
@@ -110,7 +110,7 @@ impl Progress {
 
 fn describe(class: Class, requested_bytes: Option<u64>, free_bytes: Option<u64>) -> String {
     if !matches!(class, Class::OutOfMemory | Class::Transient) {
-        // The error goes through, and says more than this line.
+        // The error is returned to the caller, and says more than this line.
         return String::new();
     }
     let figures = [(requested_bytes, "requested"), (free_bytes, "free")].into_iter();

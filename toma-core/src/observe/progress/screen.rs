@@ -4,14 +4,14 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::figures::Progress;
 
-/// Where progress is shown.
+/// The destination of progress.
 pub(super) enum Screen {
     Terminal(MultiProgress),
-    /// Not watched, but it may be read later.
+    /// Standard error is no terminal: nobody watches it, but it may be read later.
     Log(Box<dyn Write + Send>),
 }
 
-/// What is shown of one call.
+/// The display of one call.
 #[derive(Default)]
 pub(super) enum Line {
     #[default]
@@ -25,7 +25,7 @@ impl Screen {
         Self::to(ProgressDrawTarget::stderr(), io::stderr())
     }
 
-    /// On the terminal, or into the log when there is none.
+    /// Shows progress on the terminal, or in the log when there is none.
     pub(super) fn to(terminal: ProgressDrawTarget, log: impl Write + Send + 'static) -> Self {
         if terminal.is_hidden() {
             return Self::Log(Box::new(log));
@@ -33,7 +33,7 @@ impl Screen {
         Self::Terminal(MultiProgress::with_draw_target(terminal))
     }
 
-    /// Prints a line that stays. That it could not be printed cannot be told anywhere.
+    /// Prints a line that stays. A failure to print is ignored, because it cannot be reported anywhere.
     pub(super) fn print(&mut self, line: &str) {
         let _ = match self {
             Self::Terminal(lines) => lines.println(line),
@@ -41,7 +41,7 @@ impl Screen {
         };
     }
 
-    /// Shows how far the call is now.
+    /// Shows the current progress of the call.
     pub(super) fn refresh(&mut self, line: &mut Line, progress: &Progress) {
         let Self::Terminal(lines) = self else {
             *line = Line::Logged;
@@ -58,7 +58,7 @@ impl Screen {
         }
     }
 
-    /// The call is over. A log that showed it on its way also shows that.
+    /// Ends the display of the call. A log that has shown its progress also shows its end.
     pub(super) fn end(&mut self, line: &mut Line, progress: &Progress) {
         if matches!(line, Line::Logged) {
             self.print(&progress.line());

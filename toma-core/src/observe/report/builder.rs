@@ -8,8 +8,8 @@
 //! The first failed attempt's duration is unknown unless an observer sees the call. The report then says
 //! "at least". Reading a clock on the success path would cost more than the loop.
 //!
-//! Figures are within 128 bytes, which the compiler copies without a call. What only some calls have is in
-//! the history, behind a box.
+//! `Figures` has at most 128 bytes, which the compiler copies without a call. Fields that only some calls need are in
+//! `History`, behind a box.
 
 use std::cell::RefCell;
 use std::mem;
@@ -31,8 +31,7 @@ pub(crate) struct ReportBuilder {
     figures: Figures,
 }
 
-/// What every call has, in few enough bytes that handing it over is a copy without a call. A size is
-/// never 0.
+/// The figures of every call, small enough that moving them is a copy without a call. A size is never 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     length: Option<usize>,
@@ -41,9 +40,9 @@ struct Figures {
     start: usize,
     remembered: Option<NonZeroUsize>,
     attempts: usize,
-    /// That of all attempts, when all are timed: it is the first that may be not.
+    /// Time of all attempts, if timing began before the first one.
     time: Option<Duration>,
-    /// Of size 0 where no attempt was measured.
+    /// Has size 0 if no attempt was measured.
     fullest: Fullest,
     position: usize,
     bounds: Bounds,
@@ -51,14 +50,14 @@ struct Figures {
 
 const _: () = assert!(size_of::<Figures>() <= 128, "larger ones are copied by a call");
 
-/// Entries that are kept; a call that changes its step without end must not eat the memory.
+/// Number of entries that are kept: a call that changes its step without end must not fill the memory.
 const MOST: usize = 256;
 
-/// What calls that never fail and never change their step do not have.
+/// The fields that a call does not need if it never fails and never changes its step.
 #[derive(Clone, Debug)]
 struct History {
-    /// As far as it is told: its attempts are those in `tried`, and what is in the figures is missing. One entry of
-    /// `tried` may be too many, so that the last one can be completed.
+    /// The report as recorded so far: its `attempts` are those in `tried`, and the fields of [`Figures`] are not set.
+    /// `tried` may have one entry more than [`MOST`], so that the last one can be completed.
     report: Report,
     left_out_count: usize,
 }
@@ -67,7 +66,7 @@ thread_local! {
     static LAST: RefCell<Option<ReportBuilder>> = const { RefCell::new(None) };
 }
 
-/// The report of the last call that ended on this thread.
+/// Returns the report of the last call that ended on this thread.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -79,7 +78,7 @@ pub fn last() -> Option<Report> {
     LAST.try_with(|last| last.borrow().as_ref().map(ReportBuilder::report)).ok().flatten()
 }
 
-/// Makes the thread's place for its last report while there is memory: making it allocates.
+/// Creates the thread's slot for its last report while there is memory, because creating it allocates.
 #[inline]
 pub(crate) fn prepare() {
     let _ = LAST.try_with(|_| ());
@@ -93,7 +92,7 @@ impl ReportBuilder {
         Self { name, history: None, sizes_are_costs: cost.is_some(), figures }
     }
 
-    /// A step larger than the whole work is in truth of the work's size.
+    /// Limits a step to the size of the whole work.
     #[inline]
     pub(crate) fn within(&self, step: usize) -> usize {
         step.min(self.figures.whole)
@@ -141,14 +140,14 @@ impl ReportBuilder {
         self.history.is_some()
     }
 
-    /// The coming attempt is timed, and so are all after it.
+    /// Starts timing with the coming attempt, if it is the first of the call.
     pub(crate) fn begin_timing(&mut self) {
         if self.figures.attempts == 0 {
             self.figures.time = Some(Duration::ZERO);
         }
     }
 
-    /// An attempt has ended that was timed.
+    /// Adds the duration of a timed attempt.
     pub(crate) fn took(&mut self, elapsed: Duration) {
         if let Some(time) = &mut self.figures.time {
             *time = time.saturating_add(elapsed);
@@ -160,7 +159,7 @@ impl ReportBuilder {
         self.figures.attempts += 1;
     }
 
-    /// An attempt of this size succeeded; keeps the one that came nearest to the limit.
+    /// Records a success of this size if it came nearer to the limit than the one recorded before.
     #[inline(never)]
     pub(crate) fn measured(&mut self, size: usize, peak_bytes: Option<u64>, available_bytes: Option<u64>) {
         let (Some(peak_bytes), Some(available_bytes)) = (peak_bytes, available_bytes) else { return };
@@ -170,7 +169,7 @@ impl ReportBuilder {
         }
     }
 
-    /// The attempts since the last entry have succeeded, at this size.
+    /// Adds an entry for the attempts since the last one, which have all succeeded at this size.
     #[cold]
     pub(crate) fn worked(&mut self, size: usize) {
         let succeeded = self.figures.attempts - self.history().report.attempts;
@@ -188,7 +187,7 @@ impl ReportBuilder {
         report.time_lost_is_exact &= elapsed.is_some();
     }
 
-    /// An attempt has failed on another rank.
+    /// Records an attempt that failed on another rank; not counted as out of memory on this rank.
     pub(crate) fn failed_elsewhere(&mut self, size: usize, class: Class, elapsed: Option<Duration>) {
         self.figures.attempts += 1;
         self.add(Tried { size, failed: Some(class), ..Tried::default() });
@@ -197,22 +196,22 @@ impl ReportBuilder {
         report.time_lost_is_exact &= elapsed.is_some();
     }
 
-    /// This rank is done, and votes once more because others are not.
+    /// Counts a vote of this rank after it was done, because other ranks are not.
     pub(crate) fn joins(&mut self) {
         self.history().report.joined += 1;
     }
 
-    /// An attempt ran out of memory, which was filled by this, if that is known.
+    /// Records the allocations that filled the memory at an attempt that ran out of it, if they are known.
     pub(crate) fn fills(&mut self, filled: Option<String>) {
         self.history().report.filled = filled;
     }
 
-    /// What filled the memory at the last failure that ran out of it.
+    /// Returns the allocations that filled the memory at the last attempt that ran out of it.
     pub(crate) fn filled(&self) -> Option<&str> {
         self.history.as_ref()?.report.filled.as_deref()
     }
 
-    /// What is done about the failure that came last.
+    /// Records the answer to the last failure.
     pub(crate) fn answered(&mut self, answer: Answer) {
         let History { report, left_out_count } = self.history();
         match answer {
@@ -231,12 +230,12 @@ impl ReportBuilder {
         }
     }
 
-    /// The failure of an item that was left out goes through after all.
+    /// Records that the failure of a left-out item is returned to the caller after all.
     pub(crate) fn gives_up(&mut self, reason: Reason) {
         self.history().report.gave_up = Some(reason);
     }
 
-    /// The coming attempt has waited for its turn on the device.
+    /// Records that the coming attempt has waited for its turn on the device.
     pub(crate) fn waited(&mut self, elapsed: Duration, exclusive: bool) {
         let attempts = self.figures.attempts;
         let report = &mut self.history().report;
@@ -249,9 +248,9 @@ impl ReportBuilder {
         }
     }
 
-    /// Takes note that the smallest size does not fit; says whether that is new.
+    /// Records that the smallest size does not fit; returns true if that is new.
     ///
-    /// What was asked for last is less than what is predicted.
+    /// The last request of a failed attempt is only part of its need, so it does not replace a larger prediction.
     pub(crate) fn falls_short(&mut self, shortfall: Shortfall) -> bool {
         let known = &mut self.history().report.shortfall;
         let is_predicted = |known: &Shortfall| known.per_item_bytes.is_some();
@@ -261,7 +260,7 @@ impl ReportBuilder {
         known.replace(shortfall).is_none()
     }
 
-    /// One entry, of all attempts that are not told yet.
+    /// Adds one entry for all attempts that are not recorded yet.
     fn add(&mut self, tried: Tried) {
         let tried = Tried { size: self.within(tried.size), time: self.figures.time, ..tried };
         let attempts = self.figures.attempts;
@@ -275,7 +274,7 @@ impl ReportBuilder {
         self.history.get_or_insert_default()
     }
 
-    /// The size cache of this name was to remember a size; `None` when it remembers nothing.
+    /// Records the size that the size cache of this name remembers; `None` if it remembers nothing.
     #[cold]
     pub(crate) fn settles(&mut self, settled: Option<usize>, cache: &'static str, callers: Callers) {
         let report = &mut self.history().report;
@@ -283,13 +282,13 @@ impl ReportBuilder {
         (report.settled, report.cache) = (settled, Some(cache));
     }
 
-    /// A failure was injected, so nothing is learned.
+    /// Records that a failure was injected, so that nothing is learned.
     #[cold]
     pub(crate) fn is_injected(&mut self) {
         self.history().report.injected = true;
     }
 
-    /// The call is over: hands the figures to the thread, for [`last`]. `ran`: the size of the attempts that
+    /// Ends the call and moves its figures to the thread, for [`last`]. `ran` is the size of the attempts that
     /// succeeded since the last entry.
     #[inline]
     pub(crate) fn finish(&mut self, position: usize, bounds: Bounds, ran: usize) {
@@ -297,7 +296,7 @@ impl ReportBuilder {
         if self.history.is_some() {
             self.worked(ran);
         }
-        // At thread exit no call is left that could ask.
+        // At thread exit no later call can ask for the report.
         let _ = LAST.try_with(|last| match &mut *last.borrow_mut() {
             Some(last) => last.take_over(self),
             none => {
@@ -307,8 +306,8 @@ impl ReportBuilder {
         });
     }
 
-    /// Moves what is dropped some day by swapping, which leaves `other` with something to drop, and
-    /// copies the rest: this runs at every call.
+    /// Swaps the fields that own memory, so that dropping `other` frees the old ones, and copies the rest. This runs at
+    /// every call.
     #[inline]
     fn take_over(&mut self, other: &mut Self) {
         mem::swap(&mut self.name, &mut other.name);

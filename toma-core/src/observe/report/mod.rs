@@ -1,4 +1,4 @@
-//! What one call went through, for people.
+//! The report of one call, for people.
 
 mod builder;
 #[cfg(feature = "svg")]
@@ -18,13 +18,12 @@ pub(crate) use builder::{ReportBuilder, prepare};
 #[cfg(feature = "svg")]
 pub use svg::svg;
 
-/// What one call went through: attempts, failures, the sizes tried, what is known now, the time lost.
+/// Report of one call: attempts, failures, the sizes tried, the bounds learned, the time lost.
 ///
-/// [`last`] gives the report of the last call that ended on this thread; its `Display` is a few
-/// lines for people. In them an arrow follows an attempt that failed, so a size without a word has failed,
-/// also where others of that size had worked before: `8 worked 5 times, 8 -> 4 worked once`;
-/// what was tried next is a smaller size unless it says something else, such as
-/// `8 -> 8 again, with the device to itself (waited 1.2s), worked 2 times`:
+/// [`last`] returns the report of the last call that ended on this thread; its `Display` is a few lines for people. In
+/// them an arrow follows an attempt that failed, so a size without a word has failed, even if other attempts of that
+/// size had worked before: `8 worked 5 times, 8 -> 4 worked once`. The size after an arrow is smaller unless the text
+/// says something else, such as `8 -> 8 again, with the device to itself (waited 1.2s), worked 2 times`:
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -64,78 +63,76 @@ pub struct Report {
     pub length: Option<usize>,
     /// Items done.
     pub done: usize,
-    /// Whether sizes are [costs](crate::execute::With::by_cost) instead of counts of items.
+    /// True if sizes are [costs](crate::execute::With::by_cost) instead of counts of items.
     pub sizes_are_costs: bool,
-    /// The size of the first attempt; where sizes are costs, the step it was cut by.
+    /// The size of the first attempt; if sizes are costs, the step by which it was cut.
     pub start: usize,
-    /// The settled size the size cache knew, if any.
+    /// The settled size found in the size cache, if any.
     pub remembered: Option<usize>,
-    /// What was [predicted](crate::execute::With::predict), where that chose the first size.
+    /// The [prediction](crate::execute::With::predict), if it chose the first size.
     pub foreseen: Option<Predicted>,
-    /// Why nothing was predicted, where that was asked for.
+    /// The reason why nothing was predicted although the call asked for a prediction.
     pub unforeseen: Option<String>,
     /// Attempts made, failed ones included.
     pub attempts: usize,
     /// Attempts that ran out of memory.
     pub out_of_memory: usize,
-    /// What filled the memory at the last attempt that ran out of it, in one or several lines, where a
-    /// [witness](super::witness) listened that knew it.
+    /// The allocations that filled the memory at the last attempt that ran out of it, in one or several lines, if a
+    /// [witness](super::witness) listened and knew them.
     pub filled: Option<String>,
     /// The sizes tried, in order, the first 256 of them. Empty when nothing failed and the step never
     /// changed.
     pub tried: Vec<Tried>,
-    /// The sizes known to work and to fail, by this call and by those whose evidence it found in the
-    /// size cache.
+    /// The sizes known to work and to fail, from this call and from earlier calls whose evidence was in the size cache.
     pub bounds: Bounds,
-    /// The attempt that succeeded nearest to the limit, where the policy measures memory and its
-    /// source counts bytes.
+    /// The attempt that succeeded nearest to the limit, if the policy measures memory and the memory source counts
+    /// bytes.
     pub fullest: Option<Fullest>,
-    /// Time spent in all attempts. `None` when not every one was timed, which takes an observer, a
-    /// deadline or a policy that measures: calls that succeed read no clock.
+    /// Time spent in all attempts. `None` unless every attempt was timed, which takes an observer, a deadline or a
+    /// policy that measures: calls that succeed read no clock.
     pub time: Option<Duration>,
     /// Time spent in failed attempts. The first failed attempt is counted only when an observer or
     /// a deadline made the engine read the clock, because calls that succeed read none.
     pub time_lost: Duration,
-    /// Whether `time_lost` counts every failed attempt.
+    /// True if `time_lost` counts every failed attempt.
     pub time_lost_is_exact: bool,
     /// The size remembered for the next call, when this call settled one.
     pub settled: Option<usize>,
-    /// The size cache that remembers it, or that remembers nothing although there was something;
-    /// `None` when there was nothing.
+    /// The size cache that remembers it, or that remembers nothing although there was a size to remember; `None` when
+    /// there was none.
     pub cache: Option<&'static str>,
-    /// The functions above the call, where the size is remembered for calls from there alone.
+    /// The callers, if the size is remembered only for calls from there; otherwise empty.
     pub callers: Callers,
-    /// Why a failure went through; `None` when none did.
+    /// The reason why a failure was returned to the caller; `None` when none was.
     pub gave_up: Option<Reason>,
-    /// Items that do not fit by themselves and were left out, the first 256 of them: only calls with
-    /// [costs](crate::execute::With::by_cost) go on without. They count from the start of what the
-    /// call works on.
+    /// Items that do not fit by themselves and were left out, the first 256 of them, as positions from the start of the
+    /// call's range. Only calls with [costs](crate::execute::With::by_cost) leave items out.
     pub left_out: Vec<usize>,
     /// Time spent waiting for others on the device.
     pub waited: Duration,
-    /// Votes of this [rank](crate::ranks) after it was done, because others were not.
+    /// Number of votes that this [rank](crate::ranks) cast after it was done, because other ranks were not.
     pub joined: usize,
-    /// Whether the rest of the call ran in [fallback](crate::device::falls_back), from some piece on.
+    /// True if the rest of the call ran in [fallback](crate::device::falls_back), from some piece on.
     pub fell_back: bool,
-    /// Whether a failure was injected, by the feature `testing`: then nothing is learned or remembered.
+    /// True if a failure was injected by the feature `testing`. Nothing is learned or remembered then.
     pub injected: bool,
-    /// What the smallest size lacked, when it was clear that it does not fit.
+    /// The memory that the smallest size lacked, when it was clear that it does not fit.
     pub shortfall: Option<Shortfall>,
 }
 
-/// A size that was said to fit before it was tried.
+/// A size that was predicted to fit before it was tried.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Predicted {
-    /// In items.
+    /// The size, in items.
     pub size: usize,
-    /// Bytes that it was said to need.
+    /// Bytes that it was predicted to need.
     pub needs_bytes: u64,
-    /// Bytes that it could have.
+    /// Bytes available to it.
     pub free_bytes: u64,
 }
 
-/// How much memory the smallest size lacks.
+/// The memory that the smallest size lacks.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortfall {
@@ -143,26 +140,26 @@ pub struct Shortfall {
     pub size: usize,
     /// Bytes it needs, at least.
     pub needs_bytes: u64,
-    /// Which of them each item adds, where that was [predicted](crate::execute::With::predict).
+    /// The part of `needs_bytes` that each item adds, if it was [predicted](crate::execute::With::predict).
     pub per_item_bytes: Option<u64>,
-    /// Bytes it could have.
+    /// Bytes available to it.
     pub free_bytes: u64,
 }
 
-/// An attempt, and how much of the memory it took.
+/// An attempt and the part of the available memory that it used.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fullest {
     /// The attempt's size, in items or in cost units.
     pub size: usize,
-    /// Most bytes it had allocated at one time beyond those before it.
+    /// The most bytes it had allocated at one time, beyond those allocated before it.
     pub peak_bytes: u64,
     /// Bytes it could have allocated.
     pub available_bytes: u64,
 }
 
 impl Fullest {
-    /// The part of the available bytes that it took, from 0 to 1.
+    /// Returns the used part of the available bytes, from 0 to 1.
     #[expect(clippy::cast_precision_loss, reason = "a share is an estimate")]
     pub fn share(&self) -> f64 {
         self.peak_bytes as f64 / self.available_bytes.max(1) as f64
@@ -173,19 +170,19 @@ impl Fullest {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// Of attempts that succeeded the step in items. Where no piece need fill a step, it is the largest that ran:
-    /// sizes are [costs](crate::execute::With::by_cost), or pieces are [even](crate::execute::With::evenly).
-    /// Of one that failed its own size.
+    /// For attempts that succeeded, the step in items, or the largest size that ran if pieces need not fill a step: if
+    /// sizes are [costs](crate::execute::With::by_cost) or pieces are [even](crate::execute::With::evenly). For an
+    /// attempt that failed, its own size.
     pub size: usize,
-    /// Attempts one after another that succeeded; 0 for one that failed.
+    /// Number of consecutive attempts that succeeded; 0 for one that failed.
     pub succeeded: usize,
-    /// The class of its failure; `None` of those that succeeded.
+    /// The class of the failure; `None` for attempts that succeeded.
     pub failed: Option<Class>,
-    /// What was done about that failure; `None` without one.
+    /// The answer to the failure; `None` without one.
     pub answer: Option<Answer>,
-    /// How the attempt after it got the device, where it had to wait for its turn.
+    /// The wait of the next attempt for its turn on the device, if it had to wait.
     pub wait: Option<Wait>,
-    /// Time spent in all attempts of the call until then, where all of them were timed.
+    /// Time spent in all attempts of the call up to the end of this entry, if all of them were timed.
     pub time: Option<Duration>,
 }
 
@@ -193,8 +190,8 @@ pub struct Tried {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// How long it took.
+    /// Duration of the wait.
     pub elapsed: Duration,
-    /// Whether the attempt had the device to itself afterwards; otherwise the wait ended at its bound.
+    /// True if the attempt had the device to itself afterwards; otherwise the wait ended at its time limit.
     pub exclusive: bool,
 }

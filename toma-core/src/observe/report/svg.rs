@@ -1,11 +1,11 @@
 //! Reports as a picture.
 //!
-//! Reports become [`Curve`]s, the curves a [`Plane`] that says what the axes mean, and plotters draws
-//! both. Everything is placed so that nothing overlaps: what explains the curves stands beside them.
+//! Reports become [`Curve`]s, which share the axes of a [`Plane`], and plotters draws both. Nothing overlaps: the
+//! legend stands next to the curves.
 //!
 //! # Why
 //!
-//! Plotters draws, with neither fonts nor bitmaps: it escapes texts and lays out axes.
+//! Plotters escapes texts and lays out axes, and needs neither fonts nor bitmaps.
 
 mod curve;
 mod draw;
@@ -18,14 +18,13 @@ use self::plane::Plane;
 use super::Report;
 use crate::text::count;
 
-/// Draws the sizes of calls over time, as the text of an SVG file: where they ran out of memory, and the
-/// size each remembers.
+/// Draws the sizes of calls over time, as the text of an SVG file, with the attempts that ran out of memory and the
+/// size that each call remembers.
 ///
-/// Of several reports, those of one name follow each other on one curve, and each name has a curve of its
-/// own, to be compared: the same work with several policies, say. Time is that spent in attempts, and
-/// where it is not known of all reports, because nothing made the engine read a clock, attempts are
-/// counted instead; the axis says which. Sizes are shown by powers of two where
-/// they differ by more than a factor of four.
+/// Reports of one name follow each other on one curve. Each name has a curve of its own, so that calls can be compared,
+/// for example the same work with several policies. The x-axis shows the time spent in attempts. If that is not known
+/// of all reports, because nothing made the engine read a clock, it counts attempts; its title says which. Sizes are
+/// shown by powers of two where they differ by a factor of four or more.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -50,7 +49,7 @@ pub fn svg<'a>(reports: impl IntoIterator<Item = &'a Report>) -> String {
     picture
 }
 
-/// Reports of one name together, in the order in which they come.
+/// Groups reports by name, in the order in which they come.
 fn by_name<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Vec<Vec<&'a Report>> {
     let mut curves: Vec<Vec<&Report>> = Vec::new();
     for report in reports {
@@ -62,7 +61,7 @@ fn by_name<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Vec<Vec<&'a Rep
     curves
 }
 
-/// Letters that the picture has room for, above the curves and beside them.
+/// Letters for which the picture has room, in the title and in the legend.
 const IN_TITLE: usize = 112;
 const IN_LEGEND: usize = 32;
 
@@ -78,7 +77,7 @@ fn title(curves: &[Vec<&Report>]) -> String {
     format!("{}: {summary}", curve::name(report, IN_TITLE.saturating_sub(summary.len())))
 }
 
-/// What the legend calls a curve; a single one has its name in the title.
+/// Returns the legend's name of a curve; a single curve has its name in the title.
 fn label(report: &Report, single: bool) -> String {
     if single { "size".to_owned() } else { curve::name(report, IN_LEGEND) }
 }

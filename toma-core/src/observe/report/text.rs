@@ -1,4 +1,4 @@
-//! A report in a few lines, for a tired reader: one word says what a line is about.
+//! A report in a few lines, for a tired reader: each line begins with a word that names its subject.
 
 use std::borrow::Cow;
 use std::fmt::{self, Formatter};
@@ -11,7 +11,7 @@ use crate::device::Rung;
 use crate::observe::Reason;
 use crate::text::{bytes, count};
 
-/// So many entries of a long history are shown at its start, and as many before its end.
+/// Number of entries of a long history that are shown at its start, and again before its last one.
 const SHOWN: usize = 4;
 
 impl fmt::Display for Report {
@@ -87,12 +87,12 @@ impl Report {
         self.unforeseen.as_deref().map(|why| format!("nothing, because {why}"))
     }
 
-    /// A size, with its unit where it does not count items.
+    /// Formats a size, with its unit if it does not count items.
     fn size(&self, size: usize) -> String {
         if self.sizes_are_costs { format!("cost {size}") } else { size.to_string() }
     }
 
-    /// The sizes tried; of many only the first and the last.
+    /// Formats the sizes tried; of a long history only the first and the last.
     fn history(&self) -> Option<String> {
         let last = self.tried.last()?;
         let nothing = Tried::default();
@@ -114,9 +114,9 @@ impl Report {
         Some(format!("{line}{end}"))
     }
 
-    /// An entry of a history, as the answer to the failure `before` made it, with what leads to the next one.
+    /// Formats an entry as the result of the answer to `before`, with the separator to the next entry.
     fn entry(&self, before: &Tried, tried: &Tried) -> String {
-        // Of several costs it is the largest.
+        // With costs, `size` is the largest of several attempts.
         let up_to = if self.sizes_are_costs && tried.succeeded > 1 && tried.size > 0 { "up to " } else { "" };
         let size = format!("{up_to}{}", tried.size);
         let size = match before.answer {
@@ -126,7 +126,7 @@ impl Report {
             Some(Answer::Follow { elsewhere, .. }) => format!("{size} ({elsewhere})"),
             Some(Answer::LeaveOut { index, .. }) => format!("item {index} left out, {size}"),
         };
-        // How it came to that stands behind it.
+        // The words about the answer follow the size, so the outcome needs a comma.
         let has_words = match before.answer {
             Some(Answer::Again(rung)) => rung != Rung::Transient,
             Some(Answer::Follow { .. }) => true,
@@ -137,8 +137,8 @@ impl Report {
         format!("{size}{comma}{}{then}", outcome(tried))
     }
 
-    /// What is known of the limit: by bytes where they are measured, or else by the sizes around it.
-    /// That a size works is no news where nothing has ever failed. An injected failure is no limit.
+    /// Describes the limit: by bytes if they are measured, or else by the sizes around it. `None` if neither is known,
+    /// because a size that works is no news, or if a failure was injected, because that is no limit.
     fn evidence(&self) -> Option<String> {
         let works = self.bounds.largest_success.filter(|_| !self.injected)?;
         let fails = self.bounds.smallest_failure.filter(|&fails| fails > works);
@@ -158,12 +158,12 @@ impl Report {
         Some(format!("{works} works{fails}; {near}"))
     }
 
-    /// Attempts beyond the history that is kept.
+    /// Number of attempts beyond the recorded history.
     fn untold(&self) -> usize {
         self.attempts - self.tried.iter().map(Tried::attempts).sum::<usize>()
     }
 
-    /// The largest size that has worked in this call: 0 for none, and any where not all are told.
+    /// The largest size that has worked in this call: 0 if none has, `usize::MAX` if the history was cut.
     fn largest_that_ran(&self) -> usize {
         if self.tried.is_empty() {
             return self.start;
@@ -174,7 +174,7 @@ impl Report {
         self.tried.iter().filter(|tried| tried.succeeded > 0).map(|tried| tried.size).max().unwrap_or(0)
     }
 
-    /// What only earlier calls say of sizes: as much memory need not be free now.
+    /// Describes bounds that only earlier calls have found: as much memory need not be free now.
     fn past_evidence(&self, works: usize, fails: Option<usize>) -> String {
         let near = self.fullest.map_or(String::new(), |fullest| format!("; {fullest}"));
         let fails = fails.map_or(String::new(), |fails| format!(", {fails} did not"));
@@ -234,12 +234,12 @@ impl Report {
     }
 }
 
-/// Lines in the column in which lines of a report begin.
+/// Indents lines to the column in which the text of a report line begins.
 fn under_each_other(lines: &str) -> String {
     lines.lines().collect::<Vec<_>>().join("\n           ")
 }
 
-/// A list of items, the first of them.
+/// Lists the first 8 of the items.
 fn items(items: &[usize]) -> Option<String> {
     let noun = if items.len() > 1 { "items" } else { "item" };
     let shown = items.iter().take(8).map(ToString::to_string);
@@ -249,9 +249,9 @@ fn items(items: &[usize]) -> Option<String> {
     (!items.is_empty()).then(|| format!("{noun} {shown}, {fits}"))
 }
 
-/// Why the same size was tried again.
+/// Formats a size that was tried again, with the reason.
 fn again(size: &str, rung: Rung, wait: Option<Wait>) -> String {
-    // What takes no time is not worth a word.
+    // A wait of less than 1 ms is not worth a word.
     let waited = wait.filter(|wait| wait.elapsed >= Duration::from_millis(1));
     let waited = waited.map(|wait| format!("waited {:.1?}", wait.elapsed));
     match rung {
@@ -269,7 +269,7 @@ fn again(size: &str, rung: Rung, wait: Option<Wait>) -> String {
     }
 }
 
-/// What came of a size, but for running out of memory, which is what comes of most.
+/// Describes the outcome of a size. Running out of memory needs no words, because most failures are of that kind.
 fn outcome(tried: &Tried) -> String {
     let worked = match tried.succeeded {
         0 => String::new(),
@@ -283,7 +283,7 @@ fn outcome(tried: &Tried) -> String {
     }
 }
 
-/// What stands for entries that are left out.
+/// Stands for the entries that are left out.
 fn gap(skipped: &[Tried]) -> String {
     let sizes = || skipped.iter().map(|tried| tried.size);
     let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));

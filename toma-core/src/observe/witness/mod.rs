@@ -1,12 +1,12 @@
-//! A witness: told where attempts run, and asked what filled the memory.
+//! A witness is notified of running attempts, and asked which allocations filled the memory.
 //!
-//! Once a failure is looked at, its body has unwound, and what filled the memory is free again. Only a library that
-//! counts what is allocated can have seen it, in the moment of the failure. Such a library registers a [`Witness`],
-//! once for the process, and [switches](listen) it on while it counts. What the witness answers is in
-//! [events](super::EventKind::Failed), in the [report](crate::report::Report::filled) and under the line that `TOMA_LOG=1`
-//! prints.
+//! When a failure is handled, its body has unwound, and the memory that it filled is free again. Only a library that
+//! counts allocations can have recorded them, at the moment of the failure. Such a library registers a [`Witness`],
+//! once for the process, and [switches](listen) it on while it counts. The answer of the witness is in
+//! [events](super::EventKind::Failed), in the [report](crate::report::Report::filled) and under the line that
+//! `TOMA_LOG=1` prints.
 //!
-//! It changes no size and no retry. Without one, and while none listens, nothing is paid for it.
+//! A witness changes no size and no retry. It costs nothing while none listens.
 //!
 //! ```
 //! # extern crate toma_core as toma;
@@ -15,13 +15,13 @@
 //! use toma::{NoCache, classify::OutOfMemory, execute, report};
 //!
 //! thread_local! {
-//!     /// Of the attempts that run on this thread, the innermost.
+//!     /// Size of the innermost attempt that runs on this thread.
 //!     static SIZE: Cell<usize> = const { Cell::new(0) };
-//!     /// What was asked for in vain.
+//!     /// Bytes of the request that failed, and the size of its attempt.
 //!     static ASKED: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 //! }
 //!
-//! /// An allocator that has room for so many bytes.
+//! /// An allocator that has room for 5000 bytes.
 //! fn allocate(bytes: usize) -> Result<(), OutOfMemory> {
 //!     if bytes <= 5000 {
 //!         return Ok(());
@@ -70,30 +70,31 @@ pub(crate) use witnessed::{Entered, Witnessed, filled};
 
 static REGISTERED: OnceLock<&'static dyn Witness> = OnceLock::new();
 
-/// Sees where attempts run, and says what filled the memory.
+/// Is notified of running attempts, and reports the allocations that filled the memory.
 ///
-/// Each [`enter`](Self::enter) is followed by one [`leave`](Self::leave) on the same thread, whatever way the attempt
-/// ends. In between there may be those of loops inside. An asynchronous attempt is entered for each poll, and once more
-/// where it is dropped while it waits. The value of an attempt that failed is dropped inside of it.
+/// Each [`enter`](Self::enter) is followed by one [`leave`](Self::leave) on the same thread, however the attempt ends.
+/// In between, attempts of inner loops may be entered and left. An asynchronous attempt is entered for each poll, and
+/// once more if it is dropped while it waits. The value of a failed attempt is dropped inside of the attempt.
 ///
-/// Dry runs are no attempts. Neither are those of loops that the witness runs itself: they are shown only to observers
-/// of their own. A witness that panics no longer [listens](listen), and the work goes on.
+/// Dry runs are no attempts. Attempts of loops that the witness runs itself are not reported to it; these loops notify
+/// only their own `observer` option. A witness that panics no longer [listens](listen), and the work goes on.
 pub trait Witness: Sync {
-    /// This thread begins to run the attempt, or goes on with it.
+    /// Called when this thread begins to run the attempt, or resumes it.
     fn enter(&self, attempt: &Attempted<'_>);
 
-    /// It stops to, because the attempt waits, or because it has ended. Told of the last attempt that was entered and
-    /// not left.
+    /// Called when this thread stops running the attempt that was entered last and not left, because it waits or has
+    /// ended.
     fn leave(&self);
 
-    /// The attempt has ended: told once of each, last of all, and before the next attempt of its call begins.
+    /// Called once for each attempt that has ended, after all other calls for it and before the next attempt of its
+    /// call.
     fn ended(&self, attempt: &Attempted<'_>, ended: Ended);
 
-    /// What filled the memory when the last attempt of this thread ran out of it, in one or several lines; `None` where
-    /// that is not known.
+    /// Returns the allocations that filled the memory when the last attempt of this thread ran out of it, in one or
+    /// several lines; `None` if they are unknown.
     ///
-    /// Asked once for each attempt that runs out of memory: after the body has unwound, and before observers hear of
-    /// it. Where a loop gives up and the attempt around it fails with its error, it is asked for both.
+    /// Called once for each attempt that runs out of memory: after the body has unwound, and before observers are
+    /// notified. If a loop gives up and the outer attempt fails with its error, it is called for both.
     fn filled(&self) -> Option<String>;
 }
 
@@ -101,23 +102,23 @@ pub trait Witness: Sync {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempted<'a> {
-    /// A number that tells concurrent calls apart: that of its [events](super::Event::call).
+    /// Number that distinguishes concurrent calls, as in the [events](super::Event::call).
     pub call: u64,
     /// The name of the call.
     pub name: &'a str,
-    /// Which attempt of the call it is, counted from 1.
+    /// The number of the attempt within the call, counted from 1.
     pub number: usize,
     /// First item.
     pub start: usize,
     /// One past the last item.
     pub end: usize,
-    /// The size of the attempt: so many items, or what they cost.
+    /// The size of the attempt: the number of its items, or their cost.
     pub size: usize,
-    /// It was entered before: it has waited, or what it left behind is dropped.
+    /// True if it was entered before: it has waited, or its values are dropped.
     pub resumes: bool,
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -125,11 +126,11 @@ pub enum Ended {
     Succeeded,
     /// It failed, with a failure of this class.
     Failed(Class),
-    /// Neither: it was dropped while it waited, or other code of its call panicked before it was known.
+    /// Neither: it was dropped while it waited, or other code of its call panicked before its outcome was known.
     Abandoned,
 }
 
-/// Registers the witness of the process, for good. It is told of nothing until it [listens](listen).
+/// Registers the witness of the process, permanently. It is not notified until it [listens](listen).
 ///
 /// # Errors
 /// When one is registered already: there is room for one.
@@ -137,15 +138,15 @@ pub fn register(witness: &'static dyn Witness) -> Result<(), AlreadyRegistered> 
     REGISTERED.set(witness).map_err(|_| AlreadyRegistered(()))
 }
 
-/// Says whether the witness is told of anything.
+/// Switches the witness on or off.
 ///
-/// Once switched on, it is told of calls that begin from then on, and asked about all that run out of memory. Once
-/// switched off, it is told of no attempt that begins, and of those that run to their end.
+/// Once switched on, it is notified of calls that begin from then on, and asked about all attempts that run out of
+/// memory. Once switched off, it is not notified of attempts that begin, but still of those that run, to their end.
 pub fn listen(on: bool) {
     switches::set_witnessed(on);
 }
 
-/// A second witness was to be registered.
+/// The error of [`register`] for a second witness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlreadyRegistered(());
 

@@ -1,13 +1,13 @@
-//! Telling the witness, from the side of the engine.
+//! Notifies the witness on behalf of the engine.
 //!
 //! # Why
 //!
-//! An attempt is left before its failure is looked at, and entered again for its values to be dropped. What
-//! the witness answers is no part of the attempt; what the drop frees is. How the attempt ended is told
+//! An attempt is left before its failure is handled, and entered again while its values are dropped. The witness's
+//! answer is no part of the attempt, but the memory that the drop frees is. The outcome of the attempt is reported
 //! last.
 //!
-//! A witness that panics listens no more, in any call. It belongs to a library, and would panic again in
-//! the next attempt.
+//! A witness that panics is switched off for all calls. It belongs to a library, and would panic again in the next
+//! attempt.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -21,15 +21,15 @@ use crate::switches::Switches;
 use crate::text;
 
 thread_local! {
-    /// The witness is being told. Of what it does meanwhile it is told nothing: that would never end.
+    /// True while the witness is notified. Its own loops are not reported to it, because that would never end.
     static TELLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The attempts of one call, as the witness is told of them, one after the other.
+/// Reports the attempts of one call to the witness, one after the other.
 pub(crate) struct Witnessed {
     call: u64,
     name: String,
-    /// The one that has begun and not ended, if it is told of.
+    /// The attempt that has begun and not ended, if the witness is notified of it.
     attempt: Option<Unfinished>,
 }
 
@@ -38,22 +38,22 @@ struct Unfinished {
     piece: Range<usize>,
     size: usize,
     resumes: bool,
-    /// Of one that this thread runs without interruption.
+    /// Set if this thread runs the attempt without interruption.
     entered: Option<Entered>,
     ended: Ended,
 }
 
-/// While it lives, this thread runs the attempt.
+/// This thread runs the attempt until the guard is dropped.
 #[must_use = "the attempt is left when it is dropped"]
 pub(crate) struct Entered(());
 
 impl Witnessed {
-    /// `None` where the witness is told of nothing.
+    /// Returns `None` if the witness is not to be notified.
     pub(crate) fn new(call: u64, name: &str) -> Option<Self> {
         listens().then(|| Self { call, name: name.to_owned(), attempt: None })
     }
 
-    /// The call's `number`th attempt begins, at these items; `at_once`: this thread runs it until it is
+    /// Begins the call's `number`th attempt, at these items. With `at_once`, this thread runs it until it is
     /// [left](Self::leave).
     pub(crate) fn begins(&mut self, number: usize, piece: Range<usize>, size: usize, at_once: bool) {
         self.end();
@@ -65,7 +65,7 @@ impl Witnessed {
         }
     }
 
-    /// This thread works for the attempt, until the guard is dropped.
+    /// Reports that this thread works for the attempt, until the guard is dropped.
     pub(crate) fn enter(&mut self) -> Option<Entered> {
         let attempted = self.attempted()?;
         let told = tell(|witness| witness.enter(&attempted));
@@ -94,7 +94,7 @@ impl Witnessed {
         }
     }
 
-    /// Nothing of the attempt is left, or what is left is the caller's: tells how it ended.
+    /// Ends the attempt and reports its outcome. Nothing of it is left by now, or the rest belongs to the caller.
     pub(crate) fn end(&mut self) {
         self.leave();
         if let (Some(attempted), Some(attempt)) = (self.attempted(), &self.attempt) {
@@ -110,7 +110,7 @@ impl Witnessed {
     }
 }
 
-/// On whatever way.
+/// Ends the last attempt however the call ends.
 impl Drop for Witnessed {
     fn drop(&mut self) {
         self.end();
@@ -123,19 +123,19 @@ impl Drop for Entered {
     }
 }
 
-/// What filled the memory, after an attempt of this thread ran out of it.
+/// Asks the witness for the allocations that filled the memory, after an attempt of this thread ran out of it.
 pub(crate) fn filled() -> Option<String> {
     let filled = listens().then(|| tell(Witness::filled))???;
     let lines = filled.trim_end();
     (!lines.is_empty()).then(|| lines.to_owned())
 }
 
-/// Whether the witness is told of what begins here and now: what happens in a dry run has not happened.
+/// True if the witness is to be notified of attempts that begin here and now. A dry run is no attempt.
 fn listens() -> bool {
     Switches::load().witnessed() && REGISTERED.get().is_some() && !TELLING.get() && !shield::is_dry()
 }
 
-/// `None` where the witness did not answer.
+/// Returns `None` if no witness is registered, it is being notified already, or it panicked.
 fn tell<R>(what: impl FnOnce(&'static dyn Witness) -> R) -> Option<R> {
     let witness = REGISTERED.get().filter(|_| !TELLING.replace(true))?;
     let answer = telling(|| contained(|| what(*witness)));

@@ -1,11 +1,11 @@
-//! Sizes between what works and what fails; twice the size where no failure is known.
+//! Sizes between the largest success and the smallest failure; twice the size while no failure is known.
 
 use super::{Adaptive, Evidence};
 use crate::policy::facts::{failure_beyond, has_risen};
 use crate::policy::figures::share;
 
 impl Adaptive {
-    /// A larger size that is not known to fail, where it is worth its risk.
+    /// Returns a larger size that is not known to fail, if it is worth its risk.
     pub(super) fn bisect(&self, evidence: &Evidence) -> Option<usize> {
         let low = evidence.step;
         let goal = match failure_beyond(low, evidence) {
@@ -17,7 +17,7 @@ impl Adaptive {
         self.may_try(goal, evidence).then_some(goal)
     }
 
-    /// Whether sizes between the two are worth a look; not where memory has risen, since more may fit.
+    /// True if sizes between the two are worth a try; not if memory has risen, because then more may fit.
     ///
     /// Without the tolerance: median +3.3 % cold (batch, dry run, noise).
     fn is_wide(&self, low: usize, high: usize, evidence: &Evidence) -> bool {

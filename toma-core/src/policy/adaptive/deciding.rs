@@ -13,7 +13,7 @@ impl Policy for Adaptive {
         if fit::measures_first(evidence) {
             return fit::small(evidence).min(size - 1);
         }
-        // Each failure says that what works is farther away: look far down, and grow back.
+        // Each failure shows that the limit is farther away: shrink far, and grow back.
         let smaller = size >> evidence.measurements.failures.clamp(1, FASTEST);
         smaller.min(fit::halving_that_fits(evidence))
     }
@@ -23,7 +23,7 @@ impl Policy for Adaptive {
             return fit::first(evidence);
         }
         if evidence.measurements.is_thrashing() {
-            // No figure, since no world of the benchmark has an allocator that tries again: see the test
+            // No figure, because no world of the benchmark has an allocator that tries again: see the test
             // `adaptive_leaves_sizes_that_thrash`.
             return evidence.bounds.below(evidence.step);
         }

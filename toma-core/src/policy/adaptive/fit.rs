@@ -1,4 +1,4 @@
-//! Sizes from measured bytes: where the line through them leads, and how far it is trusted.
+//! Sizes from measured bytes: the size to which the line through them leads, and how far that line is trusted.
 //!
 //! | size | formula |
 //! |---|---|
@@ -22,16 +22,17 @@ const SMALL: usize = 64;
 /// The second size to measure is the first, divided by this.
 const SECOND: usize = 4;
 
-/// The part of what fits in proportion that is tried in a batch: bytes that do not depend on the size do not shrink with it.
+/// Part of the size that fits in proportion to use in a batch: bytes that do not depend on the size do not shrink with
+/// it.
 const IN_PROPORTION: f64 = 0.75;
 
-/// An attempt that needs more than this many times the available bytes tells nothing of the size.
+/// An attempt that needs more than this many times the available bytes says nothing about the size.
 ///
 /// Without: median +1.0 %, p95 +1.1 % cold (batch, dry run, failures by chance).
 const MOST_TOO_LARGE: f64 = 128.0;
 
 impl Adaptive {
-    /// The size that the measurements decide on, which may be the step in force.
+    /// Returns the size that the measurements lead to, which may be the current step.
     pub(super) fn fit(&self, evidence: &Evidence) -> Option<usize> {
         let (fits, low) = (self.fits(evidence)?, evidence.step);
         if wants_second(fits, evidence) {
@@ -56,7 +57,7 @@ impl Adaptive {
         Some(if is_noise { low } else { fits })
     }
 
-    /// The size that a prediction says fits, or the measurements, if there are any.
+    /// Returns the size that fits by a prediction if there is one, or else by the measurements.
     fn fits(&self, evidence: &Evidence) -> Option<usize> {
         if evidence.foreseen.is_some() {
             return evidence.foreseen;
@@ -68,26 +69,26 @@ impl Adaptive {
     }
 }
 
-/// Whether a smaller size should tell the bytes of every attempt from those of an item, because no far larger one
-/// is said to fit. A batch must not be small.
+/// True if a smaller size should be measured to separate the bytes of every attempt from those of an item, because no
+/// far larger size fits by the measurements. A batch must not be small.
 fn wants_second(fits: usize, evidence: &Evidence) -> bool {
     let step = evidence.step;
     let is_small = step < evidence.cap && step / SECOND >= evidence.floor;
     is_one(evidence) && is_small && !is_batch(evidence) && fits < step.saturating_mul(2)
 }
 
-/// The line through the measured bytes.
+/// Returns the line through the measured bytes.
 fn line(evidence: &Evidence) -> Option<Fit> {
     evidence.measurements.samples.bytes()
 }
 
-/// Whether only one size was measured, and nothing else tells of others. One sample does not tell the bytes of
-/// every attempt from those of an item, so more may fit.
+/// True if only one size was measured and there is no prediction. One sample does not separate the bytes of every
+/// attempt from those of an item, so more may fit.
 fn is_one(evidence: &Evidence) -> bool {
     evidence.foreseen.is_none() && line(evidence).is_some_and(|line| line.points == 1)
 }
 
-/// A line is trusted up to this many times the largest size it goes through. A single item often runs other
+/// Returns the factor on the largest measured size up to which a line is trusted. A single item often runs other
 /// kernels than several, so its sample counts for little until there are two larger ones.
 ///
 /// Always without bound: median +3.0 % cold (range, counts, few items).
@@ -102,7 +103,7 @@ fn reach(line: &Fit, evidence: &Evidence) -> f64 {
     }
 }
 
-/// Whether nothing is known, neither from a cache nor from attempts of this call.
+/// True if nothing is known, neither from a cache nor from attempts of this call.
 pub(super) fn is_cold(evidence: &Evidence) -> bool {
     evidence.step == evidence.cap
         && evidence.bounds.largest_success.is_none()
@@ -110,24 +111,24 @@ pub(super) fn is_cold(evidence: &Evidence) -> bool {
         && evidence.bounds.smallest_failure.is_none()
 }
 
-/// The size of a cold call's first attempt.
+/// Returns the size of a cold call's first attempt.
 pub(super) fn first(evidence: &Evidence) -> usize {
     let plenty = evidence.remaining / 8 >= evidence.cap;
     if plenty && measures_first(evidence) { (evidence.cap / SMALL).max(1) } else { evidence.step }
 }
 
-/// Whether small attempts can tell what a large one needs. A batch is one attempt, and must not be small.
+/// True if small attempts can show the bytes that a large one needs. A batch is one attempt, and must not be small.
 pub(super) fn measures_first(evidence: &Evidence) -> bool {
     evidence.counts_bytes && !is_batch(evidence) && line(evidence).is_none()
 }
 
-/// A size to measure after a failure: smaller still where far more was asked for than there is. Without the
+/// Returns a size to measure after a failure: smaller still if far more was requested than is available. Without the
 /// latter: p95 +3.0 % warm (range, counts, noise).
 pub(super) fn small(evidence: &Evidence) -> usize {
     (evidence.size / SMALL).min(whole(most(evidence) / 4.0)).max(1)
 }
 
-/// The largest halving of a size that failed which fits in proportion, or the size itself where that is unknown.
+/// Returns the largest halving of a failed size that fits in proportion, or the size itself if that is unknown.
 ///
 /// Without: median +4.3 % cold (batch, counts, few items), p95 +3.8 % cold (batch, reads, shortage).
 /// Only in a batch, because among pieces one item may need all these bytes.
@@ -140,7 +141,7 @@ pub(super) fn halving_that_fits(evidence: &Evidence) -> usize {
     halvings.take_while(|&size| size > 0).find(|&size| number(size) <= most * IN_PROPORTION).unwrap_or(1)
 }
 
-/// What may fit after a failure, if all bytes of the attempt are in proportion to its size.
+/// Returns the size that fits after a failure if all bytes of the attempt are in proportion to its size.
 fn most(evidence: &Evidence) -> f64 {
     let Some((asked, available)) = evidence.requested_bytes.zip(evidence.available_bytes) else {
         return f64::INFINITY;

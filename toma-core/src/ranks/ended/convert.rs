@@ -1,4 +1,4 @@
-//! Errors of bodies, made of what other ranks have done.
+//! Conversion of ranks' errors to the error types of bodies.
 
 use std::any::Any;
 use std::error::Error as StdError;
@@ -7,17 +7,16 @@ use std::sync::{PoisonError, RwLock};
 
 use super::Error;
 
-/// Functions that make an error of some type, each under its own type.
+/// Functions that make an error of some type, at most one for each type.
 static ADDED: RwLock<Vec<Box<dyn Any + Send + Sync>>> = RwLock::new(Vec::new());
 
 /// Makes an error of a body.
 type Make<E> = fn(&Error) -> E;
 
-/// Lets bodies that fail with `E` return what ended a call on another rank.
+/// Registers a conversion, so that bodies that fail with `E` can return the error that ended a call on another rank.
 ///
-/// Boxed errors, `std::io::Error`, `anyhow::Error` and `TchError` are known. Of a type that is not the call panics, and
-/// so do calls with the option `classify`, which may fail with anything.
-/// Adding a type again replaces its function.
+/// Boxed errors, `std::io::Error`, `anyhow::Error` and `TchError` are known. For other types the call panics, as do
+/// calls with the option `classify`, because they may fail with anything. Adding a type again replaces its function.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -32,11 +31,11 @@ pub fn add_error<E: 'static>(make: fn(&Error) -> E) {
     added.push(Box::new(make as Make<E>));
 }
 
-/// The error as one of a body, if its type is known.
+/// Converts the error to the error type of a body, if that type is known.
 pub(crate) fn converted<E: 'static>(error: &Error) -> Option<E> {
     let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
     let make = added.iter().find_map(|known| known.downcast_ref::<Make<E>>().copied());
-    // The function is foreign, and may add another.
+    // The lock is released because the user's function may call `add_error`.
     drop(added);
     make.or_else(built_in).map(|make| make(error))
 }
@@ -61,7 +60,7 @@ fn built_in<E: 'static>() -> Option<Make<E>> {
     known.iter().find_map(|make| make.downcast_ref().copied())
 }
 
-/// Where the body's outcome has no place for it.
+/// Panics with the error, if the outcome of the body cannot hold it.
 #[cold]
 pub(crate) fn raise(error: &Error) -> ! {
     panic!("{error}")

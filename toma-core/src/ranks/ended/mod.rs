@@ -1,4 +1,4 @@
-//! Why ranks do not agree, and errors of bodies made of that. A leaf.
+//! Reasons why ranks do not agree, and their conversion to errors of bodies. Depends on no other module.
 
 mod convert;
 
@@ -16,41 +16,41 @@ pub enum Error {
     Ended {
         /// The rank that left.
         rank: usize,
-        /// How many ranks there are.
+        /// Number of ranks.
         of: usize,
-        /// What it left.
+        /// The call that it left.
         call: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// Ranks did not vote in time.
     Missing {
         /// These ranks.
         ranks: Vec<usize>,
-        /// How many there are.
+        /// Number of ranks.
         of: usize,
-        /// What they were to vote about.
+        /// The subject on which they were to vote.
         call: String,
-        /// How long the others have waited.
+        /// Time for which the other ranks have waited.
         timeout: Duration,
     },
     /// Two ranks run different calls.
     Differ {
-        /// A rank, and what it runs.
+        /// A rank and its call.
         one: (usize, String),
-        /// Another rank, and what that runs.
+        /// Another rank and its call.
         other: (usize, String),
     },
-    /// Something runs over these ranks already.
+    /// Another call runs over these ranks already.
     Busy {
-        /// What runs.
+        /// The call that runs.
         running: String,
-        /// What was to run beside it or inside of it.
+        /// The call that was refused because it would have run next to it or inside of it.
         call: String,
     },
-    /// The others cannot be reached.
+    /// The other ranks cannot be reached.
     Store(String),
-    /// What ranks were to be made of, or where they were asked.
+    /// An invalid rank or size, or a call over ranks where none is allowed.
     Invalid(String),
 }
 

@@ -13,7 +13,7 @@ use crate::text::print;
 
 const VARIABLE: &str = "TOMA_INJECT";
 
-/// Living injections of all threads, and one more as long as the environment may ask for injection.
+/// Number of live injections of all threads, plus one as long as the environment may ask for injection.
 pub(super) static REASONS: AtomicUsize = AtomicUsize::new(1);
 
 /// A valid value of the variable.
@@ -28,7 +28,7 @@ thread_local! {
     static STREAM: Cell<Option<Generator>> = const { Cell::new(None) };
 }
 
-/// What the environment asks for, read once; `None` when it asks for nothing.
+/// Returns the settings from the environment, read once; `None` if it asks for no injection.
 ///
 /// # Panics
 /// When the value is malformed, each time.
@@ -64,7 +64,7 @@ impl Settings {
         }
     }
 
-    /// Past the capture of the test harness, which shows nothing of tests that succeed.
+    /// Printed past the capture of the test harness, which shows no output of tests that succeed.
     fn announce(self) {
         let Self { probability, seed } = self;
         print(&format!("toma: injecting out of memory: {VARIABLE}={probability},{seed}"));

@@ -1,4 +1,4 @@
-//! Random numbers that stay the same for all time, so that a seed noted down stays good.
+//! Random numbers that never change between versions, so that a recorded seed stays valid.
 
 use super::Verdict;
 
@@ -15,7 +15,7 @@ impl Generator {
         Self { state: seed }
     }
 
-    /// A generator of its own for each `name` and `count`.
+    /// Returns a separate generator for each `name` and `count`.
     pub(super) fn derived(seed: u64, name: &str, count: u64) -> Self {
         // The offset and prime are those of 64-bit FNV-1a.
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -24,7 +24,7 @@ impl Generator {
         Self::new(Self::new(seed ^ count).next())
     }
 
-    /// Out of memory with `probability`, before or after the body with equal chances.
+    /// Returns out of memory with `probability`, before or after the body with equal chances.
     pub(super) fn verdict(&mut self, probability: f64) -> Verdict {
         if self.fraction() >= probability {
             return Verdict::PASS;
@@ -32,7 +32,7 @@ impl Generator {
         if self.fraction() < 0.5 { Verdict::OUT_OF_MEMORY } else { Verdict::OUT_OF_MEMORY.after_body() }
     }
 
-    /// At least 0 and less than 1.
+    /// Returns a number that is at least 0 and less than 1.
     fn fraction(&mut self) -> f64 {
         // 32 bits are more than any probability typed by hand needs, and exact as a float.
         f64::from((self.next() >> 32) as u32) / 4_294_967_296.0

@@ -1,11 +1,10 @@
-//! Failures where nothing is wrong: does this code stand being run again with a smaller size?
+//! Injected failures, to test that code can be run again with a smaller size.
 //!
-//! A body that meets a failure once in a month is tested once in a month. Here a test makes attempts
-//! fail at will: by a [script], [by size](above), or at [random]. Each of these
-//! returns an [`Injection`]; while it lives, the attempts of this thread meet it. Of several on a
-//! thread, only the newest is asked. An attempt fails only where the loop could try again, so that
-//! injection never turns into a failure of the whole call that the program could not have had. A call with
-//! an injected failure remembers nothing: no size cache learns from it, nor does the user's file of sizes.
+//! A body that meets a failure once in a month is tested once in a month. Here a test makes attempts fail at will: by a
+//! [script], [by size](above), or at [random]. Each of these returns an [`Injection`]; until it is dropped, it applies
+//! to the attempts of this thread. If a thread has several, only the newest applies. An attempt fails only if the loop
+//! could try again, so that injection never causes a failure of the whole call that the program could not have had. A
+//! call with an injected failure remembers nothing: neither a size cache nor the user's file of sizes learns from it.
 //!
 //! ```
 //! # extern crate toma_core as toma;
@@ -19,13 +18,12 @@
 //!
 //! # All of a test suite
 //!
-//! `TOMA_INJECT=0.2 cargo test` lets each attempt of the program run out of memory with probability
-//! 0.2, in all threads, where no injection lives; half of the failures come after the body has run. The
-//! first attempt prints to stderr with which seed to get the same failures again:
-//! `toma: injecting out of memory: TOMA_INJECT=0.2,42`. Each thread has its own random numbers, made
-//! from the seed, the name of the thread (that of the test, under `cargo test`), and a count of the
-//! threads before it of the same name. An empty value is no injection; a malformed one panics at the
-//! first attempt, because a test run that silently tests less proves nothing.
+//! `TOMA_INJECT=0.2 cargo test` lets each attempt of the program run out of memory with probability 0.2, in all threads
+//! without an injection of their own; half of the failures come after the body has run. The first attempt prints the
+//! seed that reproduces the failures to standard error: `toma: injecting out of memory: TOMA_INJECT=0.2,42`. Each
+//! thread has its own random numbers, made from the seed, the name of the thread (that of the test, under
+//! `cargo test`), and a count of the threads before it of the same name. An empty value is no injection; a malformed
+//! one panics at the first attempt, because a test run that silently tests less proves nothing.
 
 mod environment;
 mod generator;
@@ -45,8 +43,7 @@ pub(crate) use raise::ask;
 pub(crate) use verdict::Injected;
 pub use verdict::Verdict;
 
-/// While it lives, attempts on this thread fail as [`script`], [`above`], [`at_sizes`], or
-/// [`random`] said.
+/// Until it is dropped, attempts on this thread fail as [`script`], [`above`], [`at_sizes`], or [`random`] specified.
 ///
 /// It stays on its thread:
 ///
@@ -71,9 +68,9 @@ thread_local! {
     static INJECTIONS: RefCell<Vec<Rc<Rules>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The attempts meet these verdicts, one each, and after the last they pass.
+/// Gives the attempts these verdicts, one each; attempts after the last verdict pass.
 ///
-/// An empty script lets everything pass, whatever `TOMA_INJECT` says.
+/// An empty script lets all attempts pass, also if `TOMA_INJECT` is set.
 pub fn script<V>(verdicts: V) -> Injection
 where
     V: IntoIterator<Item = Verdict>,
@@ -83,19 +80,19 @@ where
     Injection::new(move |_| verdicts.next().unwrap_or(Verdict::PASS))
 }
 
-/// Attempts with more than `size` items run out of memory.
+/// Makes attempts with more than `size` items run out of memory.
 pub fn above(size: usize) -> Injection {
     at_sizes(move |attempted| attempted > size)
 }
 
-/// Attempts whose size `fails` run out of memory.
+/// Makes attempts whose size `fails` run out of memory.
 ///
-/// Attempts that `fails` itself makes pass.
+/// Attempts of loops inside `fails` pass.
 pub fn at_sizes(mut fails: impl FnMut(usize) -> bool + 'static) -> Injection {
     Injection::new(move |size| if fails(size) { Verdict::OUT_OF_MEMORY } else { Verdict::PASS })
 }
 
-/// Attempts run out of memory with `probability`, half of them after the body has run.
+/// Makes attempts run out of memory with `probability`, half of them after the body has run.
 ///
 /// The same seed gives the same failures, in every version of this crate.
 ///
@@ -107,16 +104,16 @@ pub fn random(seed: u64, probability: f64) -> Injection {
     Injection::new(move |_| generator.verdict(probability))
 }
 
-/// Whether an attempt may fail artificially; otherwise no attempt need ask for a verdict.
+/// True if an attempt may fail artificially; otherwise no attempt need ask for a verdict.
 pub(crate) fn active() -> bool {
     REASONS.load(Ordering::Relaxed) != 0
 }
 
-/// The failure that the attempt of `size` items is to meet; asked once for each attempt that could
-/// be tried again.
+/// Returns the failure that the attempt of `size` items is to meet; called once for each attempt that could be tried
+/// again.
 pub(crate) fn verdict(size: usize) -> Option<Injected> {
     let everywhere = environment::settings();
-    // No injection can be found any more while a thread ends.
+    // While a thread ends, its injections can no longer be found.
     match INJECTIONS.try_with(|injections| injections.borrow().last().cloned()).ok().flatten() {
         Some(rules) => rules.verdict(size),
         None => everywhere?.verdict(),
@@ -137,19 +134,18 @@ impl Injection {
         Self { rules }
     }
 
-    /// Lets every failure come after the body has run, to find bodies that cannot run twice.
+    /// Makes every failure come after the body has run, to find bodies that cannot run twice.
     pub fn after_body(self) -> Self {
         self.rules.after_body.set(true);
         self
     }
 
-    /// How many attempts met this injection so far; those that could not have been tried again do not
-    /// count.
+    /// Number of attempts that met this injection so far, without those that could not have been tried again.
     pub fn attempts(&self) -> usize {
         self.rules.attempts.get()
     }
 
-    /// How many attempts it let fail so far.
+    /// Number of attempts it let fail so far.
     pub fn failures(&self) -> usize {
         self.rules.failures.get()
     }
@@ -174,7 +170,7 @@ impl fmt::Debug for Injection {
 
 impl Rules {
     fn verdict(&self, size: usize) -> Verdict {
-        // Borrowed already: this attempt is made by the rule itself.
+        // Borrowed already: the rule itself makes this attempt.
         let Ok(mut judge) = self.judge.try_borrow_mut() else { return Verdict::PASS };
         self.attempts.set(self.attempts.get() + 1);
         let verdict = judge(size);

@@ -1,4 +1,4 @@
-//! Making an attempt fail: a panic inside it, as tch's ordinary methods fail.
+//! Makes an attempt fail, by a panic inside of it, as tch's ordinary methods fail.
 //!
 //! No error of the body's own type can be made here, and a panic goes through the same hook and the
 //! same classification as a real one.
@@ -11,9 +11,8 @@ use super::{active, verdict};
 use crate::classify::{Class, OutOfMemory};
 use crate::shield::Retryable;
 
-/// The failure that the coming attempt is to meet. Asked only where memory running out could be
-/// answered by a retry, and where a panic can be caught: not at a single item, which may only be left
-/// out.
+/// Returns the failure that the coming attempt is to meet. Injects only if the engine could retry after running out of
+/// memory and a panic can be caught: not at a single item, which may only be left out.
 #[inline]
 pub(crate) fn ask(retryable: Retryable, size: usize) -> Option<Injected> {
     let possible = cfg!(panic = "unwind") && retryable.out_of_memory() && size > 1 && active();
@@ -29,7 +28,7 @@ impl Injected {
         self.fail()
     }
 
-    /// The same around an async body.
+    /// As `around`, for an async body.
     pub(crate) async fn around_async<R>(self, body: impl Future<Output = R>) -> R {
         if self.after_body {
             drop(body.await);
@@ -37,7 +36,7 @@ impl Injected {
         self.fail()
     }
 
-    /// Panics with what a real failure of the class would panic with.
+    /// Panics with the payload of a real failure of the class.
     fn fail(self) -> ! {
         let when = if self.after_body { "after" } else { "instead of" };
         let how = format_args!("injected by a test {when} running the body");

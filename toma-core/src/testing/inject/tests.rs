@@ -167,7 +167,7 @@ fn verdict_and_scope_at_the_end_of_a_thread() {
         thread::spawn(work).join().unwrap();
     }
     drop(sender);
-    // In one of the two orders of destruction the scope can still be found.
+    // One of the two orders of destruction leaves the scope reachable.
     let mut attempts: Vec<_> = receiver.iter().collect();
     attempts.sort_unstable();
     assert_eq!(attempts, [0, 1]);
@@ -181,7 +181,7 @@ fn seed_replays_and_another_seed_does_not() {
     };
     assert_eq!(run(42), run(42));
     assert_ne!(run(42), run(43));
-    // Noted down once, so that a seed stays good in later versions.
+    // Recorded once, so that a seed stays valid in later versions.
     let noted: String = run(42).iter().take(24).map(letter).collect();
     assert_eq!(noted, ".bb.aab...bb..a.b.......");
 }
@@ -256,7 +256,7 @@ fn lines<'a>(text: &'a [u8], start: &str) -> Vec<&'a str> {
     text.lines().filter(|line| line.starts_with(start)).collect()
 }
 
-/// As a child: prints what threads of several names meet, and that scopes shield from it.
+/// As a child: prints the verdicts of threads with several names, and shows that scopes override them.
 #[test]
 fn work_under_the_environment() {
     if env::var_os(CHILD).is_none() {
@@ -292,7 +292,7 @@ fn environment_injects_everywhere_and_the_printed_line_replays_it() {
     assert_ne!(lines(&another.stdout, "stream "), streams, "the seed was not random");
 }
 
-/// As a child: nothing is on, and after the first question no attempt need ask again.
+/// As a child: no injection is active, and after the first verdict no attempt need ask again.
 #[test]
 fn work_without_the_environment() {
     if env::var_os(CHILD).is_none() {

@@ -1,15 +1,15 @@
-//! When storages that are away are fetched.
+//! Times at which evicted storages are fetched.
 
 use super::super::{Absence, Back, Step, Terms};
 use super::cover::{Cover, as_float};
 
-/// How much longer than it takes the link is left for each fetch: the first of equals is the least in a hurry.
+/// Times left for each fetch, as multiples of its time on the link. Among equals, the longest wins.
 pub(super) const PACES: [f64; 4] = [f64::INFINITY, 4.0, 2.0, 1.2];
 
-/// The absences of a choice, in the order of the operators that end them.
+/// Returns the absences of a choice, in the order of the operators that end them.
 ///
-/// A fetch begins as late as the link allows, which carries what is needed later before that: at a pace of infinity as
-/// soon as possible. It begins later where there is no room from then on.
+/// A fetch begins as late as the link allows, which carries fetches in the order of the operators that need them; at a
+/// pace of infinity it begins as soon as possible. It begins later if there is no room from then on.
 pub(super) fn absences(cover: &Cover<'_>, step: &Step, terms: &Terms, pace: f64) -> Vec<Absence> {
     let gaps = cover.task.gaps;
     let more = terms.budget_bytes.cast_signed() - cover.task.budget_bytes.cast_signed();
@@ -38,7 +38,7 @@ pub(super) fn absences(cover: &Cover<'_>, step: &Step, terms: &Terms, pace: f64)
     order.iter().copied().zip(leads).map(absence).collect()
 }
 
-/// How long before its operator each fetch begins, for those that end at operators in this order.
+/// Returns the lead of each fetch before its operator, for fetches in the order of those operators.
 fn leads(cover: &Cover<'_>, order: &[usize], step: &Step, seconds_per_byte: f64) -> Vec<f64> {
     let gaps = cover.task.gaps;
     let mut starts = vec![0.0; gaps.operators];
@@ -47,7 +47,7 @@ fn leads(cover: &Cover<'_>, order: &[usize], step: &Step, seconds_per_byte: f64)
     }
     let mut leads = vec![0.0; order.len()];
     let mut next = f64::INFINITY;
-    // From the end, and again with what the next step fetches at its start.
+    // Goes backwards from the end, and once more with the fetches that the next step needs at its start.
     for end in [step.seconds(), 0.0] {
         for (lead, gap) in leads.iter_mut().zip(order).rev() {
             let gap = &gaps.rows[*gap];

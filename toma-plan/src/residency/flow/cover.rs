@@ -1,4 +1,4 @@
-//! A choice of gaps in which storages are away.
+//! A choice of gaps in which storages are evicted.
 
 use std::cmp::Reverse;
 
@@ -12,29 +12,29 @@ pub(super) struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// How long one look at everything takes.
+    /// Returns the effort of one pass over all gaps and operators.
     pub(super) fn size(&self) -> u64 {
         (self.gaps.rows.len() + self.gaps.operators) as u64
     }
 }
 
-/// Which gaps are chosen, and what room they leave.
+/// A choice of gaps, and the free bytes that it leaves.
 #[derive(Clone, Debug)]
 pub(super) struct Cover<'a> {
     pub(super) task: Task<'a>,
     pub(super) chosen: Vec<bool>,
-    /// Bytes of the budget that are free beside each operator; below 0 they are lacking.
+    /// Free bytes of the budget during each operator; negative if bytes are lacking.
     pub(super) free: Vec<i64>,
-    /// How many gaps of each version are chosen.
+    /// Number of chosen gaps of each version.
     away: Vec<u32>,
-    /// An operator of each gap, beside which there was no room without it.
+    /// For each gap, an operator during which there was no room without that gap.
     tight: Vec<usize>,
-    /// The bytes that move.
+    /// Bytes that move.
     pub(super) cost: u64,
 }
 
 impl<'a> Cover<'a> {
-    /// Nothing is away.
+    /// Returns a choice in which nothing is evicted.
     pub(super) fn new(task: Task<'a>) -> Self {
         let free = |resident: &u64| task.budget_bytes.cast_signed() - resident.cast_signed();
         Self {
@@ -47,7 +47,7 @@ impl<'a> Cover<'a> {
         }
     }
 
-    /// These gaps are chosen.
+    /// Returns the choice of these gaps.
     pub(super) fn of(task: Task<'a>, chosen: &[bool]) -> Self {
         let mut cover = Self::new(task);
         for gap in (0..chosen.len()).filter(|gap| chosen[*gap]) {
@@ -56,7 +56,7 @@ impl<'a> Cover<'a> {
         cover
     }
 
-    /// The operator that lacks most.
+    /// Returns the operator that lacks the most bytes, if any does.
     pub(super) fn worst(&self) -> Option<usize> {
         let (operator, free) = self.free.iter().enumerate().min_by_key(|(_, free)| **free)?;
         (*free < 0).then_some(operator)
@@ -66,7 +66,7 @@ impl<'a> Cover<'a> {
         &self.task.gaps.rows[gap]
     }
 
-    /// The bytes that a gap moves beyond those of the others that are chosen.
+    /// Returns the bytes that a gap moves in addition to the other chosen gaps.
     pub(super) fn price(&self, gap: usize) -> u64 {
         let row = self.gap(gap);
         let others = self.away[row.version] - u32::from(self.chosen[gap]);
@@ -97,7 +97,7 @@ impl<'a> Cover<'a> {
         }
     }
 
-    /// An operator beside which there is no room without this gap.
+    /// Returns an operator during which there is no room without this gap.
     fn find_tight(&self, gap: &Gap) -> Option<usize> {
         let bytes = gap.bytes.cast_signed();
         let spans = gap.spans(self.task.gaps.operators);
@@ -106,7 +106,7 @@ impl<'a> Cover<'a> {
             .find_map(|(from, to)| Some(from + self.free[from..to].iter().position(|free| *free < bytes)?))
     }
 
-    /// Whether there is room without a gap. It looks first where there was none the last time.
+    /// True if there is room without a gap. Looks first at the operator that had none the last time.
     fn may_stay(&mut self, gap: usize) -> bool {
         let row = self.gap(gap);
         if self.free[self.tight[gap]] >= row.bytes.cast_signed() {
@@ -118,7 +118,7 @@ impl<'a> Cover<'a> {
         false
     }
 
-    /// Takes back what is not needed, the most expensive first.
+    /// Removes gaps that are not needed, the most expensive first.
     pub(super) fn prune(&mut self) {
         let mut spare = Vec::new();
         for gap in 0..self.chosen.len() {
@@ -128,7 +128,7 @@ impl<'a> Cover<'a> {
         }
         spare.sort_unstable();
         for (Reverse(_), gap) in spare {
-            // Prices change with what is taken back, and so does room.
+            // Each removal changes prices and room.
             if self.price(gap) > 0 && self.may_stay(gap) {
                 self.remove(gap);
             }
@@ -139,7 +139,7 @@ impl<'a> Cover<'a> {
         (0..self.chosen.len()).filter(|gap| self.chosen[*gap])
     }
 
-    /// Chooses gaps until all fits, without one that is barred. Returns how many, if all costs less than a limit.
+    /// Adds gaps until all operators fit, except a barred one. Returns their number if the cost is below a limit.
     pub(super) fn repair(&mut self, barred: Option<usize>, limit: u64) -> Option<u64> {
         let operators = self.task.gaps.operators;
         let mut lacks = vec![Lack::default(); operators + 1];
@@ -166,7 +166,7 @@ impl<'a> Cover<'a> {
         None
     }
 
-    /// The gap over an operator that makes the most room where it lacks for what it costs.
+    /// Returns the gap during an operator that frees the most lacking bytes for its cost.
     fn best_at(&self, operator: usize, lacks: &[Lack], barred: Option<usize>) -> Option<usize> {
         let operators = self.task.gaps.operators;
         let mut best: Option<(f64, usize)> = None;
@@ -191,7 +191,7 @@ impl<'a> Cover<'a> {
     }
 }
 
-/// What lacks before an operator: bytes, and operators that lack any.
+/// Sums over the operators before one: lacking bytes, and number of operators that lack any.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lack {
     bytes: i64,

@@ -1,34 +1,34 @@
-//! When storages may be away: the gaps between the operators that touch them.
+//! Gaps between the operators that use a storage, in which it may be evicted.
 
 use super::super::{Step, Storage};
 
-/// Every gap of a step, and what follows from its steps being repeated.
+/// Every gap of a step, and the data that follow from the step being repeated.
 #[derive(Clone, Debug)]
 pub(super) struct Gaps {
     pub(super) operators: usize,
     pub(super) rows: Vec<Gap>,
-    /// The bytes that a copy of each version takes; 0 where a copy lies outside anyway.
+    /// Bytes to copy out for each version; 0 if the host has a copy anyway.
     pub(super) versions: Vec<u64>,
-    /// The bytes that lie on the device beside each operator with nothing away.
+    /// Bytes on the device during each operator if nothing is evicted.
     pub(super) resident: Vec<u64>,
 }
 
-/// The operators between two that touch a storage in succession, or after the last of its life.
+/// The operators between two successive uses of a storage, or after its last use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gap {
     pub(super) storage: usize,
     pub(super) bytes: u64,
-    /// The operator after which it leaves.
+    /// Operator after which the storage is evicted.
     pub(super) after: usize,
-    /// How many operators run beside it, into the next step.
+    /// Number of operators that run during the gap, into the next step.
     pub(super) length: usize,
-    /// Whether it comes back, rather than being gone at the end.
+    /// True if the storage is fetched at the end of the gap, false if it is freed there.
     pub(super) comes_back: bool,
-    /// What is copied out if it leaves here, or in another gap since the last write.
+    /// The version that is copied out if the storage is evicted in this gap, or in another one since the last write.
     pub(super) version: usize,
 }
 
-/// What uses or makes a storage; numbers from that of all operators on are in the next step.
+/// A use or birth of a storage; operator numbers beyond the last operator are in the next step.
 #[derive(Clone, Copy, Debug)]
 struct Touch {
     operator: usize,
@@ -54,7 +54,7 @@ impl Gaps {
         gaps
     }
 
-    /// The gaps beside an operator, in order.
+    /// Returns the gaps during an operator, in order.
     pub(super) fn beside(&self, operator: usize) -> impl Iterator<Item = (usize, &Gap)> {
         self.rows.iter().enumerate().filter(move |(_, gap)| gap.is_beside(operator, self.operators))
     }
@@ -80,7 +80,7 @@ impl Gaps {
         }
     }
 
-    /// The gap between two operators.
+    /// Adds the gap between two operators, unless it is empty.
     fn push(&mut self, index: usize, storage: &Storage, [after, until]: [usize; 2], comes_back: bool) {
         let length = until - after - 1;
         if length > 0 && storage.bytes > 0 {
@@ -96,7 +96,8 @@ impl Gaps {
     }
 }
 
-/// What touches a storage, from what makes or first writes it on, and the end of the last gap. `None` where nothing does.
+/// Returns the touches of a storage, beginning with its birth or first write, and the end of the last gap.
+/// `None` if nothing touches it.
 fn life(storage: &Storage, mut uses: Vec<Touch>, operators: usize) -> Option<(Vec<Touch>, usize)> {
     let made = |operator| Touch { operator, begins_version: true };
     let (first, end) = match (storage.birth, storage.death) {
@@ -106,7 +107,7 @@ fn life(storage: &Storage, mut uses: Vec<Touch>, operators: usize) -> Option<(Ve
             (start, start + operators)
         }
         (None, Some(death)) => {
-            // It leaves after the first operator at the soonest.
+            // The storage can leave after the first operator at the soonest.
             if uses.first().is_some_and(|touch| touch.operator == 0) {
                 uses[0].begins_version = true;
             } else {
@@ -131,11 +132,11 @@ fn life(storage: &Storage, mut uses: Vec<Touch>, operators: usize) -> Option<(Ve
 }
 
 impl Gap {
-    /// The operators beside it: at most two ranges, each without its end.
+    /// Returns the operators during the gap: at most two ranges, each without its end.
     pub(super) fn spans(&self, operators: usize) -> [(usize, usize); 2] {
         let from = self.after + 1;
         let to = from + self.length;
-        // It may begin with the next step.
+        // The gap may begin with the next step.
         if from >= operators {
             return [(from - operators, to - operators), (0, 0)];
         }
@@ -150,7 +151,7 @@ impl Gap {
         self.spans(operators).iter().any(|(from, to)| (*from..*to).contains(&operator))
     }
 
-    /// The operator that ends it.
+    /// Returns the operator that ends the gap.
     pub(super) fn until(&self, operators: usize) -> usize {
         (self.after + 1 + self.length) % operators
     }

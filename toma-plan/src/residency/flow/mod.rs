@@ -1,4 +1,4 @@
-//! The eviction that plans.
+//! The eviction that plans a whole step.
 
 mod ahead;
 mod cover;
@@ -15,16 +15,16 @@ use search::Effort;
 
 use super::{Eviction, NextEvent, Plan, Situation, Step, Terms, simulate};
 
-/// Plans a step that is known: which storages are away when, and when they are fetched.
+/// Plans a known step: the times at which storages are evicted and fetched.
 ///
-/// On demand it acts as [`NextEvent`]. A plan chooses among the gaps between the operators that touch a storage, by
-/// prices of the room beside each operator, and improves its choice one gap at a time. What is away leaves right after
-/// its last use, and is fetched as early as there is room, or as late as the link allows. That is done in the whole
-/// budget and in less, which leaves room to fetch ahead. The fastest plan is improved by its simulated time. Where
-/// moving takes no time, the one of the least bytes is taken.
+/// On demand it acts as [`NextEvent`]. A plan chooses among the gaps between the uses of a storage, by prices of the
+/// room during each operator, and improves its choice one gap at a time. A storage is evicted right after its last use,
+/// and fetched as early as there is room, or as late as the link allows. This is done for the whole budget and for
+/// smaller ones, which leave room to fetch ahead. The fastest plan is improved by its simulated time. If moving takes
+/// no time, the plan that moves the least bytes is taken.
 ///
-/// There is none where an operator does not fit, or where [`NextEvent`] alone is better, which may take turns over
-/// several steps. Equal steps and terms have equal plans. One of 10,000 operators takes less than a second.
+/// There is no plan if an operator does not fit, or if [`NextEvent`] alone is better, whose evictions may alternate
+/// over several steps. Equal steps and terms have equal plans. A plan of 10,000 operators takes less than a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Flow {}
@@ -43,24 +43,24 @@ impl Eviction for Flow {
     }
 }
 
-/// Parts of the budget in percent that are left free for storages that are fetched ahead.
+/// Percentages of the budget that are left free for storages that are fetched ahead.
 const RESERVES: [u64; 7] = [0, 5, 10, 15, 20, 25, 30];
 
-/// Those for large steps, so that plans are found in a second.
+/// Reserves of large steps, so that plans are found in a second.
 const FEW_RESERVES: [u64; 2] = [0, 15];
 
-/// How many operators a large step has.
+/// Number of operators from which a step is large.
 const MANY_OPERATORS: usize = 1500;
 
-/// How much all searches of a plan look at together: a fifth of a second.
+/// Effort of all searches of a plan together: a fifth of a second.
 const EFFORT: u64 = 25_000_000;
 
-/// In how many rounds a plan is compared with acting on demand, which may take turns.
+/// Number of rounds in which a plan is compared with evictions on demand, which may alternate.
 const ROUNDS: usize = 3;
 
 fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
     step.check().unwrap_or_else(|error| panic!("{error}"));
-    // What is beyond the peak is never used.
+    // Bytes beyond the peak are never used.
     let terms = &Terms { budget_bytes: terms.budget_bytes.min(step.peak_bytes()), ..*terms };
     let gaps = Gaps::new(step);
     let is_free = terms.in_bytes_per_second.is_infinite() && terms.out_bytes_per_second.is_infinite();
@@ -85,7 +85,7 @@ fn plan(step: &Step, terms: &Terms) -> Option<Plan> {
     (is_large || is_worth_it(step, terms, &best.plan)).then_some(best.plan)
 }
 
-/// Whether a plan is no worse than acting on demand, which may take turns over several steps.
+/// True if a plan is no worse than evictions on demand, which may alternate over several steps.
 fn is_worth_it(step: &Step, terms: &Terms, plan: &Plan) -> bool {
     let rounds = simulate(step, terms, &mut NextEvent, 2 * ROUNDS).rounds.split_off(ROUNDS);
     let mean = |sum: f64| sum / cover::as_float(ROUNDS as u64);

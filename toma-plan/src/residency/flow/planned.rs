@@ -1,13 +1,13 @@
-//! Choices with their plans, and which of two is better.
+//! Choices with their plans, and their comparison.
 
 use super::super::{Plan, Step, Terms};
 use super::ahead;
 use super::cover::{self, Cover};
 
-/// The part of a time below which times count as equal.
+/// Relative difference below which times count as equal.
 const SLACK: f64 = 1e-4;
 
-/// What plans are compared by.
+/// The figures by which plans are compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
     pub(super) seconds: f64,
@@ -19,7 +19,7 @@ impl Worth {
         Self { seconds: plan.seconds(), bytes: cover::as_float(plan.bytes_in() + plan.bytes_out()) }
     }
 
-    /// Whether it is faster, or nearly equal and moves less.
+    /// True if this is faster, or nearly equal and moves less.
     pub(super) fn beats(self, other: Self) -> bool {
         let difference = (self.seconds - other.seconds) / other.seconds.max(f64::MIN_POSITIVE);
         difference < -SLACK || (difference <= SLACK && self.bytes < other.bytes)
@@ -40,7 +40,7 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// The better one; of equals the first.
+/// Returns the better one; of equals the first.
 pub(super) fn better<'a>(one: Planned<'a>, other: Planned<'a>) -> Planned<'a> {
     if Worth::of(&other.plan).beats(Worth::of(&one.plan)) { other } else { one }
 }

@@ -1,11 +1,11 @@
-//! Prices of room beside each operator, by which gaps are chosen.
+//! Prices of room during each operator, by which gaps are chosen.
 
 use super::cover::{Task, as_float};
 
-/// Gaps whose room is worth more than they cost, at the best prices found and at some before.
+/// Returns choices of gaps whose room is worth more than they cost, at the best prices and at some earlier ones.
 ///
-/// The prices are multipliers of the constraint that all fits, raised where room lacks and lowered where it is left,
-/// for so many rounds. Each round takes time linear in gaps and operators.
+/// The prices are multipliers of the constraint that all operators fit. They are raised where room lacks and lowered
+/// where it is left, for so many rounds. Each round takes time linear in gaps and operators.
 pub(super) fn choose(task: Task<'_>, known_cost: u64, rounds: usize) -> Vec<Vec<bool>> {
     let known_cost = as_float(known_cost);
     let mut prices = vec![0.0; task.gaps.operators];
@@ -44,9 +44,9 @@ pub(super) fn choose(task: Task<'_>, known_cost: u64, rounds: usize) -> Vec<Vec<
 #[derive(Clone, Debug)]
 struct Choice {
     chosen: Vec<bool>,
-    /// Bytes that lack beside each operator; below 0 they are left.
+    /// Bytes that lack during each operator; negative if bytes are left.
     lacks: Vec<f64>,
-    /// No choice that fits costs less.
+    /// Lower bound on the cost of any choice that fits.
     bound: f64,
 }
 

@@ -1,14 +1,14 @@
-//! The cheapest choice of gaps that is found.
+//! A search for the cheapest choice of gaps.
 
 use super::cover::{Cover, Task, as_float};
 use super::prices;
 
-/// How much a search may do, in gaps and operators looked at.
+/// Limit on the work of a search, in gaps and operators looked at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort(pub(super) u64);
 
 impl Effort {
-    /// Takes what some looks at everything cost, if there is as much.
+    /// Spends the effort of so many passes; false if less is left.
     fn looks(&mut self, task: Task<'_>, count: u64) -> bool {
         let cost = task.size() * count;
         let may = self.0 >= cost;
@@ -17,16 +17,16 @@ impl Effort {
     }
 }
 
-/// Rounds in which prices settle.
+/// Number of rounds in which prices settle.
 const PRICE_ROUNDS: u64 = 200;
 
-/// How many choices are improved.
+/// Number of choices that are improved.
 const STARTS: usize = 4;
 
-/// The most gaps of steps of which every choice is looked at, until the effort is spent.
+/// Steps of at most so many gaps are searched completely, until the effort is spent.
 const FEW_GAPS: usize = 40;
 
-/// The best choice for a task; `None` where an operator does not fit.
+/// Returns the best choice for a task; `None` if an operator does not fit.
 pub(super) fn search(task: Task<'_>, mut effort: Effort) -> Option<Cover<'_>> {
     let best = settled(Cover::new(task))?;
     let rounds = PRICE_ROUNDS.min(effort.0 / 4 / task.size());
@@ -49,7 +49,7 @@ pub(super) fn search(task: Task<'_>, mut effort: Effort) -> Option<Cover<'_>> {
     Some(best)
 }
 
-/// With what it lacks, and without what it does not need.
+/// Adds the gaps that are still missing from the cover, then removes redundant ones.
 fn settled(mut cover: Cover<'_>) -> Option<Cover<'_>> {
     cover.repair(None, u64::MAX)?;
     cover.prune();
@@ -60,7 +60,7 @@ fn cheaper<'a>(one: Cover<'a>, other: Cover<'a>) -> Cover<'a> {
     if other.cost < one.cost { other } else { one }
 }
 
-/// Takes gaps back or adds them, each with what follows, as long as that makes the whole cheaper.
+/// Removes or adds single gaps, each with the changes that follow, as long as the choice gets cheaper.
 fn improve(best: &mut Cover<'_>, effort: &mut Effort) {
     loop {
         let before = best.cost;
@@ -79,7 +79,7 @@ fn improve(best: &mut Cover<'_>, effort: &mut Effort) {
     }
 }
 
-/// With other gaps instead of one, if they may be cheaper.
+/// Replaces one gap by others, if they may be cheaper.
 pub(super) fn without<'a>(cover: &Cover<'a>, gap: usize, effort: &mut Effort) -> Option<Cover<'a>> {
     let price = cover.price(gap);
     let mut found = cover.clone();
@@ -90,7 +90,7 @@ pub(super) fn without<'a>(cover: &Cover<'a>, gap: usize, effort: &mut Effort) ->
     added.map(|_| found)
 }
 
-/// With one more gap, and without those that are then not needed.
+/// Adds one gap, and removes those that are then redundant.
 fn with<'a>(cover: &Cover<'a>, gap: usize) -> Cover<'a> {
     let mut found = cover.clone();
     found.add(gap);
@@ -98,7 +98,7 @@ fn with<'a>(cover: &Cover<'a>, gap: usize) -> Cover<'a> {
     found
 }
 
-/// Looks at every choice that is cheaper than the best, from one whose gaps stay chosen.
+/// Searches all choices that are cheaper than the best and contain the chosen gaps of `cover`.
 fn branch<'a>(best: &mut Cover<'a>, cover: &mut Cover<'a>, barred: &mut [bool], effort: &mut Effort) {
     if cover.cost >= best.cost || !effort.looks(cover.task, 1) {
         return;

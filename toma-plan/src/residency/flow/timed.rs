@@ -1,15 +1,15 @@
-//! A search near a plan for a faster one.
+//! A search for a faster plan in the neighborhood of a plan.
 
 use super::super::{Step, Terms};
 use super::planned::{Planned, Worth};
 use super::search::{self, Effort};
 
-/// How many operators are simulated at most.
+/// Limit on the operators that are simulated.
 const OPERATORS: usize = 400_000;
 
-/// Changes what is away as long as that makes the plan faster.
+/// Changes the choice of gaps as long as that makes the plan faster.
 ///
-/// What is away without need makes room for what is fetched ahead.
+/// An eviction that is not needed for the budget makes room to fetch other storages ahead.
 pub(super) fn improve(step: &Step, terms: &Terms, best: &mut Planned<'_>) {
     let mut left = OPERATORS / step.operators.len();
     let mut is_done = false;

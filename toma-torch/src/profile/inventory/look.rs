@@ -1,4 +1,4 @@
-//! Tensors with names, and where they are.
+//! Named tensors and their memory.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::ffi::{self, Memory};
 use crate::offload;
 use crate::record::place;
 
-/// Which name a storage has: the first counts.
+/// Priority of a name: a storage is named after its tensor with the lowest rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Variable,
@@ -18,7 +18,7 @@ pub(super) enum Rank {
     Other,
 }
 
-/// A tensor of elements in a storage.
+/// A named tensor with elements.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) rank: Rank,
@@ -27,9 +27,9 @@ pub(super) struct Seen {
     pub(super) shape: Vec<u64>,
     pub(super) place: Place,
     pub(super) memory: Memory,
-    /// Of its storage, those that a manager has moved off the device.
+    /// Bytes of its storage that a manager has evicted from the device.
     pub(super) outside_bytes: u64,
-    /// Holds the storage, which may move.
+    /// Keeps the storage alive, which may move.
     pub(super) tensor: Tensor,
 }
 
@@ -38,14 +38,14 @@ impl Seen {
         self.shape.iter().product()
     }
 
-    /// Where its storage is now.
+    /// Reads the current memory of its storage, which may have moved.
     pub(super) fn look_again(&mut self) {
         self.memory = ffi::tensor_memory(&self.tensor).unwrap_or(self.memory);
         self.outside_bytes = offload::outside_bytes(&self.tensor);
     }
 }
 
-/// What was looked at so far, each tensor once.
+/// Tensors looked at so far, each once.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     seen: Vec<Seen>,
@@ -77,7 +77,7 @@ impl Look {
         }
         let name = self.unique(name);
         self.look(tensor, &Named { rank, name: &name, gradient_of: None })?;
-        // Of others libtorch warns.
+        // Reading `grad` of a tensor that is no leaf makes libtorch warn.
         let gradient = if tensor.is_leaf() { tensor.grad() } else { Tensor::new() };
         if gradient.defined() && self.tensors.insert(ffi::identity(&gradient)) {
             let of = Some(&*name);
@@ -122,7 +122,7 @@ pub(super) fn of_inventory(error: &Error) -> Error {
     Error::new(error.kind(), format!("inventory: {error}"))
 }
 
-/// What is said of a tensor.
+/// Name and rank of a tensor.
 #[derive(Clone, Copy)]
 struct Named<'a> {
     rank: Rank,

@@ -1,4 +1,4 @@
-//! What is alive now, by the names that a program gives.
+//! Inventory of live tensors, by the names that a program gives.
 
 mod look;
 mod rows;
@@ -17,7 +17,7 @@ use crate::notes;
 use crate::record::place;
 use look::{Look, Rank, of_inventory};
 
-/// Begins an inventory of living tensors: one row for each storage, in the layout of `pytorch_memlab`.
+/// Begins an inventory of live tensors: one row for each storage, in the layout of `pytorch_memlab`.
 ///
 /// ```
 /// use tch::nn::{self, Module as _, VarStore};
@@ -43,70 +43,70 @@ pub fn inventory() -> Stocktaking {
     Stocktaking::default()
 }
 
-/// An inventory before it is taken: which tensors have names.
+/// The named tensors of an inventory that is not yet taken.
 ///
 /// A tensor that is named twice, as tied weights are, keeps its first name; variables come before other tensors. The
 /// gradient of a tensor is called `weight.grad`, the parts of a sparse one `weight.grad.indices` and
-/// `weight.grad.values`. A name that is taken gets a number: `weight#2`.
+/// `weight.grad.values`. A name that is in use gets a number: `weight#2`.
 ///
-/// A storage is called by a variable in it, or else by a gradient; of several by the one that begins first. The others are
-/// its aliases, which `{:#}` shows: `weight_hh_l0(->weight_ih_l0)`. Tensors without elements are left out.
+/// A storage is named after a variable in it, otherwise after a gradient; if there are several, after the one that
+/// begins first. The others are its aliases, which `{:#}` shows: `weight_hh_l0(->weight_ih_l0)`. Tensors without
+/// elements are left out.
 ///
-/// # What no tensor names
+/// # Memory without a named tensor
 ///
-/// CPU memory that no named tensor is in, such as what a graph has saved, is listed by its bytes as `unnamed`, if it is
-/// [counted](crate::cpu). While a recording runs it is called by the operator or line of its birth, and states of an
-/// [optimizer](super::optimizer) keep their names afterwards. So all rows together are [`cpu::allocated_bytes`](crate::cpu::allocated_bytes), and what is
-/// not counted: tensors from before [`cpu::count`](crate::cpu::count), and memory that the program has lent, as by
-/// `from_blob`. If nothing is counted, only what has a name is listed. On other devices all that has no name is one row.
-/// What other threads allocate and free meanwhile is in the rows or not.
+/// CPU memory without a named tensor, such as activations saved by a graph, is listed by its bytes as `unnamed`, if it
+/// is [counted](crate::cpu). While a recording runs, it is named after the operator or line of its birth, and states of
+/// an [optimizer](super::optimizer) keep their names afterwards. So the sum of all rows is
+/// [`cpu::allocated_bytes`](crate::cpu::allocated_bytes) plus the memory that is not counted: tensors from before
+/// [`cpu::count`](crate::cpu::count), and memory that the program has lent, as by `from_blob`. If nothing is counted,
+/// only named tensors are listed. On other devices all memory without a name is one row. Memory that other threads
+/// allocate or free meanwhile may be missing or included.
 ///
-/// What an offload manager has moved off its device has 0 bytes there, and its bytes in a column of their own,
-/// [`outside`](toma_trace::holdings::Item::outside_bytes), which is in no sum. It is not fetched for this.
+/// A storage that an offload manager has evicted has 0 bytes on its device, and its bytes in a column of their own,
+/// [`outside`](toma_trace::holdings::Item::outside_bytes), which is in no sum. The inventory does not fetch it.
 ///
-/// A storage without memory, as of a dry run, has 0 bytes. Of a quantized tensor what is listed is its elements.
+/// A storage without memory, as in a dry run, has 0 bytes. Of a quantized tensor only the elements are listed.
 #[derive(Debug, Default)]
 #[must_use = "nothing is looked at until it is taken"]
 pub struct Stocktaking {
     named: Vec<(Rank, String, Tensor)>,
     device: Option<tch::Device>,
-    /// What blocks are called, by their addresses.
+    /// Names of blocks, by their addresses.
     blocks: BTreeMap<u64, String>,
 }
 
 impl Stocktaking {
-    /// All variables of a store by their names there, and their gradients.
+    /// Adds all variables of a store by their names there, and their gradients.
     pub fn variables(mut self, variables: &VarStore) -> Self {
         self.named
             .extend(in_order(variables).into_iter().map(|(name, tensor)| (Rank::Variable, name, tensor)));
         self
     }
 
-    /// A tensor, and its gradient if it is a leaf.
+    /// Adds a tensor, and its gradient if it is a leaf.
     pub fn tensor(mut self, name: &str, tensor: &Tensor) -> Self {
         self.named.push((Rank::Other, name.to_owned(), tensor.shallow_clone()));
         self
     }
 
-    /// Only this device; the last one that is said counts.
+    /// Lists only this device; the last call counts.
     pub fn device(self, device: tch::Device) -> Self {
         Self { device: Some(device), ..self }
     }
 
-    /// Blocks of the counting allocator that are known by their addresses alone, if no tensor names them. Those of one
+    /// Names blocks of the counting allocator that are known by address alone, if no tensor names them. Blocks of one
     /// name are one row.
     fn blocks(mut self, named: impl IntoIterator<Item = (u64, String)>) -> Self {
         self.blocks.extend(named);
         self
     }
 
-    /// Looks at all of them.
-    ///
-    /// Nothing is allocated on any device.
+    /// Takes the inventory. Nothing is allocated on any device.
     ///
     /// # Errors
-    /// When there is no such device, and for a tensor whose memory cannot be told: one that is undefined, on the device
-    /// meta, nested, or of oneDNN's own layout.
+    /// When there is no such device, and for a tensor whose memory cannot be found: one that is undefined, on the
+    /// device meta, nested, or of oneDNN's own layout.
     pub fn take(self) -> Result<Inventory, Error> {
         let device = self.device.map(existing).transpose()?;
         let Self { mut named, blocks, .. } = self.blocks(known_blocks());
@@ -122,7 +122,7 @@ impl Stocktaking {
     }
 }
 
-/// What recordings know: states of optimizers, labels, and where the one that runs has seen a block begin.
+/// Names from recordings: states of optimizers, labels, and births of blocks that the running recording has observed.
 fn known_blocks() -> Vec<(u64, String)> {
     let mut living = Vec::new();
     ffi::each_cpu_block(|block| living.push(block));
@@ -133,17 +133,17 @@ fn known_blocks() -> Vec<(u64, String)> {
     living.iter().filter_map(|block| Some((block.address, name(block)?))).collect()
 }
 
-/// The device, if there is one.
+/// Returns the device if it exists.
 fn existing(device: tch::Device) -> Result<DeviceId, Error> {
     let id = DeviceId::of(device);
     match ffi::device_stats(id) {
         Err(error) if error.kind() == ErrorKind::NoDevice => Err(of_inventory(&error)),
-        // One that keeps no books can be looked at.
+        // A device without statistics can still be listed.
         _ => Ok(id),
     }
 }
 
-/// As they were made; tch knows that of those that can be trained. The others follow by name.
+/// Returns the trainable variables in the order in which they were made, then the others by name.
 fn in_order(variables: &VarStore) -> Vec<(String, Tensor)> {
     let variables = variables.variables_.lock().unwrap_or_else(PoisonError::into_inner);
     let made = variables.trainable_variables.iter().enumerate();

@@ -1,4 +1,4 @@
-//! One row for each storage, and for what no tensor names.
+//! Rows of an inventory: one for each storage, and rows for memory without a named tensor.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -12,21 +12,21 @@ use crate::memory::cpu;
 use crate::offload;
 use crate::record::place;
 
-/// What tensors share.
+/// Memory that tensors share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Shared {
     /// A block of the counting allocator, by its address.
     Counted(u64),
     /// Other memory, by its address.
     Memory(u64),
-    /// A storage without memory.
+    /// A storage without memory, by its identity.
     Storage(u64),
 }
 
 /// Blocks of the counting allocator, by their addresses.
 type Blocks = BTreeMap<u64, u64>;
 
-/// The rows of a device, or of all on which tensors were seen and the host.
+/// Returns the rows of `device`, or else of the host and all devices on which tensors were seen.
 pub(super) fn inventory(
     mut seen: Vec<Seen>,
     device: Option<DeviceId>,
@@ -60,7 +60,7 @@ pub(super) fn inventory(
     inventory
 }
 
-/// None where nothing is counted.
+/// Returns the live blocks; none if nothing is counted.
 fn blocks() -> Blocks {
     let mut blocks = Blocks::new();
     ffi::each_cpu_block(|block| {
@@ -69,7 +69,7 @@ fn blocks() -> Blocks {
     blocks
 }
 
-/// Blocks of one name are one row.
+/// Makes one row of all blocks with the same name.
 fn by_address(said: &BTreeMap<u64, String>, blocks: &mut Blocks) -> impl Iterator<Item = Item> {
     let mut rows = BTreeMap::<&str, (u64, usize)>::new();
     for (address, name) in said {
@@ -81,7 +81,7 @@ fn by_address(said: &BTreeMap<u64, String>, blocks: &mut Blocks) -> impl Iterato
     rows.into_iter().map(|(name, (bytes, storages))| Item::block(&Place::HOST, name, bytes, storages))
 }
 
-/// An allocator that keeps no books says nothing of what has no name.
+/// Adds the unnamed bytes of a device, unless its allocator keeps no statistics.
 fn with_rest(inventory: Inventory, place: &Place, device: DeviceId) -> Inventory {
     let Ok(stats) = ffi::device_stats(device) else { return inventory };
     let rest = stats.allocated_bytes.saturating_sub(inventory.used_bytes(place));
@@ -89,7 +89,7 @@ fn with_rest(inventory: Inventory, place: &Place, device: DeviceId) -> Inventory
     inventory.unnamed(place, rest).allocated(place, stats.allocated_bytes)
 }
 
-/// A row for each storage, as they were named. Takes their blocks away from these.
+/// Makes a row for each storage, in the order of naming, and removes their blocks from `blocks`.
 fn named(seen: Vec<Seen>, blocks: &mut Blocks) -> Vec<Item> {
     let mut storages = Vec::<(Shared, Vec<Seen>)>::new();
     let mut known = HashMap::new();
@@ -109,7 +109,7 @@ fn shared(seen: &Seen, blocks: &Blocks) -> Shared {
     if data == 0 {
         return Shared::Storage(seen.memory.storage);
     }
-    // Memory that is lent from within a block is of that block.
+    // Memory that is lent from within a block belongs to that block.
     let before = blocks.range(..=data).next_back().filter(|_| seen.place == Place::HOST);
     match before {
         Some((address, bytes)) if data - address < *bytes => Shared::Counted(*address),
@@ -117,7 +117,7 @@ fn shared(seen: &Seen, blocks: &Blocks) -> Shared {
     }
 }
 
-/// Called by the tensor that begins it.
+/// Makes the row of a storage, named after its tensor with the lowest rank that begins first.
 fn item(shared: Shared, mut seen: Vec<Seen>, blocks: &mut Blocks) -> Item {
     let offset = |seen: &Seen| {
         let begin = if let Shared::Counted(address) = shared { address } else { seen.memory.data };
@@ -129,7 +129,7 @@ fn item(shared: Shared, mut seen: Vec<Seen>, blocks: &mut Blocks) -> Item {
     let owner = &seen[0];
     let outside = seen.iter().map(|seen| seen.outside_bytes).max().unwrap_or(0);
     let item = Item::new(&owner.place, &owner.name, &owner.shape, bytes.unwrap_or(lent)).outside(outside);
-    // What was lent to another device looks as if its allocator had given it.
+    // Memory lent on another device cannot be told apart from its allocator's.
     let is_lent = bytes.is_none() && outside == 0;
     let item = if is_lent && owner.place == Place::HOST { item.uncounted() } else { item };
     let item = match &owner.gradient_of {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::ffi::Memory;
 
-    /// Two floats, at so many elements of a storage that begins there.
+    /// Two floats at `offset` elements of a storage that begins at `data`.
     fn seen(name: &str, data: u64, offset: u64) -> Seen {
         let device = DeviceId::of(tch::Device::Cpu);
         Seen {

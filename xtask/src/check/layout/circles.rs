@@ -1,25 +1,25 @@
-//! Circles of source files: to understand one of them a reader has to know all.
+//! Finds circles of source files, because a reader must know all files of a circle to understand one.
 //!
 //! An arrow leads from a file to every file whose items it names: by `use`, and by paths that begin with `crate`,
-//! `super`, `self`, a child module or an import. A name that a file only passes on leads to where it is defined, so
-//! `super::Name` leads to the sibling that has it. Re-exports of children are no arrows. A parent has one where its
-//! own code uses a child, and they form a circle if that child uses what the parent defines.
+//! `super`, `self`, a child module or an import. A re-exported name leads to its definition, so `super::Name` leads to
+//! the sibling that defines it. Re-exports of children are no arrows. A parent has an arrow where its own code uses a
+//! child, and they form a circle if that child uses items that the parent defines.
 //!
-//! Tests are left out, and so is the root of the crate, to which everything belongs.
+//! Tests are ignored, and so is the root of the crate, to which everything belongs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::files::TextFile;
 use super::text::own_lines;
 
-/// The files of a crate by their modules: `a/b` is that of `src/a/b.rs` or `src/a/b/mod.rs`.
+/// The files of a crate by their modules: `a/b` is the module of `src/a/b.rs` or `src/a/b/mod.rs`.
 type Modules = BTreeMap<String, Module>;
 
 #[derive(Default)]
 struct Module {
     file: String,
     imports: Vec<Import>,
-    /// Everything but imports, declarations of modules, attributes and comments.
+    /// All code except imports, declarations of modules, attributes and comments.
     code: String,
 }
 
@@ -30,7 +30,7 @@ struct Import {
     name: String,
 }
 
-/// A shortest circle among the files of the crate whose sources stand in `folder`.
+/// A shortest circle among the files of the crate whose sources are in `folder`.
 pub(super) fn circle(folder: &str, files: &[TextFile]) -> Option<String> {
     let own = files.iter().filter(|file| !file.is_beside_the_product());
     let modules: Modules =
@@ -80,7 +80,7 @@ impl Module {
     }
 }
 
-/// A line of a module within a file, whose parent is the file.
+/// Rewrites a line of a module within a file, whose parent is the file.
 fn from_the_file(line: &str) -> String {
     // Written in pieces, so that this file keeps its own rule.
     let (own, parent) = (concat!("self", "::"), concat!("super", "::"));
@@ -118,7 +118,7 @@ fn items(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The modules whose files this one names.
+/// The modules whose files this module names.
 fn arrows(modules: &Modules, key: &str, module: &Module) -> BTreeSet<String> {
     let is_word = |sign: char| sign.is_alphanumeric() || ['_', ':', '$'].contains(&sign);
     let paths = module.code.split(|sign| !is_word(sign)).filter(|word| word.contains("::"));
@@ -131,7 +131,7 @@ fn arrows(modules: &Modules, key: &str, module: &Module) -> BTreeSet<String> {
     named.chain(imported).filter(|to| to != key && !to.is_empty()).collect()
 }
 
-/// The module that has what a path within another one names; `None` for what is not of this crate.
+/// The module that defines the item of a path within another module; `None` for items of other crates.
 fn resolved(modules: &Modules, from: &str, path: &str, depth: u32) -> Option<String> {
     let (mut at, mut rest) = (from.to_owned(), path);
     while !rest.is_empty() {
@@ -156,7 +156,7 @@ fn resolved(modules: &Modules, from: &str, path: &str, depth: u32) -> Option<Str
     Some(at)
 }
 
-/// Whether code names a type, or calls a function.
+/// True if code names a type, or calls a function.
 fn uses(code: &str, name: &str) -> bool {
     let is_word = |sign: char| sign.is_alphanumeric() || sign == '_';
     code.match_indices(name).any(|(at, _)| {
@@ -167,7 +167,7 @@ fn uses(code: &str, name: &str) -> bool {
     })
 }
 
-/// The shortest way from a module back to itself.
+/// The shortest path from a module back to itself.
 fn shortest<'a>(start: &'a str, arrows: &'a BTreeMap<&str, BTreeSet<String>>) -> Option<Vec<&'a str>> {
     let (mut ways, mut seen) = (VecDeque::from([vec![start]]), BTreeSet::new());
     while let Some(way) = ways.pop_front() {
@@ -191,7 +191,7 @@ mod tests {
         circle("a/src", &sources.iter().map(file).collect::<Vec<_>>())
     }
 
-    /// Whether the first file has an arrow to `a/src/to.rs`, beside a parent that passes its items on.
+    /// True if the first file has an arrow to `a/src/to.rs`, next to a parent that re-exports its items.
     fn leads_back(text: &str) -> bool {
         let parent = "mod one;\nmod to;\npub(crate) use to::{Far as Near, deep};\n";
         let to = "use crate::x::one;\n";

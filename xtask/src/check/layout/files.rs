@@ -5,21 +5,21 @@ use std::path::Path;
 
 use anyhow::Result;
 
-/// A file of the repository that is text.
+/// A text file of the repository.
 #[derive(Debug)]
 pub(super) struct TextFile {
-    /// From the root of the repository, with forward slashes.
+    /// Relative to the root of the repository, with forward slashes.
     pub(super) path: String,
     pub(super) text: String,
 }
 
 impl TextFile {
-    /// Whether a folder of that name is on its path.
+    /// True if its path contains a folder of that name.
     pub(super) fn is_under(&self, folder: &str) -> bool {
         self.path.rsplit('/').skip(1).any(|name| name == folder)
     }
 
-    /// Whether it only serves to test or to show what is shipped.
+    /// True if the file only tests or demonstrates the shipped code.
     pub(super) fn is_beside_the_product(&self) -> bool {
         ["tests", "benches", "examples"].iter().any(|folder| self.is_under(folder))
             || self.path.ends_with("/tests.rs")
@@ -27,7 +27,7 @@ impl TextFile {
     }
 }
 
-/// Every text file that is not built. Links, and files that are not UTF-8, have no text of ours.
+/// Every text file except build output. Symbolic links, and files that are not UTF-8, are skipped.
 pub(super) fn text_files(root: &Path) -> Result<Vec<TextFile>> {
     let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
     while let Some(folder) = open.pop() {

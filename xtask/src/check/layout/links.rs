@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::files::TextFile;
 
-/// Whether there is a file or a folder in the repository, and in it the heading, where one is named.
+/// True if the repository has this file or folder, and in it the heading, if one is named.
 pub(super) type Leads<'a> = dyn Fn(&Path, Option<&str>) -> bool + 'a;
 
-/// Links in a Markdown file to what is not there, or not in the repository: it is nowhere else.
+/// Links in a Markdown file whose targets are missing or outside of the repository.
 pub(super) fn broken(file: &TextFile, leads: &Leads<'_>) -> Vec<String> {
     let broken = targets(&file.text).into_iter().filter_map(|(line, target)| {
         let (path, heading) = resolve(&file.path, target)?;
@@ -17,7 +17,7 @@ pub(super) fn broken(file: &TextFile, leads: &Leads<'_>) -> Vec<String> {
     broken.collect()
 }
 
-/// What a Markdown text links to, with the line of each link; code is passed over.
+/// The link targets of a Markdown text, with the line of each; code is skipped.
 fn targets(text: &str) -> Vec<(usize, &str)> {
     prose(text).flat_map(|(number, line)| targets_of_line(line).map(move |target| (number, target))).collect()
 }
@@ -35,7 +35,8 @@ fn definition(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix('[').and_then(|rest| rest.split_once("]:"))
 }
 
-/// References of a Markdown file to labels that it does not define. A label of an item of Rust needs no definition.
+/// References of a Markdown file to labels that it does not define. A label that is an item of Rust needs no
+/// definition.
 pub(super) fn undefined(file: &TextFile) -> Vec<String> {
     let defined: Vec<_> = prose(&file.text).filter_map(|(_, line)| Some(definition(line)?.0)).collect();
     let is_defined = |label: &str| defined.iter().any(|known| known.eq_ignore_ascii_case(label));
@@ -70,7 +71,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The names by which links reach the headings of a Markdown text.
+/// The anchors of the headings of a Markdown text.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
     let is_heading = |line: &&str| line.starts_with('#') && line.trim_start_matches('#').starts_with(' ');
     prose(text).map(|(_, line)| line).filter(is_heading).map(anchor)
@@ -82,13 +83,13 @@ fn anchor(heading: &str) -> String {
     kept.map(|sign| if sign == ' ' { '-' } else { sign }).collect()
 }
 
-/// Whether what follows `before` is outside of backticks.
+/// True if the text after `before` is outside of backticks.
 fn is_prose(before: &str) -> bool {
     before.matches('`').count().is_multiple_of(2)
 }
 
-/// The path, from the root of the repository, and the heading that a link in the file `from` means; nothing for links to
-/// the web, or to an item of Rust.
+/// The path, from the root of the repository, and the heading of a link in the file `from`; `None` for links to the
+/// web, or to an item of Rust.
 fn resolve<'a>(from: &str, target: &'a str) -> Option<(PathBuf, Option<&'a str>)> {
     let target = target.trim_matches(['<', '>']);
     let (path, heading) =
@@ -103,7 +104,7 @@ fn resolve<'a>(from: &str, target: &'a str) -> Option<(PathBuf, Option<&'a str>)
     Some((path.strip_prefix('/').map_or_else(|| folder.join(path), PathBuf::from), heading))
 }
 
-/// Whether a path leads into the repository at `root`, and to a heading there, where one is named.
+/// True if a path leads into the repository at `root`, and to a heading there, if one is named.
 pub(super) fn leads(root: &Path, path: &Path, heading: Option<&str>) -> bool {
     let Ok(path) = root.join(path).canonicalize() else { return false };
     let has =

@@ -1,4 +1,4 @@
-//! House rules that no other tool checks, over every file of the repository.
+//! Project rules that no other tool checks, over every file of the repository.
 
 mod circles;
 mod files;
@@ -12,7 +12,7 @@ use anyhow::Result;
 use super::{Checks, all_clear};
 use files::{TextFile, text_files};
 
-/// Where `unsafe` may stand in what is shipped: paths that begin like this.
+/// Shipped code that may use `unsafe`: prefixes of paths.
 const UNSAFE_ALLOWED: &[&str] = &[
     "toma-core/src/stack/walk.rs",
     "toma-cuda/src/driver.rs",
@@ -58,7 +58,7 @@ fn problems(file: &TextFile, leads: &links::Leads<'_>) -> Vec<String> {
     found.iter().map(|problem| format!("{}{problem}", file.path)).collect()
 }
 
-/// Tests and benchmarks may need `unsafe` for a counting allocator. Examples may not: they show what users write.
+/// Tests and benchmarks may need `unsafe` for a counting allocator. Examples may not, because users copy them.
 fn is_allowed_unsafe(file: &TextFile) -> bool {
     file.is_under("tests")
         || file.is_under("benches")

@@ -2,17 +2,17 @@
 
 use super::files::TextFile;
 
-/// Lines a source file may have, its tests not counted.
+/// Maximum number of lines of a source file, without its tests.
 const MAX_LINES: usize = 400;
 
-/// A source file with more lines than a reader keeps in mind.
+/// Reports a source file with more lines than a reader keeps in mind.
 pub(super) fn too_long(file: &TextFile) -> Option<String> {
     let lines = own_lines(&file.text);
     (!file.is_beside_the_product() && lines > MAX_LINES)
         .then(|| format!(": {lines} lines, at most {MAX_LINES}; split it by what it does"))
 }
 
-/// Where a file lifts the lint that forbids `unsafe`, which alone lets it stand.
+/// Finds the line that lifts the lint against `unsafe`, without which the file cannot use it.
 pub(super) fn lifts_unsafe(text: &str) -> Option<String> {
     // Written in pieces, so that this file keeps its own rule.
     let lint = concat!("unsafe", "_code");

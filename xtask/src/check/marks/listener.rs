@@ -1,6 +1,6 @@
-//! What marks in a copy of a crate name, and what hears them.
+//! The items that marks in a copy of a crate refer to, and a listener for the marks.
 //!
-//! With `MARKS_HEARD` it hears them from before `main` on, and checks that each thread's frames fit together.
+//! With `MARKS_HEARD` it listens from before `main` on, and checks that the frames of each thread are consistent.
 
 use std::cell::RefCell;
 use std::ptr;
@@ -8,11 +8,11 @@ use std::ptr;
 pub use crate::marks;
 use crate::marks::{Function, Marks};
 
-/// Deeper frames are not looked at.
+/// Deeper frames are not checked.
 const DEPTH: usize = 512;
 
 thread_local! {
-    /// The frames of a thread, in place: marks also stand in allocators.
+    /// The frames of a thread, in a fixed array, because allocators contain marks, too.
     static FRAMES: RefCell<([Option<&'static Function>; DEPTH], usize)> = const { RefCell::new(([None; DEPTH], 0)) };
 }
 

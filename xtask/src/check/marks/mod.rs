@@ -1,4 +1,4 @@
-//! Marks every function of a copy of `toma-core` and of the examples, and sees that nothing changes.
+//! Marks every function of a copy of `toma-core` and of the examples, and checks that nothing changes.
 
 use std::fs;
 use std::path::Path;
@@ -14,14 +14,14 @@ use super::suites::OPTIMIZED;
 use crate::bench::bundle::built;
 use crate::project::{Features, Project};
 
-/// Hears the marks of the copy: its module `listener`.
+/// The module `listener` of the copy, which receives the marks.
 const LISTENER: &str = include_str!("listener.rs");
 
-/// One that needs no libtorch; the others are compiled.
+/// The example that runs, because it needs no libtorch; the others are only compiled.
 const EXAMPLE: &str = "quickstart";
 
-/// What it builds stays, so that the next run takes less. It stands apart: cargo tells the packages of two workspaces
-/// by their place in each, so that the copy's would be taken for our own.
+/// The build stays, so that the next run is faster. It has a target folder apart from ours: cargo identifies packages
+/// by their path within a workspace, so it would mistake the copy's builds for those of this workspace.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let (project, copy) = (checks.project, checks.project.workspace.target_dir.join("xtask/copy"));
     project.shell.remove_path(&copy)?;
@@ -36,7 +36,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let example = built(build, EXAMPLE)?;
     let tests = || tests().args(["--", "--quiet"]);
     let example = project.command(&example).quiet().ignore_stdout().ignore_stderr();
-    // Two tests start sessions of their own, of which there is one at a time.
+    // Two tests start sessions of their own, and only one session can exist at a time.
     let heard = tests().args(["--skip", "one_session_lasts", "--skip", "what_left_before_the_recording"]);
     let heard = heard.env("MARKS_HEARD", "1");
     checks.run_all([tests(), heard, example])?;
@@ -44,7 +44,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     Ok(format!("{functions} functions"))
 }
 
-/// Builds, and fails where the compiler warns.
+/// Builds, and fails on a warning of the compiler.
 fn compiles(cargo: Cmd<'_>) -> Result<()> {
     let output = cargo.ignore_status().output()?;
     let told = String::from_utf8_lossy(&output.stderr);
@@ -52,7 +52,7 @@ fn compiles(cargo: Cmd<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Copies what is no build output, with marks, and says how many functions have one.
+/// Copies all files except build output, with marks, and returns the number of marked functions.
 fn write_copy(project: &Project, copy: &Path) -> Result<usize> {
     let files = project.command("git").args(["ls-files", "-co", "--exclude-standard"]).quiet().read()?;
     let mut functions = 0;
@@ -70,7 +70,7 @@ fn write_copy(project: &Project, copy: &Path) -> Result<usize> {
     listens(&copy.join("toma-core")).map(|()| functions)
 }
 
-/// Adds what the marks of a package name, and what hears them.
+/// Adds the items that the marks of a package refer to, and the listener.
 fn listens(package: &Path) -> Result<()> {
     let (manifest, root) = (package.join("Cargo.toml"), package.join("src/lib.rs"));
     let text = fs::read_to_string(&manifest)?;
@@ -86,13 +86,13 @@ const DEPENDENCIES: &str = "ctor.workspace = true\ntoma-macros.workspace = true\
 fn mark_of(path: &str) -> Option<&'static str> {
     let path = Path::new(path);
     let is = |folder| path.starts_with(folder) && path.extension().is_some_and(|extension| extension == "rs");
-    // A mark in what marks call would call itself.
+    // A mark in the code that marks call would call itself.
     let core = (is("toma-core/src") && !is("toma-core/src/marks"))
         .then_some("#[toma_macros::profile(crate = crate::listener)] ");
     core.or_else(|| is("examples").then_some("#[toma::profile] "))
 }
 
-/// The text with `mark` in front of each function that can have it, and how many these are.
+/// Returns the text with `mark` in front of each function that can have it, and the number of these functions.
 fn marked(text: &str, mark: &str) -> Result<(String, usize)> {
     let mut functions = Functions::default();
     functions.visit_file(&syn::parse_file(text)?);
@@ -104,12 +104,12 @@ fn marked(text: &str, mark: &str) -> Result<(String, usize)> {
     Ok((text, functions.0.len()))
 }
 
-/// Where functions begin, behind their attributes, in bytes.
+/// Starts of functions, after their attributes, in bytes.
 #[derive(Default)]
 struct Functions(Vec<usize>);
 
 impl Functions {
-    /// A function that has its mark already keeps that one.
+    /// Adds a function, unless it has a mark already.
     fn add(&mut self, attrs: &[Attribute], vis: Option<&Visibility>, sig: &Signature) {
         let is_mark = |attr: &Attribute| attr.path().segments.last().is_some_and(|it| it.ident == "profile");
         if sig.constness.is_none() && !attrs.iter().any(is_mark) {

@@ -2,8 +2,9 @@
 //!
 //! # Why
 //!
-//! Programs are linked with libtorch's CPU part, and see the card when its library is preloaded. So one build serves
-//! both. Cargo preloads it by a runner: in cargo's own environment it would be loaded into every compiler as well.
+//! Programs are linked with libtorch's CPU part, and see the card if its library is preloaded. So one build serves
+//! both. Cargo preloads the library by a runner: in cargo's own environment it would be loaded into every compiler as
+//! well.
 
 use std::env::consts::ARCH;
 use std::ffi::OsString;
@@ -23,12 +24,13 @@ use crate::setup::Packages;
 
 const HEADERS: &str = include_str!("../requirements/cuda-headers.txt");
 
-/// Its fiftieth is what the checks of `tests/gpu` let libtorch have: 1.3 GiB. What no kernel wrote is not zero.
+/// A fiftieth of these bytes is the memory of libtorch in the checks of `tests/gpu`: 1.3 GiB. Memory that no kernel has
+/// written is not zero.
 const SETTINGS: [(&str, &str); 2] = [("PAPER_CARD_BYTES", "64G"), ("PAPER_CARD_POISON", "0x41")];
 
 #[derive(Args, Debug)]
 pub(crate) struct Card {
-    /// The command that cargo runs with libtorch, whose programs see the card, with its arguments
+    /// The cargo subcommand to run with libtorch, whose programs see the card, with its arguments
     #[arg(last = true, value_name = "CARGO ARGS")]
     cargo: Vec<String>,
 }
@@ -49,7 +51,7 @@ impl Card {
 /// The card, built for a libtorch.
 #[derive(Debug)]
 pub(crate) struct Built {
-    /// Of that libtorch, with the card's libraries before its own.
+    /// Environment of that libtorch, with the card's libraries before its own.
     pub(crate) environment: Environment,
 }
 
@@ -59,7 +61,7 @@ impl Built {
         self.environment.folder().join("libpapercard.so")
     }
 
-    /// A program that sees the card.
+    /// Lets a program see the card.
     pub(crate) fn give<'a>(&self, program: Cmd<'a>) -> Cmd<'a> {
         self.environment.give(program).env("LD_PRELOAD", self.library())
     }
@@ -76,7 +78,7 @@ impl Built {
         [(name, format!("env LD_PRELOAD={}", self.library().display()).into())]
     }
 
-    /// Lines for a shell, beyond those of the environment.
+    /// Lines for a shell, in addition to those of the environment.
     fn exports(&self) -> String {
         let [(runner, value)] = self.runner();
         let library = self.library();
@@ -86,7 +88,7 @@ impl Built {
     }
 }
 
-/// Builds the card for a libtorch, unless that has been done with the same sources.
+/// Builds the card for a libtorch, unless it is already built from the same sources.
 pub(crate) fn built(project: &Project, libtorch: &Environment) -> Result<Built> {
     let torch = with_cuda(libtorch.folder())?;
     let compiler = compiler();
@@ -116,7 +118,7 @@ pub(crate) fn built(project: &Project, libtorch: &Environment) -> Result<Built> 
     Ok(Built { environment })
 }
 
-/// The folder that libtorch's libraries really are in. That of an installation for the CPU has links to that part alone.
+/// The folder with the real libraries of libtorch. An installation for the CPU has links to the CPU part only.
 fn with_cuda(folder: &Path) -> Result<PathBuf> {
     let library = folder.join("libtorch_cpu.so");
     let library = library.canonicalize().with_context(|| format!("no {}", library.display()))?;
@@ -130,7 +132,8 @@ fn with_cuda(folder: &Path) -> Result<PathBuf> {
     Ok(torch)
 }
 
-/// In a folder of their own: NVIDIA's libraries beside libtorch would be found before the card's.
+/// Installs the headers into a folder of their own: NVIDIA's libraries next to libtorch would be found before the
+/// card's.
 fn headers(project: &Project, root: &Path) -> Result<PathBuf> {
     let packages = Packages {
         root: root.join("headers"),
@@ -140,7 +143,7 @@ fn headers(project: &Project, root: &Path) -> Result<PathBuf> {
     Ok(packages.install(project, &|_| Ok(()))?.join("nvidia/cu13/include"))
 }
 
-/// The card's sources, one after the other.
+/// The concatenated sources of the card.
 fn texts(folder: &Path) -> Result<String> {
     let mut files: Vec<_> =
         fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
@@ -149,7 +152,7 @@ fn texts(folder: &Path) -> Result<String> {
     files.iter().map(text).collect()
 }
 
-/// Runs it, and shows what it says on our standard error: standard output has an answer for shells.
+/// Runs the command and shows its output on standard error, because standard output is for shells.
 fn runs(command: Cmd<'_>) -> bool {
     eprintln!("$ {command}");
     Command::from(command).stdout(io::stderr()).status().is_ok_and(|status| status.success())

@@ -1,4 +1,4 @@
-//! The variables by which torch-sys finds libtorch when it builds, and the loader when it runs.
+//! The variables by which torch-sys finds libtorch at build time, and the loader at run time.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use xshell::Cmd;
 
 use crate::project::Project;
 
-/// The loader of this system searches for libraries in the folders of this variable.
+/// The variable with the folders in which the loader of this system searches for libraries.
 const LOADER_PATH: &str = if cfg!(target_os = "macos") {
     "DYLD_LIBRARY_PATH"
 } else if cfg!(windows) {
@@ -18,23 +18,23 @@ const LOADER_PATH: &str = if cfg!(target_os = "macos") {
     "LD_LIBRARY_PATH"
 };
 
-/// Prints the library folder of the PyTorch that `LIBTORCH_USE_PYTORCH` means.
+/// Prints the library folder of the PyTorch that `LIBTORCH_USE_PYTORCH` selects.
 const ASK_PYTORCH: &str = "import os, torch; print(os.path.join(os.path.dirname(torch.__file__), 'lib'))";
 
-/// A libtorch, as the variables say it.
+/// A libtorch, described by its variables.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Environment {
-    /// Which one it is, in a few words.
+    /// A short description of it.
     pub(crate) what: String,
-    /// `LIBTORCH`, where it is not the caller's own or is made absolute.
+    /// `LIBTORCH`, unless it is the caller's own and absolute.
     pub(super) libtorch: Option<PathBuf>,
-    /// Folders with libraries, in the order in which they are searched; libtorch's own first.
+    /// Folders with libraries, in search order; libtorch's own first.
     pub(super) libraries: Vec<PathBuf>,
 }
 
 impl Environment {
-    /// The libtorch that the caller chose, in the order in which torch-sys asks; for that, too, a variable that is set
-    /// to nothing is set. Build scripts refuse another version than 2.11.
+    /// The libtorch that the caller chose, with the precedence of torch-sys, for which an empty variable counts as set,
+    /// too. Build scripts refuse a version other than 2.11.
     pub(super) fn of_caller(project: &Project) -> Result<Option<Self>> {
         let (name, libtorch, folder) = if env::var_os("LIBTORCH_USE_PYTORCH").is_some() {
             // The interpreter that torch-sys asks.
@@ -42,7 +42,7 @@ impl Environment {
             let answer = project.command(python).args(["-c", ASK_PYTORCH]).quiet().read();
             ("LIBTORCH_USE_PYTORCH", None, answer.context("LIBTORCH_USE_PYTORCH: no PyTorch")?.into())
         } else if let Some(libtorch) = env::var_os("LIBTORCH") {
-            // Absolute: the build script and the loader each read it in a folder of their own.
+            // Absolute, because the build script and the loader each read it in a folder of their own.
             let libtorch = std::path::absolute(libtorch).context("LIBTORCH")?;
             let lib = env::var_os("LIBTORCH_LIB").map_or_else(|| libtorch.clone(), PathBuf::from).join("lib");
             ("LIBTORCH", Some(libtorch), std::path::absolute(lib)?)
@@ -57,7 +57,7 @@ impl Environment {
         Ok(Some(Self { what: format!("{name} of yours"), libtorch, libraries: vec![folder] }))
     }
 
-    /// `command` with the variables that make it build against, and find, this libtorch.
+    /// `command` with the variables to build against this libtorch and to find it.
     pub(crate) fn give<'a>(&self, command: Cmd<'a>) -> Cmd<'a> {
         command.envs(self.variables())
     }

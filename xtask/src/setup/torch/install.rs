@@ -1,9 +1,9 @@
-//! Takes libtorch out of the PyTorch package, into `libtorch` in the target folder.
+//! Extracts libtorch from the PyTorch package, into `libtorch` in the target folder.
 //!
 //! # Why
 //!
-//! The PyTorch package is a CUDA build, and holds libtorch. For the CPU, a folder of links shows torch-sys
-//! the CPU's part alone. So gigabytes of CUDA libraries are neither downloaded nor linked.
+//! The PyTorch package is a CUDA build, and holds libtorch. For the CPU, torch-sys sees only the CPU part, through a
+//! folder of links. So gigabytes of CUDA libraries are neither downloaded nor linked.
 
 use std::fs;
 #[cfg(unix)]
@@ -24,9 +24,9 @@ const VERSION: &str = "2.11.0";
 /// The two builds of libtorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
-    /// Linked against the CPU's part alone: 540 MB to download.
+    /// Linked only against the CPU part: 540 MB to download.
     Cpu,
-    /// With everything a GPU needs: 2.7 GB to download.
+    /// With all libraries for a GPU: 2.7 GB to download.
     Cuda,
 }
 
@@ -35,7 +35,7 @@ impl Build {
         if self == Self::Cuda { "cuda" } else { "cpu" }
     }
 
-    /// The option of ours that asks for it.
+    /// The option of `cargo xtask` that requests it.
     pub(crate) fn flag(self) -> String {
         format!("--{}", self.name())
     }
@@ -48,18 +48,19 @@ impl Build {
         cpu.to_owned() + more
     }
 
-    /// The build this machine can make use of: that for GPUs where the loader finds NVIDIA's driver.
+    /// The build for this machine: the one for GPUs if the loader finds NVIDIA's driver.
     pub(super) fn of_this_machine(project: &Project) -> Self {
-        // Only the loader knows all places to look in.
+        // Only the loader knows all search paths.
         let load = project.command("python3").args(["-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"]);
         let is_there = load.quiet().ignore_stdout().ignore_stderr().run().is_ok();
         if is_there { Self::Cuda } else { Self::Cpu }
     }
 
-    /// A folder of links in `root` as torch-sys expects it, to what pip has put into `packages`.
+    /// Creates a folder of links in `root`, with the layout that torch-sys expects, to the files that pip has put into
+    /// `packages`.
     ///
-    /// For the CPU `libtorch.so` is `libtorch_cpu.so`: the true one would load CUDA's libraries,
-    /// which are not there, and torch-sys would link what it sees of them.
+    /// For the CPU `libtorch.so` is `libtorch_cpu.so`: the real one would load CUDA's libraries, which are missing, and
+    /// torch-sys would link those that it sees.
     fn link(self, root: &Path, packages: &Path) -> Result<()> {
         let (torch, libtorch) = (packages.join("torch"), root.join("libtorch"));
         if self == Self::Cuda {
@@ -80,7 +81,7 @@ impl Build {
     }
 }
 
-/// The installation's variables; it is made now when there is none.
+/// The variables of the installation, which is made now if it is missing.
 pub(super) fn environment(project: &Project, build: Build) -> Result<Environment> {
     ensure!(
         cfg!(target_os = "linux"),
@@ -91,7 +92,7 @@ pub(super) fn environment(project: &Project, build: Build) -> Result<Environment
     let packages = Packages { root: root.clone(), requirements: build.requirements(), otherwise };
     packages.install(project, &|packages| build.link(&root, packages))?;
     let mut libraries = vec![root.join("libtorch/lib")];
-    // Those of the other build find all others relative to themselves.
+    // The libraries of the CUDA build find all others relative to themselves.
     libraries.extend((build == Build::Cpu).then(|| root.join("runtime")));
     let what = format!("{VERSION}, {} build", build.name());
     Ok(Environment { what, libtorch: Some(root.join("libtorch")), libraries })
@@ -117,7 +118,7 @@ mod tests {
         }
         scratch.file("packages/torch/include/c10/x.h", "");
         scratch.file("packages/nvidia/cu13/lib/libcudart.so.13", "libcudart.so.13");
-        // Twice: a run that was interrupted after it must not stumble over its own links.
+        // Twice, because a run after an interrupted one must accept the existing links.
         for _ in 0..2 {
             Build::Cpu.link(scratch.root(), &scratch.path("packages")).unwrap();
         }

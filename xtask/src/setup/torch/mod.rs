@@ -1,7 +1,7 @@
-//! `cargo xtask torch`: libtorch for whatever needs it.
+//! `cargo xtask torch`: libtorch for all commands that need it.
 //!
-//! Nothing has to be installed by hand: where neither `LIBTORCH` nor `LIBTORCH_USE_PYTORCH` is set,
-//! the libtorch that tch links against is taken from the PyTorch package, into the target folder.
+//! The user need not install anything. If neither `LIBTORCH` nor `LIBTORCH_USE_PYTORCH` is set, the libtorch that tch
+//! links against is extracted from the PyTorch package, into the target folder.
 
 pub(crate) mod card;
 mod environment;
@@ -20,7 +20,7 @@ pub(crate) use install::Build;
 
 #[derive(Args, Debug)]
 pub(crate) struct Torch {
-    /// The command that cargo runs with libtorch, with its arguments
+    /// The cargo subcommand to run with libtorch, with its arguments
     #[arg(last = true, value_name = "CARGO ARGS")]
     cargo: Vec<String>,
 }
@@ -37,7 +37,8 @@ impl Torch {
     }
 }
 
-/// The libtorch that the caller's environment names; otherwise ours, installed when it is missing.
+/// The libtorch that the caller's environment names; otherwise the one in the target folder, installed if it is
+/// missing.
 pub(crate) fn environment(project: &Project, build: Option<Build>) -> Result<Environment> {
     match Environment::of_caller(project)? {
         Some(given) => Ok(given),
@@ -45,7 +46,7 @@ pub(crate) fn environment(project: &Project, build: Option<Build>) -> Result<Env
     }
 }
 
-/// The C++ compiler that build scripts take.
+/// The C++ compiler that build scripts use.
 pub(crate) fn compiler() -> OsString {
     std::env::var_os("CXX").filter(|name| !name.is_empty()).unwrap_or_else(|| "c++".into())
 }

@@ -1,4 +1,4 @@
-//! What one report looks like.
+//! The curve of the calls of one name.
 
 use std::iter;
 
@@ -12,12 +12,12 @@ pub(super) struct Curve {
     pub(super) label: String,
     /// The corners of the steps.
     pub(super) points: Vec<(f64, f64)>,
-    /// Where memory ran out.
+    /// The attempts that ran out of memory.
     pub(super) failures: Vec<(f64, f64)>,
     pub(super) out_of_memory: usize,
     /// The ends of the calls that settled a size, at that size.
     pub(super) settled: Vec<(f64, f64)>,
-    /// What the legend says of them.
+    /// The text of the legend for `settled`.
     pub(super) remembers: String,
 }
 
@@ -52,7 +52,7 @@ impl Curve {
     }
 }
 
-/// The name, or its end, which tells more than its start; without what no XML may have.
+/// Returns the name, or its end, which says more than its start, without the characters that XML does not allow.
 pub(super) fn name(report: &Report, longest: usize) -> String {
     let name: Vec<char> = report.name.to_string().chars().collect();
     let cut = name.len().saturating_sub(longest);

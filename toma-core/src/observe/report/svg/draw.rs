@@ -1,4 +1,4 @@
-//! Curves on paper.
+//! Draws curves with plotters.
 
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
@@ -7,15 +7,15 @@ use plotters::prelude::*;
 use super::curve::Curve;
 use super::plane::{Plane, x_label};
 
-/// Pixels, of which so many across are for the curves; a long legend makes the picture higher.
+/// Pixels. `PLOT` of them in the width are for the curves; a long legend makes the picture higher.
 const WIDTH: u32 = 960;
 const PLOT: u32 = 680;
 const HEIGHT: u32 = 480;
-/// From one line of the legend to the next, and to the first.
+/// Distance from one line of the legend to the next, and from the top to the first.
 const LINE: i32 = 22;
 const TOP: i32 = 28;
 
-/// Told apart without red or without green, too, and in gray: the colors of Okabe and Ito.
+/// Distinguishable without red, without green and in gray: the colors of Okabe and Ito.
 const COLORS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -61,7 +61,7 @@ fn plot(area: &Area<'_>, plane: &Plane, curves: &[Curve]) -> Drawn {
         .x_desc(plane.x_title())
         .y_desc(plane.y_title())
         .draw()?;
-    // The first are the widest, so that one behind another is seen.
+    // The first curves are the widest, so that a curve behind another one is seen.
     let widths = (0..curves.len()).rev().map(|behind| 2 + 2 * u32::try_from(behind).unwrap_or(0).min(4));
     let mut colored = curves.iter().zip(COLORS.iter().cycle()).zip(widths);
     colored.try_for_each(|((curve, color), width)| draw_curve(&mut chart, curve, color.stroke_width(width)))
@@ -76,12 +76,12 @@ fn draw_curve(chart: &mut Chart<'_, '_>, curve: &Curve, style: ShapeStyle) -> Dr
     Ok(())
 }
 
-/// Black on every color.
+/// A cross in black, which is visible on every color.
 fn failure<C>(at: C) -> Cross<C, i32> {
     Cross::new(at, 5, BLACK.stroke_width(2))
 }
 
-/// What the curves and marks mean, one below the other.
+/// Draws the legend of the curves and marks, one line below the other.
 fn legend(area: &Area<'_>, curves: &[Curve]) -> Drawn {
     let mut y = TOP;
     for (curve, color) in curves.iter().zip(COLORS.iter().cycle()) {
@@ -101,14 +101,14 @@ fn legend(area: &Area<'_>, curves: &[Curve]) -> Drawn {
     Ok(())
 }
 
-/// Writes a line of the legend beside its mark, and goes to the next.
+/// Writes a line of the legend next to its mark, and moves to the next line.
 fn said(area: &Area<'_>, y: &mut i32, text: String) -> Drawn {
     area.draw(&Text::new(text, (36, *y - 6), ("sans-serif", 16)))?;
     *y += LINE;
     Ok(())
 }
 
-/// How many lines a curve has in the legend, at most.
+/// Returns the largest number of lines that a curve takes in the legend.
 fn lines(curve: &Curve) -> u32 {
     2 + u32::from(!curve.settled.is_empty()) + u32::from(curve.out_of_memory > 0)
 }

@@ -1,4 +1,4 @@
-//! What the axes mean, and where on them a size and a time lie.
+//! The axes of a picture, and the coordinates of sizes and times on them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,15 +9,15 @@ use crate::observe::report::{Report, Tried};
 /// The axes that all curves of a picture share.
 #[derive(Debug, PartialEq)]
 pub(super) struct Plane {
-    /// The unit of the time across, and its seconds; `None` where attempts are counted.
+    /// Name of the x-axis's unit of time, and its length in seconds; `None` if the axis counts attempts.
     unit: Option<AxisUnit>,
-    /// The largest figure across, in its unit.
+    /// The largest figure on the x-axis, in its unit.
     end: f64,
     powers_of_two: bool,
     sizes: Range<f64>,
-    /// Whether sizes are costs instead of counts of items.
+    /// True if sizes are costs instead of counts of items.
     costs: bool,
-    /// Whether a history is longer than what is kept of it.
+    /// True if a history was longer than its recorded part.
     cut: bool,
 }
 
@@ -59,7 +59,7 @@ impl Plane {
         }
     }
 
-    /// At most so many labels fit, and none stands between two numbers that can be.
+    /// At most so many labels fit, and no label may stand between two possible numbers.
     pub(super) fn x_labels(&self) -> usize {
         if self.unit.is_some() { 10 } else { at_most(self.end + 1.0, 10) }
     }
@@ -85,7 +85,7 @@ impl Plane {
     }
 }
 
-/// The history of a call; of one that never failed what would be its only entry.
+/// Returns the history of a call. That of a call that never failed is empty, so its only entry is made here.
 pub(super) fn tried(report: &Report) -> Cow<'_, [Tried]> {
     let Report { attempts, start, time, .. } = *report;
     if report.tried.is_empty() && attempts > 0 {
@@ -94,13 +94,13 @@ pub(super) fn tried(report: &Report) -> Cow<'_, [Tried]> {
     Cow::Borrowed(&report.tried)
 }
 
-/// Without the digits of rounding errors.
+/// Formats a figure without the digits of rounding errors.
 pub(super) fn x_label(x: f64) -> String {
     ((x * 1000.0).round() / 1000.0).to_string()
 }
 
-/// What is counted across, and how far the longest curve goes: time where every time of every call is
-/// known.
+/// Returns the unit of the x-axis and the length of the longest curve: in time if every time of every call is known,
+/// otherwise in attempts.
 fn across(curves: &[Vec<&Report>]) -> (Option<AxisUnit>, f64) {
     let times = curves.iter().map(|reports| reports.iter().map(|report| time(report)).sum());
     let seconds = times.collect::<Option<Vec<Duration>>>().and_then(|times| times.into_iter().max());
@@ -119,13 +119,13 @@ fn across(curves: &[Vec<&Report>]) -> (Option<AxisUnit>, f64) {
     }
 }
 
-/// The time that the history of a call covers, where it is known.
+/// Returns the time that the history of a call covers, if it is known.
 fn time(report: &Report) -> Option<Duration> {
     let times = tried(report).iter().map(|tried| tried.time).collect::<Option<Vec<_>>>()?;
     Some(times.into_iter().max().unwrap_or_default())
 }
 
-/// Whether sizes are shown by powers of two, and from where to where.
+/// Returns true if sizes are shown by powers of two, and the range of the y-axis.
 fn up(least: usize, most: usize) -> (bool, Range<f64>) {
     if most / least < 4 {
         (false, 0.0..number(most))

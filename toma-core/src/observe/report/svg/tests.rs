@@ -41,7 +41,7 @@ fn plane_of(report: &Report) -> Plane {
     Plane::of(&[vec![report]])
 }
 
-/// The texts of a picture, after it has been looked through for what must never be.
+/// Returns the texts of a picture, after checking that all elements lie inside of it.
 fn texts(reports: &[&Report]) -> Vec<String> {
     let picture = svg(reports.iter().copied());
     let document = Document::parse(&picture).unwrap_or_else(|error| panic!("{error}\n{picture}"));
@@ -165,7 +165,7 @@ mod timed {
     use super::{Curve, NoCache, OutOfMemory, Plane, Report, call, execute, last, plane_of, texts};
     use crate::testing::StoppedClock;
 
-    /// Attempts take a second, and are timed because of the deadline.
+    /// Each attempt takes `pause`, and is timed because of the deadline.
     fn timed(pause: Duration) -> Report {
         let clock = StoppedClock::new();
         let body = |start, end| {
