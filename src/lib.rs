@@ -171,14 +171,35 @@ pub use toma_core::{
 };
 #[cfg(feature = "cuda")]
 pub use toma_cuda as cuda;
+/// Predictions over sizes, checkpoint plans, and rules of eviction: the names that programs need. The crate `toma_plan`
+/// has the rest.
 #[cfg(feature = "tch")]
-pub use toma_plan as plan;
+pub mod plan {
+    pub use toma_plan::{Combined, Growth, Highest, Rows, checkpoint};
+
+    /// Rules of eviction for [`torch::offload`](crate::torch::offload).
+    pub mod residency {
+        pub use toma_plan::residency::{Candidate, Eviction, Flow, Genoa, Lru, Next, NextEvent, Situation};
+    }
+}
 /// Alias of [`plan::checkpoint`] for programs that write `toma::checkpoint`.
 #[cfg(feature = "tch")]
 #[doc(hidden)]
 pub use toma_plan::checkpoint;
+/// What a step did: a [`Trace`](trace::Trace), and the tables of it. The crate `toma_trace` has more, for programs that
+/// record by themselves.
 #[cfg(feature = "tch")]
-pub use toma_trace as trace;
+pub mod trace {
+    pub use toma_trace::{
+        Access, Holder, Live, Operator, OperatorId, Peak, Place, Scope, ScopeId, ScopeKind, Size, Storage,
+        StorageId, ThreadId, Tick, Trace, Unreadable, Use, holdings, write,
+    };
+
+    /// What each line of a program does to memory.
+    pub mod lines {
+        pub use toma_trace::lines::{Diff, Figures, Lines, NoEvents, Row};
+    }
+}
 
 /// Runs a function with the largest batch size that memory allows.
 ///

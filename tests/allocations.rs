@@ -16,8 +16,7 @@ use toma::{Bisect, GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
 use crate::executor::block_on;
 
-/// Runs the tests one at a time: a size learned in one test would make the calls of another test look into the shared
-/// caches again.
+/// Runs one test at a time: sizes learned in one would make calls of another look into the shared caches again.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {

@@ -1,5 +1,4 @@
-//! Programs that are killed when they use too much memory. With `calibrated` none of them is killed, and most of the
-//! memory is used.
+//! Programs that are killed if they use too much memory. With `calibrated` none is, and most of the memory is used.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! A library's modes of a thread: no failed attempt leaves its own behind, and a task's are its own.
+//! Thread-local modes of a library: a failed attempt leaves no mode behind, and each task has modes of its own.
 
 #[path = "common/executor.rs"]
 mod executor;
@@ -39,14 +39,14 @@ impl ThreadState for Library {
     }
 }
 
-/// A thread of mode 1, as if nothing had happened on it.
+/// Resets this thread to mode 1 and to its initial state.
 fn stage() {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| register(&Library).unwrap());
     MODE.set(1);
 }
 
-/// A mode that ends with its guard, as libraries have them.
+/// A mode that ends with its guard, as in many libraries.
 struct Within(u64);
 
 impl Within {
@@ -131,7 +131,7 @@ fn an_inner_loop_comes_back_to_the_modes_of_the_outer_body() {
         inner
     });
     assert_eq!((done, MODE.get()), (2, 1));
-    // One that gives up leaves it to the outer one.
+    // An inner call that gives up leaves the mode to the outer call.
     let mut outers = Vec::new();
     let size = execute::with::<NoCache>().batch(4, |outer| {
         outers.push(MODE.replace(2));
@@ -203,7 +203,7 @@ fn a_task_that_waits_leaves_the_thread_its_modes() {
     for panics in [false, true] {
         RECOVERED.set(0);
         let (mut one, mut other) = (pin!(guarded(panics)), pin!(guarded(panics)));
-        // The other task begins in another mode, which is its own from then on.
+        // The other task begins in another mode, which belongs to it from then on.
         let mut results = (Poll::Pending, Poll::Pending);
         while results.0.is_pending() || results.1.is_pending() {
             if results.0.is_pending() {

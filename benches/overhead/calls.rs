@@ -93,7 +93,7 @@ fn batch_calls(times: u32) {
     (0..times).for_each(|_| execute::with::<NoCache>().batch(black_box(8), |size| body(0, size)));
 }
 
-/// The first call learns that 4 fit; all others find that in the size cache and start there.
+/// The first call learns that 4 fit; all others find that size in the cache and start there.
 fn settled_calls(times: u32) {
     for _ in 0..times {
         let done = execute::with::<GlobalCache>().batch(black_box(8), |size| {
@@ -104,7 +104,7 @@ fn settled_calls(times: u32) {
     }
 }
 
-/// Nothing is agreed on with one rank: as without the option, once that is seen.
+/// One rank has nobody to agree with, so once that is known a call behaves as without the option.
 fn one_rank_calls(times: u32) {
     let rank = threads(1).pop().expect("there is one");
     for _ in 0..times {
@@ -112,7 +112,7 @@ fn one_rank_calls(times: u32) {
     }
 }
 
-/// A turn on a device that is not contended.
+/// A call on a device that is not contended.
 fn device_calls(times: u32) {
     let device = Host::shared();
     for _ in 0..times {
@@ -152,7 +152,7 @@ fn iter_values(times: u32) {
     }
 }
 
-/// Each value is there when it is asked for, so that nothing is measured of an executor.
+/// Each value is ready when it is polled, so that no executor is measured.
 fn stream_values(times: u32) {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..times {
@@ -164,7 +164,7 @@ fn stream_values(times: u32) {
     }
 }
 
-/// Lets the shared caches learn a size at a place of no importance.
+/// Lets the shared caches learn a size at a call site that is not measured.
 pub(crate) fn learn_something() {
     let body = |size| if size > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
     let global = execute::with::<GlobalCache>().batch(8, body);

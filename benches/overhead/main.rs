@@ -1,4 +1,4 @@
-//! What a call costs when nothing fails, against the hand-written loop in the same run.
+//! The cost of a call when nothing fails, against the hand-written loop in the same run.
 //!
 //! ```text
 //! overhead                  every measurement, as ratios and differences to its baseline
@@ -26,7 +26,7 @@ use std::env;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // A cache that has learned nothing yet is not even asked: measured are caches that have.
+    // A cache without any learned size is not even asked, so learn one: caches in use are measured.
     calls::learn_something();
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -53,7 +53,7 @@ fn count(name: &str, times: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Each case once, so that tests notice a bench that no longer runs; the reference workload checks its data.
+/// Runs each case once, so that tests notice a bench that no longer runs; the reference workload checks its data.
 fn test() {
     for case in cases() {
         (case.run)(2);

@@ -1,4 +1,4 @@
-//! What `#[toma::profile]` costs while nothing hears the marks.
+//! The cost of `#[toma::profile]` while nothing records the marks.
 
 use std::hint::black_box;
 
@@ -23,7 +23,7 @@ fn work() {
     black_box(());
 }
 
-/// The same functions with a mark or without, and with as many statements as there are names.
+/// Defines functions with or without a mark, and with as many statements as there are names.
 macro_rules! functions {
     ($mark:meta: $($work:ident)*) => {
         use super::work;
@@ -56,7 +56,7 @@ macro_rules! functions {
 functions!(marked, toma::profile);
 functions!(unmarked, allow(unused));
 
-/// The bars are instructions, which `cargo xtask bench --instructions` counts: 3 a mark, 5 a block.
+/// The bars are instructions, which `cargo xtask bench --instructions` counts: 3 per mark, 5 per block.
 pub(crate) fn report() {
     println!("marks that nothing hears, over the unmarked function");
     for case in CASES.chunks_exact(2) {

@@ -32,7 +32,7 @@ pub(crate) fn pairs(rounds: usize, mut baseline: impl FnMut(), mut ours: impl Fn
 }
 
 impl Pair {
-    /// Nanoseconds that ours takes longer, for each of `times` repetitions in one sample.
+    /// Extra nanoseconds of ours, for each of `times` repetitions in one sample.
     pub(crate) fn overhead_ns(&self, times: u32) -> f64 {
         (self.ours.as_secs_f64() - self.baseline.as_secs_f64()) * 1e9 / f64::from(times)
     }

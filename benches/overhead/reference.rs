@@ -39,7 +39,7 @@ fn ours(data: &mut [f32]) -> f32 {
     read(data)
 }
 
-/// One value of each item and all of none: the stores must happen, reading must not dominate.
+/// Reads one value of each item: the stores must happen, but reading must not dominate.
 fn read(data: &[f32]) -> f32 {
     black_box(data).iter().step_by(ITEM).sum()
 }

@@ -10,10 +10,10 @@ use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
 use super::measure::median;
 
-/// How much is measured.
+/// The lengths of a measurement.
 pub(crate) struct Length {
-    /// How long a thread runs before it is measured: a scheduler may start two threads on one processor,
-    /// and takes a while to notice that another one idles.
+    /// Time that a thread runs before it is measured, because a scheduler may start two threads on one processor, and
+    /// takes a while to notice that another one idles.
     settling: Duration,
     calls: u32,
     rounds: usize,

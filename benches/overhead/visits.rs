@@ -1,4 +1,4 @@
-//! First visits of short threads: each looks into the table behind the size cache, and never again.
+//! First visits of short threads: each one looks into the shared table of the size cache once, and never again.
 
 use std::sync::Barrier;
 use std::thread;
@@ -42,7 +42,7 @@ fn round(cache: &GlobalCache) -> Duration {
     })
 }
 
-/// A call at each place; the first thread that comes learns half of the size.
+/// Calls each call site once; the first thread that arrives learns half of the size.
 fn visit(cache: &GlobalCache) {
     for place in 0..PLACES {
         let with = execute::with::<GlobalCache>().cache(cache).key(place);

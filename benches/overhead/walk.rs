@@ -79,7 +79,7 @@ fn one_depth(depth: usize) {
     );
 }
 
-/// Calls that find what the first of them learned.
+/// Calls that find the size that the first of them learned.
 #[inline(never)]
 fn warm_calls(cache: &'static StacktraceMemoryCache) {
     for _ in 0..TIMES {
@@ -99,7 +99,7 @@ fn entries() {
     println!("  {} entries against one: {:.2}x", full.entries().len(), pair.ratio);
 }
 
-/// One call that meets a failure, so that there is something to remember.
+/// Makes one call that meets a failure, so that the cache has an entry.
 fn learn(cache: &StacktraceMemoryCache, key: i32) {
     let form = execute::with::<StacktraceMemoryCache>().cache(cache).key(key);
     let result = form.batch(8, |size| if size > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) });

@@ -1,12 +1,12 @@
-//! What is remembered from call to call.
+//! A cache for the sizes of one call site.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toma::cache::{Place, Remembered, SizeCache};
 use toma::policy::Measurements;
 
-/// Remembers one place, whatever is free: the others tell entries apart by the free memory of the host
-/// where no device is given, and figures would depend on what else the machine does.
+/// Caches one size, whatever is free. Other caches distinguish entries by the free memory of the host if no device is
+/// given, so figures would depend on the load of the machine.
 #[derive(Debug)]
 pub(crate) struct OnePlace(Mutex<Option<Remembered>>);
 
@@ -15,7 +15,7 @@ impl OnePlace {
         Self(Mutex::new(None))
     }
 
-    /// The size that is remembered.
+    /// The cached size.
     pub(crate) fn settled(&self) -> Option<usize> {
         self.kept().as_ref().map(|kept| kept.settled)
     }

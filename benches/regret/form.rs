@@ -1,4 +1,4 @@
-//! Whether sizes move inside one call, or from call to call.
+//! Forms of a run: sizes change inside one call, or from call to call.
 
 use std::error::Error;
 
@@ -17,15 +17,15 @@ pub(crate) enum Form {
     Batch,
 }
 
-/// What a run is told besides its work.
+/// Options of a run.
 pub(crate) struct Setting<'a> {
     pub(crate) cache: &'a OnePlace,
     pub(crate) policy: &'a dyn Policy,
-    /// The memory, where the calls are told of it.
+    /// The memory source, if calls get one.
     pub(crate) device: Option<&'a dyn MemorySource>,
-    /// What says before the first attempt what fits, if anything does.
+    /// The prediction before the first attempt, if there is one.
     pub(crate) predict: Option<&'a dyn Predict>,
-    /// The size that is tried when nothing is known.
+    /// The initial size of a call without a learned one.
     pub(crate) initial: usize,
 }
 
@@ -39,7 +39,7 @@ impl Form {
         }
     }
 
-    /// Works off the items, attempt by attempt. Returns how many were done: a batch is always a whole one.
+    /// Processes the items, attempt by attempt. Returns how many were done: a batch is always a whole one.
     pub(crate) fn run(
         self,
         items: usize,

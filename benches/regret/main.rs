@@ -1,5 +1,5 @@
-//! What it costs not to know the best size: the time of whole runs over that of an oracle, which
-//! knows the best fixed size from the start.
+//! The cost of not knowing the best size: the time of whole runs over that of an oracle, which knows the best fixed
+//! size from the start.
 //!
 //! ```text
 //! regret            the whole grid, and limits that move in the middle of a run, for every policy

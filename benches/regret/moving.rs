@@ -14,15 +14,15 @@ use crate::world::{World, bytes, grid};
 
 /// Steps after which a run must be back at the oracle's pace.
 const STEPS: f64 = 20.0;
-/// Attempts that are looked at together.
+/// Attempts that are averaged.
 const WINDOW: usize = 50;
-/// How near to the oracle's pace is near enough.
+/// The largest ratio to the oracle's pace that counts as near.
 const NEAR: f64 = 1.1;
 /// Attempts before the limit moves: several, because a schedule may happen to suit any one of them.
 const MOMENTS: [(&str, [usize; 5]); 2] =
     [("about 100", [80, 90, 100, 110, 120]), ("about 400", [320, 360, 400, 440, 480])];
 
-/// Attempts after the move that are looked at; a run that is not back by then never is.
+/// Attempts after the move that are examined; a run that is not back by then never is.
 const LOOKED_AT: usize = 1000;
 
 /// Prints the table of every so many worlds, and returns the bars that are not met.
@@ -68,7 +68,7 @@ fn line(subject: Subject<'_>, worlds: &[World], (about, moments): &(&str, [usize
         .collect()
 }
 
-/// How a limit moves.
+/// A move of the limit.
 #[derive(Clone, Copy)]
 struct Shift {
     before: usize,
@@ -79,14 +79,14 @@ fn words(steps: f64) -> String {
     if steps.is_finite() { format!("{steps}") } else { "never".to_owned() }
 }
 
-/// What one attempt took, in milliseconds, and how many items it did.
+/// Time of one attempt in milliseconds, and the items it did.
 struct Attempt {
     time: f64,
     done: usize,
 }
 
 impl World {
-    /// Long enough for a change to matter, and with room above the limit.
+    /// Returns whether the run is long enough for a change to matter, with room above the limit.
     fn is_for_moving(&self) -> bool {
         self.items == 1_000_000 && 4 * self.limit <= self.initial && self.items >= 1000 * self.limit
     }
@@ -108,7 +108,7 @@ impl World {
     }
 }
 
-/// Attempts from the move of the limit until the pace of the rest is near the oracle's.
+/// Runs a world, and returns the attempts from the move of the limit until the pace is near the oracle's.
 fn run(world: &World, (policy, form, source): Subject<'_>, shift: Shift) -> f64 {
     let moved = world.moved(shift.factor);
     let (device, clock, cache) = (world.device(), StoppedClock::new(), OnePlace::new());
@@ -143,7 +143,7 @@ fn run(world: &World, (policy, form, source): Subject<'_>, shift: Shift) -> f64 
     back(&attempts.borrow(), moved.pace())
 }
 
-/// Attempts after which the next ones together, failures included, keep near the pace.
+/// Attempts after which the average of the next ones, failures included, stays near the pace.
 #[expect(clippy::cast_precision_loss, reason = "there are few attempts")]
 fn back(attempts: &[Attempt], pace: f64) -> f64 {
     let is_near = |window: &[Attempt]| {

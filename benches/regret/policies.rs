@@ -1,4 +1,4 @@
-//! The policies compared, and which of them.
+//! The policies compared, and the selection of them.
 
 use std::env;
 
@@ -8,13 +8,13 @@ use toma::{Adaptive, Bisect, Decay, Halve, Throughput};
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) make: fn() -> Box<dyn Policy>,
-    /// Whether the bars are about it.
+    /// True if the bars apply to this policy.
     pub(crate) has_bars: bool,
 }
 
-/// What the program was told.
+/// The program's arguments.
 pub(crate) struct Arguments {
-    /// Those with a part of their name given, or all.
+    /// The policies whose names contain the argument, or all.
     pub(crate) policies: Vec<&'static Entry>,
     pub(crate) is_test: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) const POLICIES: &[Entry] = &[
     Entry { name: "Throughput", make: || Box::new(Throughput::default()), has_bars: false },
 ];
 
-/// What it costs to find a limit sooner, or later, that rises unseen.
+/// Policies that retry a larger size sooner or later, to compare the costs of finding a limit that has risen.
 pub(crate) const DOUBTS: &[Entry] = &[
     Entry { name: "doubt(0.2)", make: || Box::new(Adaptive::default().doubt(0.2)), has_bars: false },
     Entry { name: "doubt(0.5)", make: || Box::new(Adaptive::default().doubt(0.5)), has_bars: false },

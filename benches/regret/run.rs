@@ -40,7 +40,7 @@ pub(crate) fn runs(world: &World, policy: &Entry, source: Source, form: Form) ->
 }
 
 impl Source {
-    /// What the option `predict` is given, if it is.
+    /// The value of the option `predict`, if any.
     pub(crate) fn predict(self) -> Option<&'static dyn Predict> {
         (self == Self::Predicted).then_some(&Prediction)
     }

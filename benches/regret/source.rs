@@ -1,20 +1,20 @@
-//! What policies see of a memory.
+//! The memory source that policies see.
 
 use std::io;
 use std::time::Duration;
 
 use toma::memory::{MemorySource, Reading, Usage};
 
-/// What the memory source knows.
+/// The information that the memory source has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The calls are not told of it: the option `device` is left out.
+    /// The calls get no source: the option `device` is left out.
     Unknown,
     /// Free bytes can be read.
     Reads,
-    /// What is allocated is counted.
+    /// Allocated bytes are counted.
     Counts,
-    /// Free bytes can be read, and a dry run says what fits.
+    /// Free bytes can be read, and a dry run predicts the size that fits.
     Predicted,
 }
 
@@ -34,7 +34,7 @@ impl Source {
 pub(crate) struct Shown<'a>(pub(crate) &'a dyn MemorySource, pub(crate) Source);
 
 impl Shown<'_> {
-    /// What the option `device` is given, if it is.
+    /// The value of the option `device`, if any.
     pub(crate) fn device(&self) -> Option<&dyn MemorySource> {
         (self.1 != Source::Unknown).then_some(self)
     }

@@ -1,4 +1,4 @@
-//! What is looked at together: a policy, the form it works in and what it sees of memory.
+//! The subject of a row: a policy, the form it works in, and the memory source it sees.
 
 use crate::form::Form;
 use crate::policies::Entry;

@@ -10,7 +10,7 @@ pub(crate) const HEADER: &str = "\
 | policy | form | memory source | cold: median | p95 | worst | warm: median | p95 | OOMs: median | p95 | kept: median | p5 |
 |---|---|---|---|---|---|---|---|---|---|---|---|";
 
-/// What a cold run and a warm one came to.
+/// Figures of a cold run and a warm one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Runs {
     /// Time over the oracle's.
@@ -18,11 +18,11 @@ pub(crate) struct Runs {
     pub(crate) warm: f64,
     /// Failures of the cold run.
     pub(crate) out_of_memory: usize,
-    /// The size remembered after the cold run, as a share of the limit.
+    /// The size cached after the cold run, as a share of the limit.
     pub(crate) kept: f64,
 }
 
-/// How much time over the oracle's is too much in the median.
+/// The largest allowed medians of time over the oracle's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bars {
     pub(crate) cold: f64,
@@ -31,7 +31,7 @@ pub(crate) struct Bars {
 
 impl Bars {
     pub(crate) const WIDE: Self = Self { cold: 1.05, warm: 1.01 };
-    /// Where bytes are counted or predicted, in simulated time.
+    /// Bars for counted or predicted bytes, in simulated time.
     pub(crate) const NARROW: Self = Self { cold: 1.02, warm: 1.005 };
 }
 
@@ -68,7 +68,7 @@ impl Row {
         let failures = match (self.source, self.form) {
             (Source::Counts, _) => 1.0,
             (_, Form::Range) => 7.0,
-            // To be back within 20 steps of an unseen rise, at any time, takes more than that by itself.
+            // Returning within 20 steps of an unnoticed rise, at any time, needs more failures than that by itself.
             (_, Form::Batch) => f64::INFINITY,
         };
         let bars = [
@@ -107,7 +107,7 @@ impl Figures {
         Self(figures)
     }
 
-    /// The figure that so many percent of the others do not exceed.
+    /// The figure that this percentage of the others does not exceed.
     pub(crate) fn at(&self, percent: usize) -> f64 {
         self.0.get((self.0.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(f64::NAN)
     }

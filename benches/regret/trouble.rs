@@ -1,4 +1,4 @@
-//! Runs in which something is in the way: noise, failures without a reason, limits that move, little to do.
+//! Runs with disturbances: noise, failures without a reason, limits that move, little to do.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::subject::{Subject, subjects};
 use crate::table::Figures;
 use crate::world::{World, bytes, grid, needed};
 
-/// What is in the way.
+/// A disturbance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     /// Bytes and times differ by 4 % from attempt to attempt, and now and then by 20 %.
     Noise,
-    /// Each hundredth attempt fails, whatever its size.
+    /// Each hundredth attempt fails, at any size.
     Chance,
-    /// After a third of the items a sixteenth of the limit is left for 20 attempts.
+    /// After a third of the items, a sixteenth of the limit is left for 20 attempts.
     Shortage,
-    /// After a third of the items twice as many fit.
+    /// After a third of the items, twice as many fit.
     Rise,
-    /// After a third of the items half as many fit.
+    /// After a third of the items, half as many fit.
     Fall,
-    /// Each call has two steps and a half to do.
+    /// Each call has two and a half steps to do.
     Short,
     /// A few dozen items in all, and a single one takes the bytes of two.
     Few,
@@ -99,7 +99,7 @@ impl Trouble {
     }
 }
 
-/// One run, and what has happened so far.
+/// One run, and its progress so far.
 #[derive(Debug)]
 struct Run<'a> {
     world: &'a World,
@@ -110,7 +110,7 @@ struct Run<'a> {
     /// Attempts since a third of the items was done.
     later: usize,
     done: usize,
-    /// Milliseconds that the oracle has taken for what is done.
+    /// Milliseconds that the oracle has taken for the items done.
     oracle: f64,
 }
 
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
     )]
     fn needs(&mut self, size: usize, limit: usize) -> u64 {
         match self.trouble {
-            // The floor that fails ends a call.
+            // A failure at size 1 would end the call, so that size never fails by chance.
             Trouble::Chance if size > 1 && self.rng.u8(..100) == 0 => u64::MAX / 2,
             Trouble::Few if size == 1 => needed(2).min(needed(limit)),
             _ => (needed(size) as f64 * self.noise()) as u64,

@@ -1,4 +1,4 @@
-//! Worlds: how much there is to do, what fits, and what everything takes.
+//! Worlds: the amount of work, the limit, and the costs of attempts.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 /// One world. Times are in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct World {
-    /// Items to work off.
+    /// Items to process.
     pub(crate) items: usize,
-    /// The size a call starts with when nothing is known.
+    /// The initial size of a call without a learned one.
     pub(crate) initial: usize,
     /// The largest size that fits.
     pub(crate) limit: usize,
-    /// What every attempt takes, whatever its size.
+    /// Time of every attempt, at any size.
     pub(crate) fixed: f64,
-    /// Fewer items than this take as long as so many.
+    /// The number of items below which an attempt is no faster.
     pub(crate) saturation: usize,
-    /// What an attempt that runs out of memory takes, as a share of one that would have succeeded.
+    /// Time of an attempt that runs out of memory, as a share of one that would have succeeded.
     pub(crate) failure: f64,
 }
 
 const ITEM_BYTES: u64 = 1 << 20;
-/// What every attempt needs, whatever its size.
+/// Bytes that every attempt needs, at any size.
 const BASE_BYTES: u64 = 50 * ITEM_BYTES;
 
 /// All worlds.
@@ -48,7 +48,7 @@ pub(crate) fn grid() -> Vec<World> {
     worlds
 }
 
-/// The same world with different times.
+/// Returns the same world with different times.
 fn costs(world: World) -> Vec<World> {
     let mut worlds = Vec::new();
     for fixed in [0.0, 10.0, 100.0, 500.0] {
@@ -85,7 +85,7 @@ impl World {
         FakeDevice::new(bytes(self.limit))
     }
 
-    /// One attempt: memory is taken, time passes.
+    /// Makes one attempt: takes memory, and lets time pass.
     pub(crate) fn attempt(
         &self,
         device: &FakeDevice,
@@ -105,12 +105,12 @@ pub(crate) fn bytes(limit: usize) -> u64 {
     needed(limit) + ITEM_BYTES / 2
 }
 
-/// What an attempt of this size needs.
+/// Bytes that an attempt of this size needs.
 pub(crate) fn needed(size: usize) -> u64 {
     BASE_BYTES + ITEM_BYTES * size as u64
 }
 
-/// What a dry run would say of any of the worlds.
+/// The prediction that a dry run would make in any of the worlds.
 #[derive(Debug)]
 pub(crate) struct Prediction;
 

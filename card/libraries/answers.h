@@ -1,8 +1,8 @@
-// Answers of NVIDIA's other libraries, where a status is not enough: results, texts and versions. build.py puts each file
-// into the library of its name, and adds functions that return a status to what the file lacks.
+// Functions of NVIDIA's other libraries that return more than a status: results, texts and versions. build.py puts each
+// file into the library of its name, and adds the missing functions, which return a status.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Hands a result out with the status of success.
+// Writes a result, and returns the status of success.
 #define GIVE(out, value) (*(out) = (value), 0)

@@ -1,7 +1,7 @@
 // State and helpers that the files of the card share. card.c includes them all, so the card is one unit.
 //
-// Memory of a card is host memory, mapped when it is allocated, so the CPU can read a pointer of a card. All work is done
-// when a call returns. One mutex guards ranges, pools and the bytes of cards.
+// Memory of a card is host memory, mapped when it is allocated, so the CPU can read a pointer of a card. All work is
+// done when a call returns. One mutex guards ranges, pools and the bytes of cards.
 #pragma once
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -23,9 +23,9 @@
 // Another name of a function, with the same arguments: most of the driver's functions are the runtime's, with the same
 // numbers of errors.
 #define SAME(name, as) __asm__(".globl " #name "\n.set " #name ", " #as);
-// Functions that have nothing to do and succeed, whatever they are given.
+// Functions that do nothing and succeed, with any arguments.
 #define NOTHING(name) SAME(name, paper_done)
-// Hands a result out, and ends well.
+// Writes a result, and returns success.
 #define GIVE(out, value) (*(out) = (value), cudaSuccess)
 
 #define MAX_CARDS 16
@@ -36,7 +36,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
-  // Allocated by this process, and held by others.
+  // Bytes allocated by this process, and bytes held by other processes.
   size_t used_bytes, taken_bytes;
   int has_context;
 } cards[MAX_CARDS];
@@ -46,13 +46,13 @@ typedef struct {
   uint64_t used, used_high, reserved, reserved_high, threshold;
 } Pool;
 
-// A range of addresses that CUDA knows of.
+// A range of addresses that CUDA can look up.
 typedef struct {
   uintptr_t address;
   size_t bytes, charged_bytes;
   int card;
   enum cudaMemoryType type;
-  // Of memory that came from a pool. A cached range is free, and charged to the card all the same.
+  // The pool of the memory, if it came from one. A cached range is free, but still charged to the card.
   Pool *pool;
   int is_cached;
 } Range;

@@ -4,14 +4,14 @@
 // The card of this thread's current context plus one; 0 where the thread has none.
 static __thread int bound;
 static __thread cudaError_t last_error;
-// Set when a kernel's assertion has failed: from then on nothing works but questions about cards and contexts.
+// Set when a kernel's assertion has failed: from then on only queries of cards and contexts succeed.
 static cudaError_t sticky_error;
 
 static void bind_card(int card) {
   bound = card + 1;
   if (bound) cards[card].has_context = 1;
 }
-// The card of this thread, whose context becomes current if the thread has none.
+// The card of this thread. If the thread has none, the context of card 0 becomes current.
 static int this_card(void) {
   if (!bound) bind_card(0);
   return bound - 1;

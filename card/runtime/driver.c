@@ -103,7 +103,7 @@ SAME(cuOccupancyMaxActiveBlocksPerMultiprocessor, cudaOccupancyMaxActiveBlocksPe
 SAME(cuLaunchKernel, paper_launch)
 SAME(cuLaunchCooperativeKernel, paper_launch)
 
-// Where a function has two versions the newer one is asked for.
+// If a function has two versions, the newer one is looked up.
 RUNTIME cudaGetDriverEntryPointByVersion(const char *name, void **out, unsigned version, unsigned long long flags,
                                          enum cudaDriverEntryPointQueryResult *status) {
   char newer[128];

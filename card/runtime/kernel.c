@@ -44,7 +44,7 @@ RUNTIME cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *functi
   return GIVE(out, ((struct cudaFuncAttributes){.maxThreadsPerBlock = 1024, .numRegs = 32, .binaryVersion = version,
                                                 .ptxVersion = version, .maxDynamicSharedSizeBytes = 49152}));
 }
-// Blocks are bounded by threads alone, as if no kernel needed many registers.
+// Blocks are limited by threads alone, as if no kernel needed many registers.
 RUNTIME cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *out, const void *function, int threads, size_t shared) {
   int blocks = threads > 0 ? 2048 / threads : 1;
   return GIVE(out, blocks > 32 ? 32 : blocks < 1 ? 1 : blocks);

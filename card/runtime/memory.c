@@ -1,11 +1,11 @@
 // Memory of cards and pinned memory of the host; copies.
 #include "card.h"
 
-// By address.
+// Sorted by address.
 static Range *ranges;
 static size_t range_count, range_capacity;
 
-// The index of the first range that begins behind the address.
+// The index of the first range that begins after the address.
 static size_t index_after(uintptr_t address) {
   size_t low = 0, high = range_count;
   while (low < high) {
@@ -44,7 +44,7 @@ static int has_room(int card, size_t bytes) {
   return held <= settings.total_bytes && bytes <= settings.total_bytes - held;
 }
 
-// A mapping aligned to a piece; null where the host has none.
+// A mapping aligned to a piece; null if the host has no memory.
 static void *map_pieces(size_t bytes, int protection) {
   char *mapped = mmap(NULL, bytes + PIECE, protection, OWN_PAGES, -1, 0);
   if (mapped == MAP_FAILED) return NULL;
@@ -54,7 +54,7 @@ static void *map_pieces(size_t bytes, int protection) {
   return aligned;
 }
 
-// Fresh memory shows the byte that poisons it through a file that is mapped over and over: pages are copied when they are
+// Fills fresh memory with the poison byte by mapping one file over and over. Pages are copied only when they are
 // written, so that gigabytes cost nothing.
 static void poison(char *memory, size_t bytes) {
   static int file = -1;
@@ -73,8 +73,8 @@ static void poison(char *memory, size_t bytes) {
 
 static void pools_trim(int card);
 
-// Memory of a card, charged to it; null if there is no room, or if this allocation was asked to fail. Pools give back
-// what they cache before an allocation fails.
+// Takes memory of a card, and charges it; null if there is no room, or if this allocation was asked to fail. Pools
+// return their cached memory before an allocation fails.
 static void *take(int card, size_t bytes, Pool *pool) {
   size_t charged = round_up(bytes, PIECE);
   if (!has_room(card, charged)) pools_trim(card);
@@ -86,7 +86,7 @@ static void *take(int card, size_t bytes, Pool *pool) {
   return memory;
 }
 
-// Ends a range; of a card's memory its bytes are free again.
+// Ends a range; bytes of a card's memory become free again.
 static void give_back(Range *range) {
   if (range->type == cudaMemoryTypeDevice) cards[range->card].used_bytes -= range->charged_bytes;
   munmap((void *)range->address, range->charged_bytes);

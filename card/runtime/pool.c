@@ -1,8 +1,8 @@
-// The memory pool of each card: freed memory stays with it until a synchronization finds more than the threshold, until
+// The memory pool of each card. Freed memory stays in it until a synchronization finds more than the threshold, until
 // the pool is trimmed, or until an allocation on the card would fail.
 //
 // A pool of CUDA maps pages together, so that free pages of any allocation serve the next. Here a cached range serves
-// whole, if it is large enough. A program's own pools are not there.
+// as a whole, if it is large enough. Pools that a program creates are not supported.
 #include "card.h"
 
 static Pool pools[MAX_CARDS];
@@ -62,7 +62,7 @@ RUNTIME cudaMallocAsync(void **out, size_t bytes, cudaStream_t stream) {
   return ended(*out || !bytes ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
-// Memory that came from no pool may be freed in the order of a stream as well.
+// Memory that is not from a pool may also be freed in the order of a stream.
 RUNTIME cudaFreeAsync(void *memory, cudaStream_t stream) {
   pthread_mutex_lock(&mutex);
   Range *range = range_at(memory);
@@ -88,7 +88,7 @@ RUNTIME cudaMemPoolGetAttribute(cudaMemPool_t handle, enum cudaMemPoolAttr attri
   }
   return paper_done();
 }
-// A high mark can only be set back, from where it counts anew.
+// A high-water mark can only be reset, and then counts anew.
 RUNTIME cudaMemPoolSetAttribute(cudaMemPool_t handle, enum cudaMemPoolAttr attribute, void *value) {
   Pool *pool = (Pool *)handle;
   if (attribute == cudaMemPoolAttrReleaseThreshold) pool->threshold = *(uint64_t *)value;

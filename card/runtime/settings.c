@@ -7,7 +7,7 @@ static struct {
 } settings;
 static int holds_events;
 static unsigned long long launches, mallocs;
-// The allocation that fails next, counted from the next one as 1; 0 if none is to fail. And how many fail from there on.
+// The allocation that fails next (the next one is 1, none is 0), and the number of failures from there on.
 static long fails_at, failures;
 
 static void refuse(const char *name, const char *value, const char *rule) {
@@ -44,7 +44,7 @@ static void read_bytes(void) {
   settings.total_bytes = (size_t)bytes;
 }
 
-// Sizes with commas between, one for each card; the last is that of all further cards.
+// Reads sizes separated by commas, one for each card; the last one is that of all further cards.
 static void read_taken(void) {
   const char *value = getenv("PAPER_CARD_TAKEN"), *next = value;
   for (int card = 0; value && card < MAX_CARDS; card++) {
@@ -56,7 +56,7 @@ static void read_taken(void) {
   }
 }
 
-// K, or K:N for N failures in a row.
+// Reads K, or K:N for N failures in a row.
 static void read_failures(void) {
   const char *value = getenv("PAPER_CARD_FAIL");
   if (!value) return;
@@ -76,7 +76,7 @@ __attribute__((constructor(101))) static void read_settings(void) {
   read_failures();
 }
 
-// Counts an allocation; true if it is one of those that are to fail.
+// Counts an allocation; true if it is one of the injected failures.
 static int is_injected(void) {
   mallocs++;
   if (!fails_at || --fails_at) return 0;

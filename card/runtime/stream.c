@@ -1,5 +1,5 @@
-// Streams, events and the capture of graphs. Work is done when it is called for, so a stream has nothing to wait for; an
-// event that is held back looks as if its stream were busy. A captured graph holds nothing.
+// Streams, events and the capture of graphs. Work is done when it is called for, so a stream has nothing to wait for;
+// an event that is held back looks as if its stream were busy. A captured graph is empty.
 #include "card.h"
 
 typedef struct {
@@ -11,7 +11,7 @@ typedef struct {
   int card, is_held;
 } Event;
 
-// Null for the default streams, which are small numbers.
+// Null for the default streams, whose handles are small numbers.
 static Stream *stream_of(cudaStream_t handle) { return (uintptr_t)handle > 2 ? (Stream *)handle : NULL; }
 static int is_capturing(cudaStream_t handle) { return stream_of(handle) && stream_of(handle)->is_capturing; }
 static cudaError_t unless_capturing(cudaStream_t handle) {
@@ -82,7 +82,7 @@ RUNTIME cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t graph, u
 NOTHING(cudaGraphLaunch)
 NOTHING(cudaGraphDestroy)
 NOTHING(cudaGraphExecDestroy)
-// One node, because libtorch warns of graphs without any.
+// Reports one node, because libtorch warns of graphs without any.
 RUNTIME cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) { return GIVE(count, 1); }
 
 RUNTIME cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
@@ -105,7 +105,7 @@ SAME(cudaEventRecordWithFlags, cudaEventRecord)
 RUNTIME cudaEventQuery(cudaEvent_t event) {
   return ended(holds_events && ((Event *)event)->is_held ? cudaErrorNotReady : cudaSuccess);
 }
-// Who waits for an event that is held back gets it.
+// Waiting for an event that is held back releases it.
 RUNTIME cudaEventSynchronize(cudaEvent_t handle) {
   Event *event = (Event *)handle;
   event->is_held = 0;

@@ -1,5 +1,5 @@
-// Virtual memory of the driver, of which expandable segments are made: addresses are reserved, and memory is made and
-// mapped there. Memory is a file in memory, so that it can be mapped anywhere.
+// Virtual memory of the driver, of which expandable segments are made: addresses are reserved, and memory is created
+// and mapped there. Memory is a file in memory, so that it can be mapped anywhere.
 #include "card.h"
 
 typedef struct {
@@ -82,14 +82,14 @@ DRIVER cuMemUnmap(CUdeviceptr address, size_t bytes) {
   pthread_mutex_unlock(&mutex);
   return paper_done();
 }
-// Where access begins the memory is new, so this is where it is poisoned.
+// Memory is new when access to it is enabled, so it is poisoned here.
 DRIVER cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count) {
   if (mprotect((void *)address, bytes, PROT_READ | PROT_WRITE)) return ended(cudaErrorInvalidValue);
   if (settings.poison >= 0) memset((void *)address, settings.poison, bytes);
   return paper_done();
 }
 
-// No memory is shared: not with other processes, and not by cards at one address.
+// Memory cannot be shared, neither with other processes nor between cards at one address.
 DRIVER paper_unsupported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 SAME(cuMemExportToShareableHandle, paper_unsupported)
 SAME(cuMemImportFromShareableHandle, paper_unsupported)

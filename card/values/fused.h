@@ -4,12 +4,12 @@
 
 #include "host_view.h"
 
-// Where the card's generator stood before an operator drew from it.
+// The state of the card's generator before an operator drew from it.
 struct Draw {
   uint64_t seed = 0, offset = 0;
 
-  // A generator of the CPU whose numbers follow from that: they come again when a program sets the card's generator back,
-  // and the CPU's own generator is left alone.
+  // A generator of the CPU seeded from this state. Its numbers repeat when a program sets the card's generator back,
+  // and the CPU's own generator is not touched.
   at::Generator generator() const {
     return at::make_generator<at::CPUGeneratorImpl>(seed * 0x9E3779B97F4A7C15ull + offset);
   }
@@ -19,7 +19,7 @@ inline std::optional<at::Tensor> optional(const IValue& value) {
   return value.isTensor() && value.toTensor().defined() ? std::optional(value.toTensor()) : std::nullopt;
 }
 
-// Attention in one operator. The mask of its dropout follows from the draw, which forward hands to backward.
+// Attention in one operator. The mask of its dropout follows from the draw, which forward passes to backward.
 struct Attention {
   at::Tensor query, key, value;
   std::optional<at::Tensor> bias;
@@ -36,11 +36,11 @@ struct Attention {
     return bias ? scores + *bias : scores;
   }
   at::Tensor weights() const { return scores().softmax(-1); }
-  // In whole blocks of so many rows.
+  // Padded to whole blocks of this many rows.
   at::Tensor log_sums(int64_t block) const {
     return at::constant_pad_nd(scores().logsumexp(-1), {0, (block - query.size(-2) % block) % block});
   }
-  // What a weight is multiplied with: 0 where it is dropped.
+  // The factor of each weight: 0 if it is dropped.
   at::Tensor kept(const at::Tensor& weights) const {
     if (dropout == 0) return at::ones_like(weights);
     return at::empty_like(weights).bernoulli_(1 - dropout, draw.generator()) / (1 - dropout);
@@ -85,7 +85,7 @@ inline Stack lstm_cell_backward(const Stack& s) {
   return {gates, d * c[1], s[5].toBool() ? gates.sum(0) : at::Tensor()};
 }
 
-// The workspace is the three gates, the state before, and the part of the new gate that the reset gate multiplies.
+// The workspace holds the three gates, the state before, and the part of the new gate that the reset gate multiplies.
 inline Stack gru_cell(const Stack& s) {
   const auto with_bias = [&](int gates, int bias) {
     const auto b = optional(s[bias]);
@@ -107,7 +107,7 @@ inline Stack gru_cell_backward(const Stack& s) {
   return {of_in, of_hidden, grad * c[1], has_bias ? of_in.sum(0) : at::Tensor(), has_bias ? of_hidden.sum(0) : at::Tensor()};
 }
 
-// Where it does not train, CUDA's also returns what it has normalized with.
+// Outside of training, CUDA's operator also returns the statistics that it has normalized with.
 inline Stack batch_norm(const Stack& s) {
   const auto [output, mean, deviation] = at::native_batch_norm(
       s[0].toTensor(), optional(s[1]), optional(s[2]), optional(s[3]), optional(s[4]), s[5].toBool(), s[6].toDouble(),
@@ -133,7 +133,7 @@ inline Stack efficient_attention_backward(const Stack& s, const Draw&) {
   return Attention{s[1].toTensor(), s[2].toTensor(), s[3].toTensor(), optional(s[4]), s[9].toDouble(), s[11].toBool(), s[12], draw}
       .backward(s[0].toTensor(), s[10].toBoolList()[3]);
 }
-// On the card the kernel itself notes the draw, in one tensor of two numbers.
+// On the card the kernel itself records the draw, in one tensor of two numbers.
 inline Stack flash_attention(const Stack& s, const Draw& draw) {
   const Attention all{s[0].toTensor(), s[1].toTensor(), s[2].toTensor(), {}, s[3].toDouble(), s[4].toBool(), s[6], draw};
   const auto numbers = at::tensor({static_cast<int64_t>(draw.seed), static_cast<int64_t>(draw.offset)}, at::kLong);

@@ -1,4 +1,4 @@
-// The bytes of a card's tensor as a tensor of the CPU, and results taken back.
+// Views of a card's tensor as a tensor of the CPU, and the return of results to the card.
 #pragma once
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -8,7 +8,7 @@ using c10::IValue;
 
 inline at::Tensor host_view(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_cuda() || tensor.layout() != at::kStrided) return tensor;
-  // Holds the storage for as long as its bytes are looked at.
+  // Holds the storage while the view of its bytes lives.
   auto* held = new c10::Storage(tensor.storage());
   c10::DataPtr bytes(held->mutable_data(), held, [](void* held) { delete static_cast<c10::Storage*>(held); }, at::kCPU);
   c10::Storage storage(c10::Storage::use_byte_size_t(), held->nbytes(), std::move(bytes), nullptr, false);
@@ -20,7 +20,7 @@ inline at::Tensor host_view(const at::Tensor& tensor) {
   return same;
 }
 
-// An argument of an operator as the CPU's kernel gets it; `generator` is the one that it draws from.
+// Converts an argument of an operator for the CPU's kernel; `generator` is the one that it draws from.
 inline IValue on_cpu(const IValue& value, const c10::Type& type, const at::Generator& generator) {
   using c10::TypeKind;
   const bool is_optional = type.kind() == TypeKind::OptionalType;
@@ -57,7 +57,7 @@ inline void give(const at::Tensor& card, const at::Tensor& cpu) {
   if (to.data_ptr() != cpu.data_ptr()) to.copy_(cpu);
 }
 
-// A new tensor of the card with the CPU's values.
+// Makes a new tensor of the card with the CPU's values.
 inline at::Tensor brought(const at::Tensor& cpu, at::Device card) {
   const auto tensor = at::empty_strided(cpu.sizes(), cpu.strides(), cpu.options().device(card));
   host_view(tensor).copy_(cpu);

@@ -1,5 +1,5 @@
 // Values on the paper card: an operator runs its CUDA kernel first, so that every allocation is the real one, and then
-// the CPU's kernel over the same memory, whose results go into what the first allocated. Settings: see README.md.
+// the CPU's kernel over the same memory. The CPU's results replace those of the CUDA kernel. Settings: see README.md.
 //
 // Preloading this library also pulls in libtorch_cuda, which linkers drop from programs that call nothing in it.
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -20,7 +20,7 @@ extern "C" void paper_assert();
 
 namespace {
 
-// Their results have a shape that is read from memory, so a kernel that does nothing must not decide it.
+// Operators whose results have a shape that is read from memory, so a kernel that does nothing must not decide it.
 const std::unordered_set<std::string> shaped_by_values = {
     "aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim", "aten::unique_consecutive",
     "aten::unique_dim_consecutive", "aten::bincount", "aten::repeat_interleave.Tensor", "aten::_unique", "aten::equal"};
@@ -35,12 +35,12 @@ bool is_left(const std::string& name) {
          begins("aten::_resize");
 }
 
-// Operators without a kernel for CUDA by itself; within them kernels are chosen that are no operators.
+// Operators that are not registered for CUDA alone; they choose kernels inside that are not operators.
 bool is_of_all(const std::string& name) {
   return name == "aten::copy_" || name == "aten::convolution" || name == "aten::convolution_backward";
 }
 
-// The CPU's work is none of the program's: no profiler, recorder or mode of this thread sees it.
+// Hides the CPU's work from the program: no profiler, recorder or mode of this thread sees it.
 class Unseen {
   at::DisableRecordFunctionGuard no_callbacks;
   c10::impl::ForceDispatchKeyGuard plain{
@@ -59,7 +59,7 @@ bool is_of_stub(const std::string& text) {
   return false;
 }
 
-// A kernel of CUDA would have found an index out of range by an assertion.
+// An index out of range, which a CUDA kernel would have found by an assertion.
 bool is_bad_index(const std::string& text) {
   return text.find("out of range") != std::string::npos || text.find("out of bounds") != std::string::npos;
 }
@@ -80,7 +80,7 @@ class Served : public c10::OperatorKernel {
         is_shaped_by_values(shaped_by_values.count(name)), draws(draws) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-    // The results of an operator within another one are overwritten with the outer one's.
+    // Results of a nested operator are overwritten with the results of the outer one.
     const auto& schema = op.schema();
     const Stack arguments(stack->end() - static_cast<int64_t>(schema.arguments().size()), stack->end());
     if (are_off || (depth && !is_shaped_by_values) || is_fake(arguments)) return original.callBoxed(op, keys, stack);
@@ -103,7 +103,7 @@ class Served : public c10::OperatorKernel {
   }
 
  private:
-  // Without memory, as in a dry run: an operator that calls others gets here.
+  // True for tensors without memory, as in a dry run: an operator that calls others arrives here with them.
   static bool is_fake(const Stack& arguments) {
     for (const auto& argument : arguments)
       for (const auto& tensor : tensors_of(argument))
@@ -129,7 +129,7 @@ class Served : public c10::OperatorKernel {
     return {generator.current_seed(), generator.get_offset()};
   }
 
-  // What it writes into its arguments, as it was: CUDA's kernel may have written there while it ran, by a fill or a copy.
+  // Copies of the arguments that an operator writes: CUDA's kernel may already write to them by a fill or a copy.
   using Kept = std::vector<std::pair<at::Tensor, at::Tensor>>;
   static Kept overwritten_by(const c10::FunctionSchema& schema, const Stack& arguments) {
     Kept all;
@@ -174,7 +174,7 @@ class Served : public c10::OperatorKernel {
     for (size_t i = 0; i < results.size(); i++) stack->push_back(returned(schema, i, arguments, results[i], card));
   }
 
-  // Into what CUDA's kernel has returned.
+  // Copies the CPU's results into the tensors that CUDA's kernel has returned.
   static void take_over(Stack* stack, size_t count, const Stack& results) {
     const auto first = stack->size() - count;
     for (size_t i = 0; i < count && i < results.size(); i++) {
@@ -185,7 +185,7 @@ class Served : public c10::OperatorKernel {
     }
   }
 
-  // A result where no kernel of CUDA ran: the argument that it is, or a new tensor.
+  // The result of an operator without a CUDA kernel: the argument that it returns, or a new tensor.
   static IValue returned(const c10::FunctionSchema& schema, size_t at, const Stack& arguments, const IValue& result,
                          at::Device card) {
     const auto* alias_info = schema.returns()[at].alias_info();
@@ -201,8 +201,8 @@ class Served : public c10::OperatorKernel {
   }
 };
 
-// Ends the program unless every library of CUDA is the card's: a real one that stands beside libtorch would be found
-// first by libtorch's own search path.
+// Ends the program unless every library of CUDA is the card's: libtorch's own search path would find a real one next to
+// libtorch first.
 void check_libraries() {
   Dl_info here;
   dladdr(reinterpret_cast<void*>(&check_libraries), &here);
@@ -219,7 +219,7 @@ void check_libraries() {
   }
 }
 
-// cuDNN alone has this operator, and nets with an LSTM call it: their weights become views of one storage.
+// Only cuDNN has this operator, and nets with an LSTM call it: their weights become views of one storage.
 at::Tensor flatten_weights(at::TensorList weights, int64_t, c10::SymInt, int64_t, c10::SymInt, c10::SymInt, int64_t, bool,
                            bool) {
   int64_t elements = 0, at = 0;
@@ -259,10 +259,10 @@ void serve_all(torch::Library& library) {
 
 const bool started = [] {
   check_libraries();
-  // Their stubs compute nothing, and libtorch runs without them.
+  // The cuDNN stubs compute nothing, and libtorch runs without them.
   at::globalContext().setUserEnabledCuDNN(false);
   at::globalContext().setSDPUseCuDNN(false);
-  // Each registration replaces a kernel, of which libtorch warns.
+  // Each registration replaces a kernel, which libtorch warns about.
   Silent silent;
   c10::WarningUtils::WarningHandlerGuard guard(&silent);
   static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);

@@ -8,9 +8,8 @@ thread_local! {
     static TEXTS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sets a hook that counts printed panics, and then the hook of the library in front of it. A hook that is set after
-/// the first call of the library would stand in front of the library's, so a program begins with this function: tests
-/// run side by side.
+/// Sets a hook that counts printed panics, and then the library's hook in front of it. A program calls this first,
+/// because a hook set after the first call of the library would stand in front of it: tests run side by side.
 pub(crate) fn listen() {
     let previous = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

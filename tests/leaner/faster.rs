@@ -1,4 +1,5 @@
-//! What policies make of the time of repeating: the faster way per item, found by pieces of the work itself.
+//! Tests that policies use the measured time of recomputation to find the fastest size and plan per item, by trying
+//! pieces of the work itself.
 #![expect(clippy::cast_precision_loss, reason = "the tests' numbers are small")]
 
 use std::cell::RefCell;
@@ -11,10 +12,10 @@ use toma::{Adaptive, GlobalCache, Throughput, execute};
 
 use crate::kit::shown::{Shown, Shows};
 
-/// A plan: bytes of an item, and which share of its time it takes once more.
+/// A plan: bytes of an item, and the share of its time that is recomputed.
 type Plan = (u64, f64);
 
-/// Work that takes `base` and a millisecond an item, by the fastest plan that fits.
+/// Work that takes `base` plus a millisecond per item, with the fastest plan that fits.
 struct Work {
     device: FakeDevice,
     clock: StoppedClock,
@@ -27,7 +28,7 @@ struct Work {
 }
 
 const PLANS: &[Plan] = &[(1000, 0.0), (700, 0.1), (500, 0.2), (250, 0.35), (120, 0.6)];
-/// One dear plan for all sizes.
+/// One expensive plan for all sizes.
 const DEAR: &[Plan] = &[(1000, 0.0), (100, 1.5)];
 
 impl Work {
@@ -45,7 +46,7 @@ impl Work {
         }
     }
 
-    /// Time of an attempt, and how much of it repeats; `None` where no plan fits.
+    /// Returns the time of an attempt and the recomputed part of it, or `None` if no plan fits.
     fn times(&self, size: usize) -> Option<[Duration; 2]> {
         let (_, again) = self.plans.iter().find(|(bytes, _)| bytes * size as u64 <= self.budget)?;
         let plain = Duration::from_millis(size as u64);
@@ -73,7 +74,7 @@ impl Work {
         with.range(0..items, initial, |start, end| self.attempt(end - start)).unwrap();
     }
 
-    /// The size of the last attempt that was no rest.
+    /// Returns the size of the last attempt, leaving out the smaller rest at the end.
     fn last(&self) -> usize {
         let sizes = self.sizes.borrow();
         sizes[sizes.len() - 2]
@@ -83,7 +84,7 @@ impl Work {
         self.times(size).map_or(f64::INFINITY, |[time, _]| time.as_secs_f64() / size as f64)
     }
 
-    /// The least time an item takes in any size and plan.
+    /// Returns the least time per item over all sizes and plans.
     fn best(&self, initial: usize) -> f64 {
         let pairs = (1..=initial).flat_map(|size| {
             let fits = self.plans.iter().filter(move |(bytes, _)| bytes * size as u64 <= self.budget);
@@ -97,7 +98,8 @@ impl Work {
 
 const SHOWN: [Shows; 3] = [Shows::Nothing, Shows::Free, Shows::Everything];
 
-/// Worlds in which a first size of 512 has to repeat: bases in milliseconds, and items that fit without.
+/// Worlds in which a first size of 512 has to recompute: base times in milliseconds, and number of items that fit
+/// without recomputation.
 fn worlds() -> impl Iterator<Item = (u64, u64, Shows)> {
     let bases = [0, 5, 43, 60, 100, 2000];
     let fits = [70, 100, 200, 255, 256, 300, 500, 600];

@@ -1,4 +1,4 @@
-//! At the floor: a panic is tried again where a call site is known to offer plans, and printed once otherwise.
+//! At the floor, a panic is retried if the call site is known to offer plans, and is otherwise printed once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::kit::OUT_OF_MEMORY;
 use crate::printed::printed;
 use crate::region::Region;
 
-/// What comes out of `run`, and how often anything was printed.
+/// Returns the outcome of `run`, and the number of printed panics.
 fn outcome<R>(run: impl FnOnce() -> R) -> (Result<R, String>, usize) {
     let (result, printed) = printed(|| catch_unwind(AssertUnwindSafe(run)));
     (result.map_err(|payload| *payload.downcast::<String>().unwrap()), printed)
@@ -71,7 +71,7 @@ fn a_promise_that_comes_to_nothing_is_printed_once_and_changes_nothing() {
     };
     let (result, printed) = outcome(|| execute::with::<NoCache>().range(0..3, 1, run));
     assert_eq!((result, printed), (Err(OUT_OF_MEMORY.to_owned()), 1));
-    // The failure is gone when the plan is asked, so one more attempt says how the piece ends.
+    // The failure is no longer available once the plan was asked, so one more attempt determines how the piece ends.
     assert_eq!(region.attempts(), [(1, 0), (1, 0), (1, 0)]);
 }
 
@@ -93,7 +93,7 @@ fn an_error_of_the_last_plan_goes_through_unchanged() {
     assert_eq!((error, region.attempts()), (OutOfMemory::new(Some(9)), vec![(1, 0), (1, 1)]));
 }
 
-/// Panics when it is asked, and when it is dropped.
+/// A plan that panics when it is asked, and again when it is dropped.
 struct Broken;
 
 impl Lean for Broken {

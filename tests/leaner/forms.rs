@@ -1,4 +1,4 @@
-//! The rung in every form.
+//! Tests the rung in every form.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use toma::{NoCache, execute};
 
 use crate::region::Region;
 
-/// What every form tries of 16 items: the same size again, and a smaller one for the rest.
+/// Sizes and plans tried for 16 items: the same size with a leaner plan, and a smaller size for the rest.
 const TRIED: [(usize, usize); 4] = [(16, 0), (16, 1), (8, 1), (8, 1)];
 
 fn region() -> Arc<Region> {

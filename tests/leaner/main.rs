@@ -1,4 +1,4 @@
-//! Leaner plans: what bodies offer, when the engine asks for it, and what policies make of the time that it costs.
+//! Leaner plans: offers of bodies, when the engine asks for one, and how policies use the time that a plan costs.
 
 #[path = "../common/executor.rs"]
 mod executor;

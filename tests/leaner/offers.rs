@@ -1,4 +1,4 @@
-//! Whose an offer is, and how long it lives.
+//! Ownership and lifetime of offers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,7 +10,7 @@ use toma::{NoCache, execute, predict};
 
 use crate::region::Region;
 
-/// Whether nothing but the test holds the region.
+/// Returns true if nothing but the test holds the region.
 fn is_free(region: &Arc<Region>) -> bool {
     Arc::strong_count(region) == 1
 }

@@ -1,4 +1,4 @@
-//! Work in a budget, by plans that need fewer bytes each.
+//! Work within a budget, with plans that need fewer and fewer bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use toma::leaner::{self, Lean};
 
 use crate::kit::OUT_OF_MEMORY;
 
-/// Work whose items need so many bytes at each plan, and which offers the next plan.
+/// Work whose items need a number of bytes at each plan, and which offers the next plan.
 #[derive(Debug)]
 pub(crate) struct Region {
     bytes: Vec<usize>,
@@ -33,7 +33,7 @@ impl Region {
         self.plan.load(SeqCst)
     }
 
-    /// An attempt of this size.
+    /// Makes an attempt of this size.
     pub(crate) fn run(self: &Arc<Self>, size: usize) -> Result<usize, OutOfMemory> {
         leaner::offer(Arc::<Self>::clone(self));
         self.attempts.lock().unwrap().push((size, self.plan()));
@@ -41,12 +41,12 @@ impl Region {
         if needs > self.room.load(SeqCst) { Err(OutOfMemory::new(Some(needs as u64))) } else { Ok(size) }
     }
 
-    /// The same for a body that panics when memory runs out.
+    /// Makes an attempt that panics when memory runs out.
     pub(crate) fn must_run(self: &Arc<Self>, size: usize) -> usize {
         self.run(size).unwrap_or_else(|_| panic!("{OUT_OF_MEMORY}"))
     }
 
-    /// Size and plan of each attempt so far.
+    /// Returns size and plan of each attempt so far.
     pub(crate) fn attempts(&self) -> Vec<(usize, usize)> {
         self.attempts.lock().unwrap().clone()
     }
@@ -61,7 +61,7 @@ impl Lean for Region {
     }
 }
 
-/// Answers what it is told to, and keeps in which order it was asked among others.
+/// A plan with a set answer, which records its place in the order in which plans were asked.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) name: char,

@@ -1,4 +1,4 @@
-//! When the rung comes: after what costs nothing, before what others lose, and once a piece.
+//! Order of the rung: after the rungs that cost nothing, before those that cost others something, and once per piece.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Offers of asynchronous bodies, which travel with the task.
+//! Offers of asynchronous bodies, which move with the task.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! Mistakes: each file in `tests/ui` makes one and is named after it, and the `.stderr` beside it is
-//! what the compiler then says: one error.
+//! Each file in `tests/ui` makes one mistake and is named after it. The `.stderr` beside it holds the expected output
+//! of the compiler: one error.
 //!
-//! `tests/ui/attribute` holds the attributes' own words, the same on every toolchain; all of them are
-//! tested in the crate of the attributes, where no compiler is needed. In `tests/ui/compiler` the
-//! compiler speaks, with hints of ours: its words, and the lines of ours that it quotes, change from
-//! release to release. So these are compared only with the release they were written by. To write them
-//! again, for instance for a new release (change [`WRITTEN_BY`] then):
-//! `TRYBUILD=overwrite cargo test --test macros mistakes:: -- --ignored`, and read what has changed.
+//! `tests/ui/attribute` holds the messages of the attributes themselves, which are the same on every toolchain; all of
+//! them are tested in the crate of the attributes, where no compiler is needed. `tests/ui/compiler` holds errors of the
+//! compiler with hints of this crate. Their text, and the lines of this crate that they quote, change from release to
+//! release, so they are compared only with the release that wrote them. To write them again, for instance for a new
+//! release (change [`WRITTEN_BY`] then): `TRYBUILD=overwrite cargo test --test macros mistakes:: -- --ignored`, and
+//! review the changes.
 
 use std::io::{self, Write as _};
 use std::process::Command;
@@ -27,7 +27,7 @@ fn mistakes() {
     }
 }
 
-/// Past the capture of the test harness, which shows nothing of tests that succeed.
+/// Prints past the capture of the test harness, which shows no output of tests that succeed.
 fn skipped(release: &str) {
     let cases = "tests/ui/compiler is not compared";
     let _ = writeln!(io::stderr(), "{cases}: written by {WRITTEN_BY}x, this is {release}");
@@ -39,7 +39,7 @@ fn release() -> String {
     String::from_utf8_lossy(&version.stdout).trim().to_owned()
 }
 
-/// Gives a second error after the clear one, from which the compiler cannot be kept.
+/// Files with a second error after the clear one, which the compiler reports in any case.
 const TWO_ERRORS: [&str; 1] = ["data_that_cannot_be_chunked"];
 
 #[test]

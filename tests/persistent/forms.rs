@@ -1,4 +1,4 @@
-//! Chosen by type, in every form: the second process starts where the first one ended.
+//! Persistent caches chosen by type, in every form: the second process starts at the last size of the first.
 
 use std::cell::RefCell;
 

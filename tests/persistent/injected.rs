@@ -1,4 +1,4 @@
-//! Injected failures are no evidence: a test suite that is run with them leaves the user's sizes alone.
+//! Injected failures are no evidence: a test suite that runs with them leaves the learned sizes of the user unchanged.
 
 use toma::cache::SizeCache;
 use toma::testing::inject;
@@ -21,7 +21,7 @@ fn a_run_with_injected_failures_leaves_a_real_file_untouched() {
         assert!(said[0].contains("injecting out of memory"), "{said:?}");
         return assert_eq!(seen(), before);
     };
-    // The sizes of calls that really fit whatever they try.
+    // The sizes of calls whose every attempt really fits.
     let cache = PersistentCache::at(path);
     for pass in 0..50 {
         batch(&cache, &format!("new {}", pass % 5), 100, usize::MAX);

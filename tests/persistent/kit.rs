@@ -1,4 +1,4 @@
-//! A folder with a file of sizes, children, and calls that say which sizes they tried.
+//! A folder with a file of sizes, child processes, and calls that return the sizes they tried.
 
 use std::env;
 use std::fs;
@@ -11,12 +11,12 @@ use toma::{NoCache, PersistentCache, execute};
 
 use crate::child;
 
-/// What a child of a test was told, in the child.
+/// Returns, in a child of a test, the order that the parent passed to it.
 pub(crate) fn order() -> Option<String> {
     env::var("TOMA_TEST_ORDER").ok()
 }
 
-/// A folder of a test's own: in memory where the system has one there, because tests write often.
+/// A folder for one test: in memory where the system has a folder there, because tests write often.
 #[derive(Debug)]
 pub(crate) struct Folder(TempDir);
 
@@ -41,7 +41,7 @@ impl Folder {
         fs::read_to_string(self.file()).unwrap_or_default()
     }
 
-    /// The settled sizes that the file says, by name.
+    /// Returns the settled sizes in the file, by name.
     pub(crate) fn settled(&self) -> Vec<(String, usize)> {
         let entries = self.cache().entries().into_iter();
         let mut settled: Vec<_> = entries.map(|entry| (entry.name, entry.remembered.settled)).collect();
@@ -49,22 +49,22 @@ impl Folder {
         settled
     }
 
-    /// The settings of a child that is told `order`, and whose home is here.
+    /// Returns the environment of a child that receives `order` and whose home is this folder.
     pub(crate) fn told<'a>(&'a self, order: &'a str) -> [(&'static str, &'a str); 3] {
         let home = self.0.path().to_str().unwrap();
         [("TOMA_TEST_ORDER", order), ("HOME", home), ("XDG_CACHE_HOME", home)]
     }
 
-    /// Runs the test of this name in a child; what it wrote to standard error, by lines.
+    /// Runs the test of this name in a child, and returns its lines on standard error.
     pub(crate) fn child(&self, test: &str, order: &str) -> Vec<String> {
         child::run(test, &self.told(order)).unwrap().passed()
     }
 }
 
-/// The sizes that a batch of this name tries which fits up to `limit`.
+/// Returns the sizes tried by a batch of this name, of which sizes up to `limit` fit.
 pub(crate) fn batch(cache: &dyn SizeCache, name: &str, initial: usize, limit: usize) -> Vec<usize> {
     let mut tried = Vec::new();
-    // Within a process the name alone does not tell calls at one line apart.
+    // Within a process the name alone does not distinguish calls at one line.
     let with = execute::with::<NoCache>().cache(cache).key(name).name(name.to_owned());
     let ended = with.batch(initial, |size| {
         tried.push(size);

@@ -1,5 +1,4 @@
-//! Sizes that are remembered across runs: what a file holds, what may share it, and what may go wrong
-//! with it.
+//! Sizes that are remembered across runs: contents of the file, processes that share it, and files that cannot be used.
 #![cfg(all(feature = "persistent", feature = "testing"))]
 
 #[path = "../common/child.rs"]

@@ -1,4 +1,4 @@
-//! One run after another. Each cache of a folder's file is a run of its own.
+//! One run after another. Each cache on the file of a folder counts as one run.
 
 use std::fs;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn a_size_that_does_not_fit_costs_one_failure_and_heals() {
     assert_eq!(batch(&folder.cache(), "a", 100, 60), [100, 50]);
     assert_eq!(batch(&folder.cache(), "a", 100, 30), [50, 25]);
     assert_eq!(batch(&folder.cache(), "a", 100, 30), [25]);
-    // One that is too small is doubted after 64 calls and a minute, as within a process.
+    // A size that is too small is doubted after 64 calls and a minute, as within a process.
     let (clock, cache) = (StoppedClock::new(), folder.cache());
     clock.advance(Duration::from_secs(3600));
     (0..64).for_each(|_| assert_eq!(batch(&cache, "a", 100, 100), [25]));
@@ -38,7 +38,7 @@ fn a_size_that_does_not_fit_costs_one_failure_and_heals() {
     assert_eq!(folder.settled(), [("a".into(), 50)]);
 }
 
-/// The sizes of a range.
+/// Returns the sizes tried by a range.
 fn range(
     folder: &Folder,
     (name, key): (&'static str, u64),
@@ -94,7 +94,7 @@ fn the_file_comes_before_a_seed_and_a_seed_before_a_table_until_they_are_cleared
     assert_eq!(learned.settled(), [("new".into(), 25)], "no other process brings back what one has cleared");
 }
 
-/// What was measured beside a neighbor says what fits without it, from the first attempt on.
+/// Measurements made next to a neighbor predict the size that fits without it, from the first attempt on.
 #[test]
 fn what_was_measured_outlives_the_run() {
     let (folder, device, policy) = (Folder::new(), FakeDevice::new(404_000), Adaptive::default());
@@ -105,7 +105,7 @@ fn what_was_measured_outlives_the_run() {
     assert_eq!(range(&folder, ("a", 1), &device, &policy)[0], 395, "what fits, less the policy's head-room");
 }
 
-/// The numbers of a file may be of any origin.
+/// The numbers of a file may come from anywhere.
 #[test]
 fn any_numbers_in_a_file_are_survived() {
     let (folder, device) = (Folder::new(), FakeDevice::new(404_000));
@@ -143,7 +143,7 @@ fn the_file_holds_2048_entries_those_learned_last() {
     assert_eq!((names, entries.len()), (["1", "2", "new"], 2048));
 }
 
-/// The example in the documentation of the format.
+/// Tests the example in the documentation of the format.
 #[test]
 fn the_documented_file_is_read() {
     let source = include_str!("../../toma-core/src/cache/persistent/mod.rs");

@@ -14,11 +14,11 @@ use toma::PersistentCache;
 use crate::child;
 use crate::kit::{Folder, batch, order};
 
-/// The largest size a child begins with; it settles at half of the last size again and again.
+/// The largest first size of a child, which settles at half of its last size again and again.
 const LARGEST: usize = 1 << 40;
 
-/// Pairs of children write to one file at once, under names of their own. A child says a size once it has
-/// remembered it, and may be killed between.
+/// Pairs of children write to one file at once, under names of their own. A child reports a size once it has remembered
+/// it, and may be killed between the two.
 #[test]
 fn two_processes_at_once_lose_nothing_wherever_they_are_killed() {
     if let Some(order) = order() {
@@ -49,7 +49,7 @@ fn two_processes_at_once_lose_nothing_wherever_they_are_killed() {
     assert!(written > 600, "most children are killed before they write anything: {written}");
 }
 
-/// A child that has remembered something.
+/// Starts a child, and returns once it has remembered a size.
 fn start(folder: &Folder, name: &str) -> Child {
     let test = "together::two_processes_at_once_lose_nothing_wherever_they_are_killed";
     let path = folder.join(name);
@@ -61,7 +61,7 @@ fn start(folder: &Folder, name: &str) -> Child {
     child
 }
 
-/// Says under `path` each size that it has remembered in the file beside it.
+/// Writes each size to `path` once it is remembered in the file next to `path`.
 fn learn_until_killed(path: &Path) {
     let (cache, mut said) =
         (PersistentCache::at(path.with_file_name("sizes.json")), File::create(path).unwrap());

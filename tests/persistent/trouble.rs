@@ -1,4 +1,4 @@
-//! Files and places that cannot be used: one line says so, the cache works in memory, and nothing is touched.
+//! Unusable files and folders: one line reports it, the cache works in memory, and nothing is modified.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use toma::PersistentCache;
 
 use crate::kit::{Folder, batch, order};
 
-/// What may be found in place of a file, and what is said about it.
+/// Contents that may be found in place of a file of sizes, and the message about each.
 const UNFIT: [(&[u8], &str); 6] = [
     (b"not { json", "expected ident at line 1 column 2"),
     (br#"{"format": "toma size cache 1", "ent"#, "EOF while parsing a string at line 1 column 36"),
@@ -21,7 +21,7 @@ type Place = fn(&Folder) -> PathBuf;
 
 const PLACES: [(Place, &str); 6] = [
     (|folder| made(folder.file(), |file| fs::create_dir(file)), "it is no regular file"),
-    // A hole: reading it would fill 64 GiB of memory.
+    // A sparse file: reading it would fill 64 GiB of memory.
     (|folder| made(folder.file(), |file| fs::File::create(file)?.set_len(64 << 30)), "of at most 16 MiB"),
     (|_| "/dev/zero".into(), "it is no regular file"),
     (|_| "/proc/sizes.json".into(), "(os error"),
@@ -78,7 +78,7 @@ fn complains(folder: &Folder, path: &Path, why: &str) {
 fn a_full_disk_loses_nothing_that_was_there() {
     let (folder, next) = (Folder::new(), "sizes.json.next");
     batch(&folder.cache(), "old", 100, 30);
-    // Whatever is written to the file that is to replace the old one meets a full device.
+    // A write to the file that is to replace the old one meets a full device.
     std::os::unix::fs::symlink("/dev/full", folder.join(next)).unwrap();
     let cache = folder.cache();
     assert_eq!(batch(&cache, "lost", 100, 30), [100, 50, 25]);

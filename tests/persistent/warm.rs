@@ -8,7 +8,7 @@ use toma::{NoCache, PersistentCache, execute, report};
 
 use crate::kit::{Folder, order};
 
-/// One line that calls; sizes up to `limit` fit. Returns how many attempts that took.
+/// Calls at one call site, where sizes up to `limit` fit. Returns the number of attempts.
 fn call(cache: &PersistentCache, limit: usize) -> usize {
     let with = execute::with::<NoCache>().cache(cache).name("a");
     with.batch(100, |size| if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }).unwrap();
@@ -24,7 +24,7 @@ fn a_warm_call_touches_no_file_and_allocates_nothing() {
         return assert_eq!(begins, ["warm", "toma:"].repeat(3), "each complains once it looks: {said:?}");
     };
     let [learner, finder, knows_nothing] = [(); 3].map(|()| PersistentCache::at(&path));
-    // The first looks, the second looks into the store after that, the third is warm.
+    // The first call looks for the file, the second one looks into the store after that, and the third one is warm.
     assert_eq!([(); 2].map(|()| call(&knows_nothing, 100)), [1, 1]);
     assert_eq!([(); 2].map(|()| call(&learner, 30)), [3, 1]);
     assert_eq!([(); 2].map(|()| call(&finder, 30)), [1, 1]);

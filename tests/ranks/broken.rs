@@ -1,4 +1,4 @@
-//! What once came between ranks.
+//! Regressions: cases that once made ranks disagree.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -113,7 +113,7 @@ fn a_rank_that_waits_for_votes_keeps_no_other_from_a_device_that_they_share() {
     assert_eq!(sizes, [Ok(4), Ok(4)]);
 }
 
-/// Runs the body dry once.
+/// A prediction that runs the body dry once.
 #[derive(Debug)]
 struct Rehearses;
 
@@ -145,7 +145,7 @@ fn actions_of_dry_runs_do_not_run() {
     assert_eq!(counts, [(2, 1); 2]);
 }
 
-/// Panics where it is asked.
+/// A prediction that panics when it is asked.
 #[derive(Debug)]
 struct Panics;
 
@@ -209,7 +209,7 @@ fn even_pieces_that_are_all_there_is_settle_nothing() {
         report::last().unwrap().start
     };
     let starts = on_each(2, |rank| {
-        // Rank 1 learns it, and rank 0 has too few items to say anything of it.
+        // Rank 1 learns the size. Rank 0 has too few items to learn anything about it.
         call(&rank, [4, 128][rank.rank()], [64, 16][rank.rank()]);
         call(&rank, 128, 64)
     });

@@ -1,4 +1,4 @@
-//! What ends a call on one rank ends it on all.
+//! An end of the call on one rank ends the call on all ranks.
 
 use std::fmt;
 use std::io;
@@ -102,7 +102,7 @@ fn errors_of_ones_own_are_made_by_what_was_added() {
     assert_eq!(said[1], Err(Own(converted.to_owned())));
 }
 
-/// What any error is.
+/// Classifies every error as `Class::Other`.
 fn other<E>(_: &E) -> Class {
     Class::Other
 }
@@ -264,7 +264,8 @@ fn ranks_are_checked() {
     assert_eq!(member(0, 0).to_string(), "size 0: must be at least 1");
 }
 
-/// Keeps for how long its rank would wait, and ends each wait at once. One without a `counts` dies before it counts.
+/// A store that records the timeout of each wait of its rank, and ends each wait at once. Without `counts`, its rank
+/// dies before it counts.
 #[derive(Clone, Debug)]
 struct Watched {
     store: MemoryStore,
@@ -299,7 +300,7 @@ impl Store for Watched {
     }
 }
 
-/// Killed between its vote and counting, a rank is missed one exchange later.
+/// A rank that is killed between its vote and the count is missed one exchange later.
 #[test]
 fn a_rank_that_dies_before_it_counts_is_not_waited_for_twice() {
     const TIMEOUT: Duration = Duration::from_secs(4);
@@ -320,7 +321,7 @@ fn a_rank_that_dies_before_it_counts_is_not_waited_for_twice() {
     let missing = alive.cast(vote(1)).unwrap()().unwrap_err();
     assert!(matches!(&missing, Error::Missing { ranks, .. } if *ranks == [1]), "{missing}");
     assert_eq!(waits(), [TIMEOUT, TIMEOUT / 4]);
-    // After an exchange that ended otherwise, patience is whole again.
+    // After an exchange that failed, the full timeout holds again.
     drop(alive.cast(vote(2)).unwrap()());
     assert_eq!(waits()[2], TIMEOUT);
     std::mem::forget(dies);

@@ -1,7 +1,7 @@
-//! The exchange of votes in every order of three ranks, with timeouts and a death at any operation.
+//! Tests the exchange of votes in every order of three ranks, with timeouts and a death at any operation.
 //!
-//! Each rank is run anew on the answers that the store has given it so far, up to its next operation. So all orders of
-//! operations are tried, from every state once.
+//! Each rank is replayed with the answers that the store has given it so far, up to its next operation. So all orders
+//! of operations are tried, once from every state.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,7 +31,7 @@ enum Answer {
     Bytes(Option<Vec<u8>>),
 }
 
-/// Gives the answers that are known, and keeps the operation that has none yet.
+/// A store that replays the known answers, and keeps the first operation that has no answer yet.
 #[derive(Debug)]
 struct Replay {
     answers: Mutex<VecDeque<Answer>>,
@@ -55,7 +55,7 @@ impl Replay {
     }
 }
 
-/// A handle, because a member owns its store.
+/// A handle to the replay, because a member owns its store.
 #[derive(Clone, Debug)]
 struct Handle(Arc<Replay>);
 
@@ -89,16 +89,16 @@ impl Store for Handle {
     }
 }
 
-/// What a rank has heard of each vote so far.
+/// Verdicts that a rank has received so far, one for each vote.
 type Heard = Vec<Option<Result<Agreed, Error>>>;
 
-/// How far a rank is with its votes, and its next operation.
+/// Verdicts that a rank has received, and its next operation.
 type Progress = (Heard, Option<Operation>);
 
-/// The progress of a rank after these answers, which are the same in many orders.
+/// Cache of the progress of a rank after these answers, which are the same in many orders.
 type Known = HashMap<Rc<Vec<Answer>>, Rc<Progress>>;
 
-/// All of one moment.
+/// State of the store and of all ranks at one moment.
 #[derive(Clone, Hash)]
 struct World {
     store: Rc<BTreeMap<String, Vec<u8>>>,
@@ -138,7 +138,7 @@ impl World {
         Rc::clone(&known[answers])
     }
 
-    /// What comes of the operation; a wait for what is not there ends by its timeout.
+    /// Applies the operation and records its answer. A wait for a missing key ends by its timeout.
     fn carry_out(&mut self, rank: usize, operation: Operation) {
         let store = Rc::make_mut(&mut self.store);
         let answer = match operation {
@@ -166,7 +166,7 @@ impl World {
         Rc::make_mut(&mut self.answers[rank]).push(answer);
     }
 
-    /// Whether the operation would wait.
+    /// Returns true if the operation would wait.
     fn waits(&self, operation: &Operation) -> bool {
         matches!(operation, Operation::Wait(key) if !self.store.contains_key(key))
     }
@@ -187,7 +187,7 @@ fn left() -> Says {
     Says::Ended("no".to_owned())
 }
 
-/// What a rank may say of an attempt, all after the same beginning.
+/// Returns the possible votes of a rank on an attempt, all after the same first vote.
 fn choices(rank: usize) -> Vec<Vec<Vote>> {
     let says = [
         (Says::Ready, 8),
@@ -198,7 +198,7 @@ fn choices(rank: usize) -> Vec<Vec<Vote>> {
     says.map(|(says, size)| vec![vote(0, Says::Ready, 8), vote(1, says, size)]).to_vec()
 }
 
-/// What the votes come to, by a slower way.
+/// Computes the expected verdict on the votes in a slower way.
 fn expected(votes: &[&Vote]) -> Result<(usize, Option<usize>, bool), usize> {
     if let Some(rank) = votes.iter().position(|vote| matches!(vote.says, Says::Ended(_))) {
         return Err(rank);
@@ -209,7 +209,7 @@ fn expected(votes: &[&Vote]) -> Result<(usize, Option<usize>, bool), usize> {
     Ok((size, failed, votes.iter().all(|vote| vote.says == Says::Done)))
 }
 
-/// What may happen besides operations.
+/// Events that may happen in addition to operations.
 #[derive(Clone, Copy)]
 enum Mishaps {
     /// A rank dies, and waits end by their timeouts.
@@ -217,10 +217,10 @@ enum Mishaps {
     None,
 }
 
-/// Tries all that can happen once all have voted for the first time; returns how many states there are.
+/// Tries every order of events after the first vote of all ranks, and returns the number of states.
 fn explore(votes: &[&Vec<Vote>], mishaps: Mishaps) -> usize {
     let mut world = World::new(votes.len());
-    // The beginning is the same in each world, so one order of it suffices.
+    // The first vote is the same in each world, so one order of it is enough.
     for _ in 0..2 {
         for (rank, votes) in votes.iter().enumerate() {
             while let (_, Some(operation)) = world.progress(rank, &votes[..1])
@@ -259,7 +259,7 @@ fn explore(votes: &[&Vec<Vote>], mishaps: Mishaps) -> usize {
     seen.len()
 }
 
-/// All that have heard anything of a vote have heard the same, and the truth.
+/// Asserts that all ranks with a verdict on a vote have the same verdict, and the expected one.
 fn check(world: &World, heard: &[&Heard], votes: &[&Vec<Vote>]) {
     for round in 0..votes[0].len() {
         let mut verdicts = heard.iter().filter_map(|heard| heard.get(round)?.as_ref());
@@ -284,7 +284,7 @@ fn check(world: &World, heard: &[&Heard], votes: &[&Vec<Vote>]) {
 fn all_ranks_hear_the_same_in_every_order() {
     let all = [0, 1, 2].map(choices);
     let choices = |number: usize| [&all[0][number / 16], &all[1][number / 4 % 4], &all[2][number % 4]];
-    // A quarter of all choices has each choice of any two ranks.
+    // A quarter of all choices includes each choice of any two ranks.
     let part = rounds(4, 1);
     let is_tried = |number: &usize| (number / 16 + number / 4 + number).is_multiple_of(part);
     let states = (0..64).filter(is_tried).map(|number| explore(&choices(number), Mishaps::Any));
@@ -293,7 +293,7 @@ fn all_ranks_hear_the_same_in_every_order() {
     println!("{states} states");
 }
 
-/// A rank that leaves a call, and its ranks with it, takes nothing from those that are behind.
+/// A rank that leaves a call and its group of ranks removes nothing that slower ranks still need.
 #[test]
 fn ranks_that_leave_at_once_hold_nothing_up() {
     let begin = || vote(0, Says::Ready, 8);

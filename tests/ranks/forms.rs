@@ -1,4 +1,4 @@
-//! Every form agrees.
+//! Tests that the ranks agree in every form.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -14,7 +14,7 @@ use toma::{NoCache, execute, report};
 
 use crate::kit::on_each;
 
-/// Rank 1 has room for so many.
+/// Makes an attempt. Rank 1 has room for `room` items only.
 fn attempt(rank: &ThreadRank, items: usize, room: usize) -> Result<usize, OutOfMemory> {
     if rank.rank() == 1 && items > room { Err(OutOfMemory::new(None)) } else { Ok(items) }
 }
@@ -121,7 +121,7 @@ fn the_first_size_is_the_smallest_that_any_rank_knows() {
     let alone = toma::ranks::threads(1).pop().unwrap();
     assert_eq!(call(&alone, &caches[0], 8), (8, 64));
     assert_eq!(on_each(2, |rank| call(&rank, &caches[rank.rank()], 64)), [(8, 8), (8, 8)]);
-    // Rank 1 has learned it.
+    // Rank 1 has learned the size.
     assert_eq!(call(&alone, &caches[1], 64), (8, 8));
 }
 
@@ -153,7 +153,7 @@ fn actions_run_once_for_the_attempt_that_counts() {
             .ranks(&rank)
             .range(0..4, 4, |start, end| {
                 leave(start, end);
-                // Within a loop of its own it waits for the attempt around it.
+                // An action that is registered in an inner loop waits for the enclosing attempt, too.
                 execute::with::<NoCache>().range(0..2, 2, |_, _| leave(start, end));
                 assert!(!receiver.try_iter().any(|action| action == (start, end)));
                 attempt(&rank, end - start, 2).map(drop)
@@ -161,7 +161,7 @@ fn actions_run_once_for_the_attempt_that_counts() {
             .unwrap();
         receiver.try_iter().collect::<Vec<_>>()
     });
-    // Those of the first piece are taken off by the look at the second.
+    // The check in the second piece has already received the actions of the first piece.
     assert_eq!(counts, [[(2, 4); 2], [(2, 4); 2]]);
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use toma::ranks::{self, ThreadRank};
 
-/// Runs the same on so many ranks; their results in order.
+/// Runs `run` on so many ranks, and returns the results in order.
 pub(crate) fn on_each<R: Send>(size: usize, run: impl Fn(ThreadRank) -> R + Sync) -> Vec<R> {
     on_each_within(size, Duration::from_secs(60), run)
 }
 
-/// The same where votes are waited for so long.
+/// Runs `run` on so many ranks with this timeout for votes.
 pub(crate) fn on_each_within<R: Send>(
     size: usize,
     timeout: Duration,

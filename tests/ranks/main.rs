@@ -1,4 +1,4 @@
-//! Ranks make the same attempts at the same sizes, whatever happens on each of them.
+//! Ranks make the same attempts at the same sizes, whatever fails on each of them.
 
 #[cfg(feature = "testing")]
 mod broken;

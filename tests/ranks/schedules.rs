@@ -14,15 +14,15 @@ use toma::{NoCache, execute};
 
 use crate::kit::on_each;
 
-/// What one rank has to do, and what happens to it.
+/// Work of one rank, and the failures on it.
 #[derive(Clone, Debug)]
 struct Part {
     items: usize,
-    /// The largest piece that fits.
+    /// Number of items in the largest piece that fits.
     room: usize,
-    /// Attempts, by their number, that fail once more: they say nothing of the size.
+    /// Numbers of attempts that fail once for a reason other than the size.
     hiccups: HashSet<usize>,
-    /// The attempt that fails for good.
+    /// Number of the attempt that fails for good.
     ends_at: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ fn part() -> impl Strategy<Value = Part> {
     })
 }
 
-/// What a rank did: its attempts, and how it ended.
+/// Record of a rank: its attempts, and how it ended.
 #[derive(Debug, PartialEq)]
 struct Ran {
     attempts: Vec<Range<usize>>,
@@ -56,7 +56,7 @@ impl fmt::Display for Failed {
 
 impl Error for Failed {}
 
-/// Each attempt of a rank, as its body sees it.
+/// Runs one attempt of a rank.
 fn body(part: &Part, number: usize, piece: &Range<usize>) -> Result<(), Failed> {
     match () {
         () if part.ends_at == Some(number) => Err(Failed(Class::Other)),
@@ -86,7 +86,7 @@ fn run(rank: &ThreadRank, part: &Part, initial: usize) -> Ran {
     Ran { attempts: attempts.into_inner(), done: done.into_inner(), is_ok: ended.is_ok() }
 }
 
-/// All ranks in lockstep.
+/// Runs all ranks in lockstep.
 fn twin(parts: &[Part], initial: usize) -> Vec<Ran> {
     let mut ran: Vec<_> =
         parts.iter().map(|_| Ran { attempts: Vec::new(), done: Vec::new(), is_ok: true }).collect();
@@ -147,7 +147,7 @@ proptest! {
         let expected = twin(&parts, initial);
         let ran = on_each(parts.len(), |rank| run(&rank, &parts[rank.rank()], initial));
         for (rank, (mut ran, expected)) in ran.into_iter().zip(expected).enumerate() {
-            // What the last attempt did is not undone where the call ends.
+            // The work of the last attempt is not undone when the call ends.
             ran.done.truncate(expected.done.len());
             prop_assert_eq!(ran, expected, "rank {}", rank);
         }

@@ -1,4 +1,4 @@
-//! Sizes: what policies make of what they measure, what caches remember, sizes by cost, and what is reported of them.
+//! Sizes: measuring policies, size caches, sizes by cost, and the reports about them.
 
 mod adaptive;
 mod caches;

@@ -24,9 +24,9 @@ pub(crate) struct Actor {
     pub(crate) world: Arc<World>,
     slot: usize,
     pub(crate) cancel: Cancel,
-    /// It blocks no thread on which others work.
+    /// The actor may block its thread, because no others work on it.
     pub(crate) may_block: bool,
-    /// Objects of bodies that are still there.
+    /// Objects of bodies that are still alive.
     alive: Arc<AtomicUsize>,
     pub(crate) state: Arc<Mutex<State>>,
 }
@@ -36,18 +36,18 @@ pub(crate) struct State {
     pub(crate) random: Rng,
     /// The last fault.
     pub(crate) last: Option<(u64, Class)>,
-    /// There was a failure that ends everything: no attempt may follow.
+    /// Class of a failure that ends everything: no attempt may follow.
     pub(crate) ends: Option<Class>,
-    /// How deep inside the outermost attempt a call gave way: what it is inside of is redone.
+    /// Depth inside the outermost attempt at which a call gave way. The enclosing attempt is redone.
     pub(crate) gave_way: Option<usize>,
-    /// The attempts have cancelled the call themselves: no retry may follow.
+    /// An attempt has cancelled its own call: no retry may follow.
     cancelled: bool,
-    /// Faults that were thrown instead of returned.
+    /// Numbers of faults that were thrown instead of returned.
     thrown: Vec<u64>,
-    /// Attempts in progress whose outcome is going to be thrown away.
+    /// Number of running attempts whose outcome will be discarded.
     doomed: usize,
     dooms_next: bool,
-    /// The class of the last failure that was injected, where any are.
+    /// Class of the last injected failure, or `None` before the first.
     pub(crate) injected: Option<Class>,
     injections: Vec<Class>,
 }
@@ -72,7 +72,7 @@ impl Actor {
         Self { world, slot, cancel, may_block, alive, state }
     }
 
-    /// True so many times out of a thousand.
+    /// Returns true `of_thousand` times out of a thousand.
     pub(crate) fn chance(&self, of_thousand: u32) -> bool {
         lock(&self.state).random.u32(..1000) < of_thousand
     }
@@ -94,7 +94,7 @@ impl Actor {
         fault
     }
 
-    /// Panics as libraries do, with a text.
+    /// Panics with a text, as libraries do.
     pub(crate) fn throw(&self, fault: Fault) -> ! {
         lock(&self.state).thrown.push(fault.number);
         let text = fault.to_string();
@@ -102,7 +102,7 @@ impl Actor {
         panic!("{text}")
     }
 
-    /// Cancels the call from inside, perhaps.
+    /// Cancels the call from inside, at random.
     pub(crate) fn cancel_perhaps(&self) {
         if self.chance(1) {
             lock(&self.state).cancelled = true;
@@ -114,7 +114,7 @@ impl Actor {
         lock(&self.state).cancelled
     }
 
-    /// A failure for no reason, perhaps.
+    /// Returns a failure without a reason, at random.
     pub(crate) fn mishap(&self) -> Option<Fault> {
         let (dice, doomed) = {
             let mut state = lock(&self.state);
@@ -123,7 +123,7 @@ impl Actor {
         let class = match dice {
             0..25 => Class::OutOfMemory,
             25..40 => Class::Transient,
-            // An error of an attempt whose outcome is thrown away ends nothing.
+            // An error of an attempt whose outcome is discarded ends nothing.
             40..42 if !doomed => Class::Poisoned,
             42..44 if !doomed => Class::Other,
             _ => return None,
@@ -141,7 +141,7 @@ impl Actor {
         }
     }
 
-    /// Lets attempts of this thread fail from outside of their bodies, perhaps.
+    /// Makes attempts of this thread fail from outside of their bodies, at random.
     pub(crate) fn inject(&self) -> Option<Injection> {
         let state = Arc::clone(&self.state);
         self.chance(400).then(|| inject::script(from_fn(move || Some(lock(&state).verdict()))))
@@ -151,7 +151,7 @@ impl Actor {
         lock(&self.state).injected.is_some()
     }
 
-    /// An attempt begins whose outcome may be going to be thrown away.
+    /// Marks the beginning of an attempt whose outcome may be discarded.
     pub(crate) fn doom(&self) -> Doom<'_> {
         let mut state = lock(&self.state);
         assert!(state.ends.is_none(), "an attempt follows a failure that is no matter of memory");
@@ -160,8 +160,8 @@ impl Actor {
         Doom { actor: self, doomed }
     }
 
-    /// All is over: what went through was printed if it was thrown, nothing else was, and nothing is
-    /// left.
+    /// Ends the actor. Asserts that a fault which went through as a panic was printed, that no other fault was printed,
+    /// and that no object is left.
     pub(crate) fn end(self, ending: Ending) {
         let counts = &self.world.counts;
         let count = match &ending {
@@ -196,14 +196,14 @@ impl Actor {
 }
 
 impl State {
-    /// The worst counts: a poisoned device.
+    /// Records the worst class: a poisoned device wins.
     fn ends_by(&mut self, class: Class) {
         if class == Class::Poisoned || class == Class::Other && self.ends.is_none() {
             self.ends = Some(class);
         }
     }
 
-    /// What is to happen to the coming attempt.
+    /// Draws the verdict on the coming attempt.
     fn verdict(&mut self) -> Verdict {
         let verdicts = [
             (Class::OutOfMemory, Verdict::OUT_OF_MEMORY),
@@ -221,13 +221,14 @@ impl State {
         self.injected = Some(class);
         self.injections.push(class);
         self.ends_by(class);
-        // What ends everything comes at once: a body that has run must not have ended it before.
+        // A failure that ends everything is injected before the body, because a body that has run may already have
+        // ended everything itself.
         self.dooms_next = self.ends.is_none() && self.random.bool();
         if self.dooms_next { verdict.after_body() } else { verdict }
     }
 }
 
-/// An attempt whose outcome may be going to be thrown away, until it is dropped.
+/// An attempt whose outcome may be discarded, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Doom<'a> {
     actor: &'a Actor,

@@ -1,4 +1,4 @@
-//! Every form for bodies that wait.
+//! Every form for asynchronous bodies.
 
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub(crate) async fn perform(scene: &Scene<'_>) -> Result<Ending, Fault> {
     }
 }
 
-/// How the call ends, or that it was dropped after so many polls.
+/// Returns how the call ends, or that it was dropped after so many polls.
 pub(crate) async fn caught(
     call: impl Future<Output = Result<Ending, Fault>>,
     mut polls: Option<usize>,

@@ -1,4 +1,4 @@
-//! What must hold once a call has ended.
+//! Invariants that must hold once a call has ended.
 
 use std::any::Any;
 
@@ -15,7 +15,7 @@ use crate::scene::Scene;
 use crate::world::lock;
 
 impl Scene<'_> {
-    /// All is done, in order, or the failure is the one that had to go through.
+    /// Asserts that all items are done, in order, or that the failure is the one that had to go through.
     pub(crate) fn check(&self, ending: &Ending) {
         match ending {
             Ending::Done(values) => {
@@ -32,8 +32,8 @@ impl Scene<'_> {
         }
     }
 
-    /// A fault that goes through is the last there was, or that of the first item that was left out
-    /// once all others are done.
+    /// Asserts that a fault which goes through is the last one, or that of the first item that was left out, once all
+    /// others are done.
     fn check_fault(&self, number: u64) {
         let mut log = lock(&self.log);
         if let Some(here) = log.failed_here() {
@@ -46,7 +46,7 @@ impl Scene<'_> {
         } else {
             log.succeed_without(self.plan);
             assert_eq!(log.first_left_out, Some(number), "{log:?}");
-            // The one that a call around this one meets now, though others came after it.
+            // The enclosing call now receives this fault, although others came after it.
             lock(&self.actor.state).last = Some((number, Class::OutOfMemory));
         }
     }
@@ -56,7 +56,7 @@ impl Scene<'_> {
         if let Some(number) = Fault::number_in(text) {
             return self.check_fault(number);
         }
-        // Whatever else comes is an assertion of this test.
+        // Any other panic is an assertion of this test.
         assert!(is_injected(payload), "{text}");
         assert!(self.actor.is_injecting(), "nothing was injected: {text}");
     }
@@ -74,12 +74,12 @@ impl Scene<'_> {
         }
     }
 
-    /// The enclosing attempt will be retried with the device to itself.
+    /// Returns true if the enclosing attempt will be retried with the device to itself.
     fn gave_way(&self) -> bool {
         self.depth > 0 && report::last().and_then(|report| report.gave_up) == Some(Reason::GaveWay)
     }
 
-    /// The library counts as we do. An attempt that a test makes fail may end a call before its body
+    /// Asserts that the library counts the same attempts as the log. An injected failure may end a call before its body
     /// has run.
     pub(crate) fn check_report(&self, ending: &Ending) {
         let (counted, log) = (report::last().expect("a call has ended").attempts, lock(&self.log));
@@ -89,7 +89,7 @@ impl Scene<'_> {
     }
 }
 
-/// Whether this is a panic of [`toma::testing::inject`].
+/// Returns true for a panic of [`toma::testing::inject`].
 pub(crate) fn is_injected(payload: &dyn Any) -> bool {
     payload.is::<OutOfMemory>() || text_of(payload).is_some_and(printed::is_injected)
 }

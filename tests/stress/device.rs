@@ -1,4 +1,4 @@
-//! A fake device whose books are kept twice.
+//! A fake device with a second count of its bytes.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -7,12 +7,12 @@ use toma::testing::{FakeBuffer, FakeDevice, FakeOutOfMemory};
 
 use crate::world::lock;
 
-/// A fake device that is never seen beyond its budget.
+/// A fake device whose allocated bytes are never observed above its budget.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) fake: FakeDevice,
-    /// The largest budget so far. Held while the budget is changed and while anything is allocated, so that
-    /// in between memory can only become free.
+    /// The largest budget so far. Locked while the budget changes and during every allocation, so that in between
+    /// memory can only become free.
     largest: Mutex<u64>,
     living: AtomicU64,
 }
@@ -58,7 +58,7 @@ impl Device {
         result.map(|buffer| Held { device: self, buffer })
     }
 
-    /// Nothing may be left.
+    /// Asserts that nothing is left allocated.
     pub(crate) fn check_empty(&self) {
         assert_eq!((self.living.load(SeqCst), self.fake.allocated_bytes()), (0, 0), "bytes are lost");
     }

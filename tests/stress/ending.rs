@@ -9,9 +9,9 @@ use crate::fault::Fault;
 /// How a call ended.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// With the items of each value that came back, where values come back.
+    /// Success, with the items of each value that came back, for forms that return values.
     Done(Option<Vec<Range<usize>>>),
-    /// It was dropped before its end.
+    /// The call was dropped before its end.
     Left,
     Error(Fault),
     Panic(Box<dyn Any + Send>),
@@ -30,7 +30,7 @@ impl Ending {
         }
     }
 
-    /// Goes on as the call would have gone on by itself.
+    /// Ends in the same way as the call.
     pub(crate) fn pass_on(self) -> Result<(), Fault> {
         match self {
             Self::Done(_) | Self::Left => Ok(()),
@@ -40,7 +40,7 @@ impl Ending {
     }
 }
 
-/// The words of a panic.
+/// Returns the text of a panic.
 pub(crate) fn text_of(payload: &dyn Any) -> Option<&str> {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| payload.downcast_ref::<&str>().copied())

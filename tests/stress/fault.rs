@@ -1,4 +1,4 @@
-//! Failures that are known again wherever they come out.
+//! Failures that can be identified wherever they come out.
 
 use std::error::Error;
 use std::fmt;
@@ -15,7 +15,7 @@ pub(crate) struct Fault {
     _alive: Token,
 }
 
-/// What every fault's text begins with, so that the hook and the checks know it.
+/// Prefix of the text of every fault, which the hook and the checks search for.
 pub(crate) const MARK: &str = "stress fault ";
 
 impl Fault {
@@ -24,7 +24,7 @@ impl Fault {
         Self { number: NEXT.fetch_add(1, Relaxed), class, _alive: alive }
     }
 
-    /// The number of the fault that `text` is about.
+    /// Returns the number of the fault in `text`.
     pub(crate) fn number_in(text: &str) -> Option<u64> {
         text.strip_prefix(MARK)?.split(':').next()?.parse().ok()
     }

@@ -1,4 +1,4 @@
-//! Every form for bodies that run at once.
+//! Every form for synchronous bodies.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::reserving;
 use crate::scene::Scene;
 use crate::world::lock;
 
-/// An inline form with all options of a scene.
+/// Makes an inline form with all options of a scene.
 macro_rules! with {
     ($scene:expr) => {{
         let plan = $scene.plan;
@@ -32,7 +32,7 @@ macro_rules! with {
     }};
 }
 
-/// A function with an attribute that has all options of a scene.
+/// Defines a function with an attribute that has all options of a scene.
 macro_rules! attribute {
     ($form:ident($scene:ident, $failed:expr) $($function:tt)*) => {
         #[toma::$form(
@@ -54,7 +54,7 @@ macro_rules! attribute {
     };
 }
 
-/// Takes the values that come one by one, all of them or fewer.
+/// Takes the values one by one, all of them or fewer.
 macro_rules! take {
     ($next:expr, $scene:expr) => {{
         let mut taken = Vec::new();
@@ -110,7 +110,7 @@ fn without_values((): ()) -> Option<Vec<Range<usize>>> {
     None
 }
 
-/// A place for each element, which has its own number in the end.
+/// One slot for each element, which contains the number of the element in the end.
 pub(crate) struct Numbers(pub(crate) Vec<usize>);
 
 impl Numbers {
@@ -149,7 +149,7 @@ fn chunked(scene: &Scene<'_>) -> Result<(), Fault> {
     out.check(result)
 }
 
-/// What a failed attempt has written is there when it is made again, as with every body.
+/// The output of a failed attempt is still there when the attempt is retried, as with every body.
 fn write(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
     assert_eq!(chunk.len(), end - start);
     chunk.fill(usize::MAX);
@@ -157,7 +157,7 @@ fn write(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Re
     Ok(())
 }
 
-/// Gives each element its number.
+/// Writes the number of each element into its slot.
 pub(crate) fn fill(chunk: &mut [usize], numbers: Range<usize>) {
     for (element, number) in chunk.iter_mut().zip(numbers) {
         *element = number;

@@ -1,4 +1,4 @@
-//! What the attempts of one call were, held against the rules of all loops as they come in.
+//! The attempts of one call, checked against the rules of all loops as they come in.
 
 use std::mem;
 use std::ops::Range;
@@ -7,26 +7,26 @@ use crate::plan::Plan;
 
 /// The attempts of one call so far.
 ///
-/// It knows of the attempts whose body ran and of those that were undone, which is all that a program
-/// can know. Whether an attempt succeeded it learns from what comes next.
+/// The log sees the attempts whose body ran and those that were undone, as any program does. It learns from the next
+/// event that an attempt succeeded.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// The attempt whose body ran last, until something follows.
+    /// The attempt whose body ran last, until the next event.
     open: Option<Open>,
     /// The work is in fallback.
     in_fallback: bool,
     /// The largest size that has succeeded since an item was left out at the floor.
     fits: Option<usize>,
-    /// The attempt that was undone last, until something follows.
+    /// The attempt that was undone last, until the next event.
     undone: Option<Undone>,
-    /// Where the next piece starts.
+    /// Start of the next piece.
     position: usize,
     here: Here,
     pub(crate) attempts: usize,
-    /// The pieces that succeeded.
+    /// Pieces that succeeded.
     pub(crate) done: Vec<Range<usize>>,
     pub(crate) left_out: Vec<usize>,
-    /// The fault of the first item that was left out.
+    /// Number of the fault of the first item that was left out.
     pub(crate) first_left_out: Option<u64>,
 }
 
@@ -46,13 +46,13 @@ struct Undone {
 #[derive(Debug, Default)]
 pub(crate) struct Here {
     pub(crate) attempts: usize,
-    /// Attempts with as many items as the last.
+    /// Number of attempts with as many items as the last.
     pub(crate) repeats: usize,
     pub(crate) last: Range<usize>,
 }
 
 impl Log {
-    /// Of a call that is made in fallback, or not.
+    /// Returns the log of a call that is made in fallback, or not.
     pub(crate) fn new(in_fallback: bool) -> Self {
         Self { in_fallback, ..Self::default() }
     }
@@ -61,7 +61,7 @@ impl Log {
         self.in_fallback
     }
 
-    /// A body begins, and asks whether it is in fallback.
+    /// Records that a body begins, and whether it is in fallback.
     pub(crate) fn begins(&mut self, items: Range<usize>, plan: &Plan, falls_back: bool) {
         if falls_back && !self.in_fallback {
             self.fall_back(plan);
@@ -71,13 +71,13 @@ impl Log {
         self.open = Some(Open { items, ended_well: false });
     }
 
-    /// The body is at its end, with nothing to complain of.
+    /// Records that the body has ended without an error.
     pub(crate) fn ends_well(&mut self) {
         self.open.as_mut().expect("a body that ends has begun").ended_well = true;
     }
 
-    /// An attempt is taken back. One that has ended well, or not begun, was made to fail: by a test, or by a loop
-    /// inside that gave way.
+    /// Records that an attempt was undone. If the attempt had ended without an error or never begun, it failed by
+    /// injection, or because a loop inside gave way.
     pub(crate) fn undo(&mut self, items: Range<usize>, plan: &Plan, (fault, injected): (Option<u64>, bool)) {
         if let Some(open) = self.open.take_if(|open| open.items == items) {
             assert!(!open.ended_well || injected, "{items:?} has succeeded and is undone: {self:?}");
@@ -88,14 +88,14 @@ impl Log {
         self.undone = Some(Undone { items, fault });
     }
 
-    /// The call tells that an item was left out.
+    /// Records that the call reported an item as left out.
     pub(crate) fn leave_out(&mut self, index: usize, plan: &Plan) {
         let undone = self.undone.take().expect("what is left out is undone before");
         assert_eq!(undone.items, index..index + 1);
         self.go_on_without(&undone, plan);
     }
 
-    /// The call has ended, successfully as far as this log is concerned.
+    /// Records that the call has ended, successfully as far as this log can see.
     pub(crate) fn succeed(&mut self, plan: &Plan) {
         assert!(self.undone.is_none(), "what was undone is neither done again nor left out: {self:?}");
         self.advance(plan);
@@ -104,7 +104,7 @@ impl Log {
         }
     }
 
-    /// The call has ended with the failure of an item that was left out.
+    /// Records that the call has ended with the failure of an item that was left out.
     pub(crate) fn succeed_without(&mut self, plan: &Plan) {
         if let Some(undone) = self.undone.take() {
             self.go_on_without(&undone, plan);
@@ -112,7 +112,7 @@ impl Log {
         self.succeed(plan);
     }
 
-    /// The attempts at the last piece, when the very last has failed.
+    /// Returns the attempts at the last piece if the last attempt has failed.
     pub(crate) fn failed_here(&self) -> Option<&Here> {
         self.open.as_ref().filter(|open| !open.ended_well).map(|_| &self.here)
     }
@@ -137,7 +137,7 @@ impl Log {
         assert!(self.here.attempts <= plan.sizes.max_attempts, "one more attempt than allowed: {self:?}");
     }
 
-    /// Another attempt begins, or the call ends: so the one before it has succeeded, unless it was
+    /// Records a success: another attempt begins or the call ends, so the attempt before has succeeded unless it was
     /// undone.
     fn advance(&mut self, plan: &Plan) {
         let Some(Open { items, ended_well }) = self.open.take() else { return };
@@ -148,7 +148,7 @@ impl Log {
         self.done.push(items);
     }
 
-    /// No smaller size was left, and the sizes begin anew.
+    /// Records a fallback: no smaller size was left, and the sizes begin anew.
     fn fall_back(&mut self, plan: &Plan) {
         assert!(plan.rungs.fallback, "no fallback was allowed: {self:?}");
         assert!(self.here.attempts > 0, "a fallback before anything has failed: {self:?}");

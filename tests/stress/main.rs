@@ -1,10 +1,8 @@
-//! Sixteen threads, loops in loops in every form, failures of every class, and budgets that move
-//! under them: whatever happens, every element is done once, every failure goes where it belongs,
-//! and nothing is left over.
+//! Sixteen threads, nested loops in every form, failures of every class, and budgets that change during the calls. In
+//! all cases every element is done once, every failure goes to its own call, and nothing is left over.
 //!
-//! Every choice comes from one seed for each thread. `TOMA_STRESS_SEED=SEED` makes the same choices
-//! again, `TOMA_STRESS_ATTEMPTS=N` makes more attempts than the 20,000 of the checks, and
-//! `cargo xtask nightly` makes a million.
+//! Every choice comes from one seed per thread. `TOMA_STRESS_SEED=SEED` repeats the same choices,
+//! `TOMA_STRESS_ATTEMPTS=N` makes more attempts than the default of 20,000, and `cargo xtask nightly` makes a million.
 
 #![cfg(feature = "testing")]
 
@@ -46,7 +44,7 @@ fn stress_with_every_failure_and_moving_budgets() {
     world.counts.check();
 }
 
-/// A number from the environment.
+/// Returns a number from the environment.
 fn setting(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text}: must be a number")))

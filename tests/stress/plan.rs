@@ -1,4 +1,4 @@
-//! What a call is to be like: all of it by chance.
+//! The options of a call, all chosen at random.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use toma::device::Ladder;
 use toma::policy::Policy;
 use toma::{Adaptive, Bisect, Decay, Halve, Throughput};
 
-/// No budget is larger.
+/// The largest budget.
 pub(crate) const MOST_BYTES: u64 = 1 << 18;
 
-/// No size is larger, be it a cost or a number of items.
+/// The largest size, either a cost or a number of items.
 pub(crate) const MOST_COST: usize = 256;
 
 const MOST_ITEMS: usize = 48;
@@ -20,9 +20,9 @@ const MOST_ITEMS: usize = 48;
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) form: Form,
-    /// Items; nothing in a batch.
+    /// Number of items; unused in a batch.
     pub(crate) total: usize,
-    /// Where the range starts: at 0, for forms that have none.
+    /// Start of the range: 0 for forms that have none.
     pub(crate) offset: usize,
     pub(crate) sizes: Sizes,
     pub(crate) deadline: Option<Duration>,
@@ -54,7 +54,7 @@ pub(crate) struct Rungs {
     pub(crate) fallback: bool,
 }
 
-/// A wait that should never last so long.
+/// A bound on a wait that should never be reached.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// Every form.
@@ -62,7 +62,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(20);
 pub(crate) enum Form {
     Batch,
     Range,
-    /// The body returns nothing, so that it can only panic.
+    /// The body returns nothing, so it can only fail by a panic.
     RangeUnit,
     Chunked,
     Tuple,
@@ -70,9 +70,9 @@ pub(crate) enum Form {
     Fold,
     Iter,
     ByCost,
-    /// Single items that fail are told.
+    /// Single items that fail are reported.
     LeftOut,
-    /// The attempts reserve bytes, too.
+    /// The attempts also reserve bytes.
     Reserving,
     AttributeBatch,
     AttributeRange,
@@ -128,7 +128,7 @@ impl Form {
 }
 
 impl Plan {
-    /// `may_block`: a wait here keeps no thread busy on which others work.
+    /// Draws a plan. With `may_block`, a wait keeps no thread busy that others need.
     pub(crate) fn sync(random: &mut Rng, may_block: bool) -> Self {
         let form = SYNC[random.usize(..SYNC.len())];
         let mut plan = Self::of(form, random);
@@ -163,26 +163,26 @@ impl Plan {
         }
     }
 
-    /// The size of these items, in the unit that sizes are in.
+    /// Returns the size of these items, in the unit of sizes.
     pub(crate) fn size(&self, items: &Range<usize>) -> usize {
         if self.form.packs() { self.costs[items.clone()].iter().sum() } else { items.len() }
     }
 
-    /// At most so many attempts in a row are of one size.
+    /// Returns the maximum number of attempts of one size in a row.
     pub(crate) fn repeats(&self) -> usize {
         let Rungs { release, wait, hooks, fallback } = self.rungs;
         let rungs = [release, wait.is_some(), hooks].map(usize::from).iter().sum::<usize>();
         let each = 2 + rungs;
-        // The first size there is may be the last one here.
+        // In fallback the first size comes again, and it may also be the last one here.
         if fallback { each + 2 } else { each }
     }
 
-    /// What the item at this index of the user's range costs.
+    /// Returns the cost of the item at this index of the user's range.
     pub(crate) fn cost(&self, index: usize) -> usize {
         self.costs[index - self.offset]
     }
 
-    /// The user's range.
+    /// Returns the user's range.
     pub(crate) fn whole(&self) -> Range<usize> {
         self.offset..self.offset + self.total
     }

@@ -1,4 +1,4 @@
-//! Which faults were printed: the panic hook behind the library's own.
+//! Records which faults were printed, in a panic hook behind the hook of the library.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -11,17 +11,16 @@ use crate::ending::text_of;
 use crate::fault::Fault;
 use crate::world::lock;
 
-/// How often each fault that was thrown has been printed.
+/// How often each thrown fault has been printed.
 static FAULTS: LazyLock<Mutex<HashMap<u64, usize>>> = LazyLock::new(Mutex::default);
 
 thread_local! {
     static INJECTED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts what reaches the hook; only what no thread has made on purpose is shown.
+/// Counts the panics that reach the hook, and prints only panics that no test raised on purpose.
 ///
-/// To be called before the library is first used, which puts a hook of its own in front; so by every
-/// test that uses it.
+/// Every test that uses it calls this first, because the library puts a hook of its own in front when it is first used.
 pub(crate) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(put_in_front);
@@ -41,23 +40,23 @@ fn put_in_front() {
     }));
 }
 
-/// Whether a panic says that [`toma::testing::inject`] made it.
+/// Returns true if the text is that of a panic of [`toma::testing::inject`].
 pub(crate) fn is_injected(text: &str) -> bool {
     text.contains("by a test instead of") || text.contains("by a test after")
 }
 
-/// How often these faults have been printed together; forgets them.
+/// Returns how often these faults have been printed together, and forgets them.
 pub(crate) fn take(faults: &[u64]) -> usize {
     let mut printed = lock(&FAULTS);
     faults.iter().filter_map(|fault| printed.remove(fault)).sum()
 }
 
-/// Whether it has been printed.
+/// Returns true if the fault has been printed.
 pub(crate) fn has(fault: u64) -> bool {
     lock(&FAULTS).contains_key(&fault)
 }
 
-/// How many injected panics of this thread have been printed since it was last asked.
+/// Returns how many injected panics of this thread have been printed since the last call.
 pub(crate) fn take_injected() -> usize {
     INJECTED.replace(0)
 }

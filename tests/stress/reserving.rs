@@ -1,4 +1,5 @@
-//! Bodies that reserve bytes before they work: beside others that do, and with waits that are dropped half-way.
+//! Bodies that reserve bytes before they work: next to others that do the same, and with waits that are dropped
+//! half-way.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -46,7 +47,7 @@ struct Mine {
     _reservation: Reservation,
 }
 
-/// Bytes that are counted as reserved until they are no more.
+/// Bytes that are counted as reserved until this is dropped.
 #[derive(Debug)]
 struct Counted(u64);
 
@@ -56,13 +57,13 @@ impl Drop for Counted {
     }
 }
 
-/// What one asks for, and how patiently.
+/// Requested bytes, and the limits on the wait for them.
 struct Wish {
     bytes: u64,
     timeout: Duration,
-    /// Whether all of it is allocated then.
+    /// True if all of the bytes are allocated after the reservation.
     allocates: bool,
-    /// A task waits for so many polls at most.
+    /// Maximum number of polls for which a task waits.
     polls: Option<usize>,
 }
 
@@ -75,13 +76,13 @@ impl Wish {
             2 => BYTES,
             _ => random.u64(..BYTES),
         };
-        // Short, because a holder of some bytes may wait for more.
+        // The timeout is short, because a holder of some bytes may wait for more.
         let timeout = Duration::from_micros(random.u64(..2000));
         let polls = (random.u8(..4) == 0).then(|| random.usize(..4));
         Self { bytes, timeout, allocates: random.bool(), polls }
     }
 
-    /// No more is reserved than there is, and what is reserved can be allocated.
+    /// Asserts that no more is reserved than there is, and that reserved bytes can be allocated.
     fn check(&self, result: Result<Reservation, NotReserved>) -> Option<Mine> {
         match result {
             Ok(reservation) => {
@@ -111,7 +112,7 @@ impl Wish {
         })
     }
 
-    /// The same for a task, which may lose its patience.
+    /// Reserves in a task, which may give up after some polls.
     async fn fulfil_async(&self) -> Option<Mine> {
         let mut wait = pin!(reserve_async(&POOL.device, self.bytes, self.timeout));
         let mut polls = self.polls;
@@ -127,7 +128,7 @@ impl Wish {
     }
 }
 
-/// Each attempt has its bytes to its end, however it ends.
+/// Each attempt holds its bytes to its end, however it ends.
 pub(crate) fn perform(scene: &Scene<'_>) -> Result<(), Fault> {
     let form = with!(scene);
     form.range(scene.plan.whole(), scene.plan.sizes.initial, |start, end| {
@@ -148,7 +149,7 @@ pub(crate) async fn perform_async(scene: &Scene<'_>) -> Result<Ending, Fault> {
     Ok(Ending::Done(None))
 }
 
-/// All is given back, and nothing waits any more.
+/// Asserts that all bytes are returned and that nothing waits any more.
 pub(crate) fn check_what_is_left() {
     assert_eq!((POOL.reserved.load(SeqCst), POOL.device.allocated_bytes()), (0, 0));
     let all = try_reserve(&POOL.device, BYTES).expect("nothing is reserved");

@@ -1,4 +1,4 @@
-//! One call, and what its bodies do.
+//! One call, and the bodies that it runs.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -22,7 +22,7 @@ use crate::plan::{LONG, Plan};
 use crate::printed;
 use crate::world::{Caller, lock};
 
-/// Calls inside calls inside calls.
+/// Maximum depth of calls inside calls.
 const DEEPEST: usize = 2;
 
 /// One call.
@@ -34,7 +34,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) log: Mutex<Log>,
 }
 
-/// What the body of an attempt holds.
+/// Resources that the body of an attempt holds.
 #[derive(Debug)]
 struct Open<'a> {
     _doom: Doom<'a>,
@@ -105,7 +105,7 @@ impl Scene<'_> {
         Some(fake)
     }
 
-    /// For attributes, which name a device always or never.
+    /// Returns the device for attributes, which name a device always or never.
     pub(crate) fn attribute_device(&self) -> &dyn MemorySource {
         &self.allocates_from().fake
     }
@@ -114,12 +114,12 @@ impl Scene<'_> {
         &self.actor.world.devices[self.plan.device.unwrap_or_default()]
     }
 
-    /// The body of forms that work on the user's own range.
+    /// Runs the body of forms that work on the user's own range.
     pub(crate) fn at(&self, start: usize, end: usize) -> Result<Range<usize>, Fault> {
         self.act(start - self.plan.offset, end - self.plan.offset)
     }
 
-    /// The body, on items that count from 0.
+    /// Runs the body on items that count from 0.
     pub(crate) fn act(&self, start: usize, end: usize) -> Result<Range<usize>, Fault> {
         let mut open = self.open(start..end)?;
         self.actor.linger();
@@ -130,12 +130,12 @@ impl Scene<'_> {
         Ok(self.close(open, start..end))
     }
 
-    /// The same, for bodies that wait.
+    /// Runs the asynchronous body of forms that work on the user's own range.
     pub(crate) async fn at_async(&self, start: usize, end: usize) -> Result<Range<usize>, Fault> {
         self.act_async(start - self.plan.offset, end - self.plan.offset).await
     }
 
-    /// The same as [`act`](Self::act), for as long as others like.
+    /// Runs the asynchronous body, which is pending a random number of times.
     pub(crate) async fn act_async(&self, start: usize, end: usize) -> Result<Range<usize>, Fault> {
         let mut open = self.open(start..end)?;
         self.pause().await;
@@ -186,10 +186,10 @@ impl Scene<'_> {
         self.hold(open, items)
     }
 
-    /// Allocates for these items.
+    /// Allocates memory for these items.
     fn hold<'a>(&'a self, open: &mut Open<'a>, items: Range<usize>) -> Result<(), Fault> {
         if falls_back() {
-            // There is another memory, and it is large.
+            // In fallback the work uses another memory, which is large.
             return Ok(());
         }
         let bytes = self.plan.bytes_each * self.plan.size(&items) as u64;
@@ -204,21 +204,21 @@ impl Scene<'_> {
         items
     }
 
-    /// Panics with what went wrong, for bodies that return nothing.
+    /// Panics with the failure, for bodies that return nothing.
     pub(crate) fn certain(&self, result: Result<Range<usize>, Fault>) {
         if let Err(fault) = result {
             self.actor.throw(fault);
         }
     }
 
-    /// Before a retry.
+    /// Runs before a retry.
     pub(crate) fn undo_at(&self, failed: &Range<usize>) {
         let (start, end) = (failed.start - self.plan.offset, failed.end - self.plan.offset);
         let (fault, injected) = {
             let in_hook = lock(&self.actor.world.gave_way_in_hooks).contains(&Caller::here());
             let mut state = lock(&self.actor.state);
             let is_redone = in_hook || state.gave_way.is_some_and(|depth| depth > self.depth);
-            // What gave way is redone whatever its body returned, but on a device that is poisoned.
+            // An attempt in which a loop gave way is redone whatever its body returned, except on a poisoned device.
             state.ends = state.ends.filter(|&class| class == Class::Poisoned || !is_redone);
             (state.last.map(|(number, _)| number), state.injected.is_some() || is_redone)
         };

@@ -1,4 +1,4 @@
-//! The threads, and what each does.
+//! The threads, and the work of each.
 
 use std::io::{Write as _, stderr};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,7 +14,7 @@ use crate::scene;
 use crate::watchdog;
 use crate::world::World;
 
-/// Runs until there have been enough attempts. What any thread finds wrong goes through.
+/// Runs until there have been enough attempts. A mistake that any thread finds panics.
 pub(crate) fn run(world: &Arc<World>) {
     let (mut seeds, ends) = (Rng::with_seed(world.seed), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -47,8 +47,8 @@ fn work(world: &Arc<World>, slot: usize, mut random: Rng) {
     world.slots[slot].rests();
 }
 
-/// A call of this thread, of tasks, or of a task that stays on this thread. Whatever it is, its seed
-/// is its own, so that what calls draw does not change the calls after them.
+/// Makes a call of this thread, of tasks, or of a task that stays on this thread. Each call has a seed of its own, so
+/// that the numbers drawn in a call do not change later calls.
 fn one_call(world: &Arc<World>, slot: usize, random: &mut Rng) {
     match random.u8(..8) {
         0 => tasks(world, slot, random),

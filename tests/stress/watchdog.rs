@@ -1,4 +1,4 @@
-//! Notices when a thread makes no progress any more.
+//! Detects threads that no longer make progress.
 
 use std::fmt;
 use std::io::{Write as _, stderr};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use crate::world::lock;
 
-/// Longer than any wait that ends by itself, on a machine that has much else to do.
+/// Longer than any wait that ends by itself, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What a thread did last.
+/// Last action of a thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Action {
     pub(crate) what: &'static str,
@@ -28,7 +28,7 @@ impl fmt::Debug for Action {
     }
 }
 
-/// Where a thread says what it does.
+/// Slot in which a thread records its actions.
 #[derive(Debug)]
 pub(crate) struct Slot(Mutex<(Instant, Option<Action>)>);
 
@@ -41,7 +41,7 @@ impl Slot {
         *lock(&self.0) = (Instant::now(), Some(action));
     }
 
-    /// The thread has nothing more to do.
+    /// Records that the thread has nothing more to do.
     pub(crate) fn rests(&self) {
         *lock(&self.0) = (Instant::now(), None);
     }
@@ -52,12 +52,12 @@ impl Slot {
     }
 }
 
-/// Ends the process with a word on each thread when one of them is stuck; until `ends`.
+/// Ends the process with a line on each thread when one of them is stuck, until `ends` is set.
 pub(crate) fn watch(seed: u64, slots: &[Slot], ends: &AtomicBool) {
     while !ends.load(Relaxed) {
         thread::sleep(Duration::from_millis(50));
         if slots.iter().any(Slot::is_stuck) {
-            // Straight to the stream: what the test harness keeps is lost with the process.
+            // Written straight to the stream, because output captured by the test harness is lost with the process.
             let _ = writeln!(stderr(), "stress: no progress for {PATIENCE:?}, TOMA_STRESS_SEED={seed}");
             for (thread, slot) in slots.iter().enumerate() {
                 let (since, action) = *lock(&slot.0);

@@ -1,4 +1,4 @@
-//! What all threads share: devices, size caches, a runtime, and what disturbs them.
+//! Shared by all threads: devices, size caches, a runtime, and disturbances.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -26,21 +26,21 @@ use crate::device::Device;
 use crate::plan;
 use crate::watchdog::Slot;
 
-/// What all threads share.
+/// State shared by all threads.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) devices: [Device; 2],
     pub(crate) counts: Counts,
     pub(crate) slots: Vec<Slot>,
-    /// What cancels the call that each thread makes.
+    /// Cancels the current call of each thread.
     pub(crate) cancels: Vec<Mutex<Cancel>>,
     pub(crate) runtime: Runtime,
-    /// How many attempts there are to be.
+    /// Number of attempts to make.
     goal: u64,
-    /// A thread has found a mistake: the others need not go on.
+    /// A thread has found a mistake, so the others may stop.
     pub(crate) failed: AtomicBool,
-    /// Where a loop in a hook has given way to the attempt that the hook was asked in.
+    /// Callers for which a loop in a hook gave way to the attempt that asked the hook.
     pub(crate) gave_way_in_hooks: Arc<Mutex<HashSet<Caller>>>,
     caches: Caches,
 }
@@ -68,7 +68,7 @@ struct Caches {
     folder: tempfile::TempDir,
 }
 
-/// How often things happened.
+/// Counts of events.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) attempts: AtomicU64,
@@ -76,7 +76,7 @@ pub(crate) struct Counts {
     pub(crate) left: AtomicU64,
     pub(crate) errors: AtomicU64,
     pub(crate) panics: AtomicU64,
-    /// Failures of bodies, and those that a test made instead, by class.
+    /// Failures of bodies, and injected failures, by class.
     pub(crate) failures: [AtomicU64; CLASSES.len()],
     pub(crate) injected: [AtomicU64; CLASSES.len()],
     pub(crate) tasks: AtomicU64,
@@ -84,7 +84,7 @@ pub(crate) struct Counts {
     pub(crate) fallbacks: AtomicU64,
 }
 
-/// The classes of failures there are.
+/// All classes of failures.
 pub(crate) const CLASSES: [Class; 4] = [Class::OutOfMemory, Class::Transient, Class::Poisoned, Class::Other];
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -117,7 +117,7 @@ impl World {
 
     pub(crate) fn cache(&self, number: usize) -> &dyn SizeCache {
         match number {
-            // Seldom, because it writes its file each time that it learns of another total.
+            // Rare, because the cache writes its file each time that it learns of another total.
             #[cfg(feature = "persistent")]
             0 => &self.caches.persistent,
             1..6 => &NoCache,
@@ -126,19 +126,19 @@ impl World {
         }
     }
 
-    /// A mistake that was found where a panic would not be heard.
+    /// Records a mistake that was found where a panic would be swallowed.
     pub(crate) fn complain(&self, text: &str) {
         let _ = writeln!(stderr(), "stress: {text}");
         self.failed.store(true, Relaxed);
     }
 
-    /// Moves the budgets every few milliseconds, and now and then forgets what was learned.
+    /// Changes the budgets every few milliseconds, and sometimes clears the caches.
     pub(crate) fn disturb(&self, mut random: Rng) {
         let mut hooks = Vec::new();
         while !self.is_over() {
             thread::sleep(Duration::from_micros(random.u64(500..4000)));
             let device = &self.devices[random.usize(..2)];
-            // Few different ones, because the cache in a file keeps an entry for each total.
+            // Only a few different totals, because the cache in a file keeps an entry for each.
             let parts = if random.u8(..4) == 0 { 16 } else { random.u64(..8) };
             let bytes = plan::MOST_BYTES / 16 * parts;
             device.set_budget(bytes);
@@ -155,15 +155,15 @@ impl World {
         }
     }
 
-    /// A release hook that makes a loop of its own, as hooks may.
+    /// Registers a release hook that runs a loop of its own, as hooks may.
     fn hook(&self) -> Hooked {
         let device = self.devices[0].fake.clone();
         let (turn, gave_way) = (AtomicU64::new(0), Arc::clone(&self.gave_way_in_hooks));
         on_release(move |pressure| {
             assert!(pressure.size > 0);
-            // What is injected is for the call that asks.
+            // Injected failures are meant for the call that asks the hook.
             let _nothing = inject::script([]);
-            // This may run on a thread on which tasks work, which must not be kept for long.
+            // The hook may run on a thread of the runtime, which must not be blocked for long.
             let ladder = Ladder::default().wait(Duration::from_millis(2));
             let observer = |event: &Event<'_>| {
                 if let EventKind::Answered { answer: Answer::GiveUp(Reason::GaveWay), .. } = event.kind {
@@ -176,7 +176,7 @@ impl World {
         })
     }
 
-    /// Nothing is allocated any more, and what was learned makes sense.
+    /// Asserts that nothing is allocated any more and that the learned sizes are plausible.
     pub(crate) fn check_what_is_left(&self) {
         self.devices.iter().for_each(Device::check_empty);
         let entries = self.caches.global.entries().into_iter().chain(self.caches.stacktrace.entries());
@@ -188,7 +188,7 @@ impl World {
         self.check_file();
     }
 
-    /// Another process can read what was learned.
+    /// Asserts that another process can read the learned sizes.
     #[cfg(feature = "persistent")]
     fn check_file(&self) {
         let entries = PersistentCache::at(self.caches.folder.path().join("sizes.json")).entries();
@@ -199,7 +199,7 @@ impl World {
 impl Caches {
     #[cfg(feature = "persistent")]
     fn new() -> Self {
-        // In memory where the system has a folder there: the disk would decide how much is tested.
+        // In memory where the system has a folder there, because otherwise the disk would limit the number of attempts.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let persistent = PersistentCache::at(folder.path().join("sizes.json"));
         Self { global: GlobalCache::new(), stacktrace: StacktraceMemoryCache::new(), persistent, folder }
@@ -212,13 +212,13 @@ impl Caches {
 }
 
 impl Counts {
-    /// One more failure of this class.
+    /// Counts one more failure of this class.
     pub(crate) fn add(of_classes: &[AtomicU64; CLASSES.len()], class: Class) {
         let at = CLASSES.iter().position(|&known| known == class).expect("a known class");
         of_classes[at].fetch_add(1, Relaxed);
     }
 
-    /// Everything has happened: what never happens proves nothing.
+    /// Asserts that every event has happened, because an event that never happens proves nothing.
     pub(crate) fn check(&self) {
         let Self { attempts, done, left, errors, panics, failures, injected, tasks, waits, fallbacks } = self;
         let counts = [attempts, done, left, errors, panics, tasks, waits, fallbacks];

@@ -1,4 +1,4 @@
-//! What is told of each form.
+//! Notifications of the witness in each form.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,7 +11,7 @@ use toma::{NoCache, execute};
 use crate::executor::block_on;
 use crate::scripted::{Session, depth, note};
 
-/// An error whose drop is seen: by its note, and by whether an attempt runs then.
+/// An error whose drop is recorded as a note, with the depth in attempts at that moment.
 #[derive(Debug)]
 struct Held(&'static str);
 
@@ -21,7 +21,7 @@ impl Drop for Held {
     }
 }
 
-/// Of more than two items there is no room.
+/// A body with room for at most two items.
 fn body(start: usize, end: usize) -> Result<usize, (OutOfMemory, Held)> {
     note(format!("body {start}..{end} at depth {}", depth()));
     if end - start > 2 { Err((OutOfMemory::new(None), Held("error"))) } else { Ok(end - start) }
@@ -85,7 +85,7 @@ fn what_comes_when() {
     .assert_eq(&session.take());
 }
 
-/// What every form tells that works off four items with room for two.
+/// Returns the notifications of a form that processes four items with room for two.
 fn four_items() -> expect_test::Expect {
     expect![[r"
         enter a1 0..4
@@ -139,7 +139,7 @@ fn all_forms_tell_the_same() {
         form();
         let told = session.take();
         assert!(told.starts_with("enter"), "{name}");
-        // Each call is new to the thread.
+        // Each call gets a new letter on the thread.
         let first = told.chars().nth("enter ".len()).unwrap();
         four_items().assert_eq(&told.replace(&format!(" {first}"), " a"));
     }
@@ -242,7 +242,7 @@ fn items_that_are_left_out_are_dropped_inside() {
         ended a3: Succeeded
     "]]
     .assert_eq(&session.take());
-    // Kept: the caller drops it outside.
+    // The error is kept, and the caller drops it outside of the attempt.
     let with = execute::with::<NoCache>().classify(class).by_cost(|item| if item == 1 { 9 } else { 2_u64 });
     drop(with.range(0..3, 9, body).unwrap_err());
     let told = session.take();

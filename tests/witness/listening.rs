@@ -1,4 +1,4 @@
-//! When the witness is told of anything at all.
+//! Tests when the witness is notified at all.
 
 use expect_test::expect;
 use toma::classify::OutOfMemory;
@@ -24,7 +24,7 @@ impl Witness for Second {
     }
 }
 
-/// A range that fails with more than one item.
+/// Runs a range that fails with more than one item.
 fn shrinks() {
     let body = |start, end| if end - start > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) };
     execute::with::<NoCache>().range(0..2, 2, body).unwrap();
@@ -76,7 +76,7 @@ fn an_attempt_that_runs_is_told_to_its_end() {
     assert_eq!(asked(), 0);
 }
 
-/// Runs the body at two sizes, and lets a loop of its own run, too.
+/// A prediction that runs the body at two sizes, and runs a loop of its own.
 #[derive(Debug)]
 struct Rehearses;
 
@@ -126,7 +126,7 @@ fn a_dry_run_of_a_call_that_began_before_is_none_either() {
     assert!(told.contains("a1 0..1") && !told.contains("1..2") && told.contains("a3 2..3"), "{told}");
 }
 
-/// Such a call asks none without a witness.
+/// With a witness as without one, such a call asks no release hook.
 #[test]
 fn a_call_that_began_before_any_hook_asks_none() {
     let _session = Session::new();

@@ -1,5 +1,5 @@
-//! The witness: it sees where attempts run, in every form and on every way out, says what filled the memory, and changes
-//! nothing. There is one for the process, so these tests run one after the other.
+//! The witness: it observes attempts in every form and on every way out, reports which objects filled the memory, and
+//! changes nothing. It is process-wide, so these tests run one after the other.
 
 #[path = "../common/child.rs"]
 mod child;

@@ -1,4 +1,4 @@
-//! What is measured of attempts is the same with a witness that takes memory of their device.
+//! Measurements of attempts are the same with a witness that allocates on their device.
 
 use toma::Adaptive;
 use toma::testing::FakeDevice;
@@ -6,7 +6,7 @@ use toma::{GlobalCache, execute, report};
 
 use crate::scripted::{Session, set_meanwhile};
 
-/// The sizes that a range tries on the device, and the peak of the fullest attempt.
+/// Returns the sizes that a range tries on the device, and the peak of the fullest attempt.
 fn run(device: &FakeDevice) -> (Vec<usize>, Option<u64>) {
     let (cache, mut sizes) = (GlobalCache::new(), Vec::new());
     let with = execute::with::<GlobalCache>().cache(&cache).policy(Adaptive::default()).device(device);
@@ -27,7 +27,7 @@ fn peaks_and_sizes_are_those_without_a_witness() {
     toma::observe::witness::listen(true);
     let memory = FakeDevice::new(500);
     let used = memory.clone();
-    // All there is, for a moment: before the attempt is measured, and after it.
+    // Allocates all free bytes for a moment: before the attempt is measured, and after it.
     set_meanwhile(move |_| drop(used.alloc(500).unwrap()));
     assert_eq!(run(&memory), expected);
     let told = session.take();

@@ -1,5 +1,5 @@
-//! Random programs of loops in loops, in tasks and on threads, with failures of all kinds: the witness is told of each
-//! attempt from its begin to its end, and nothing else changes.
+//! Random programs of nested loops, in tasks and on threads, with failures of all kinds: the witness is notified of
+//! each attempt from its beginning to its end, and nothing else changes.
 
 use std::error::Error;
 use std::future::Future;
@@ -27,15 +27,15 @@ type Fate = Result<(), Box<dyn Error + Send + Sync>>;
 
 const PROGRAMS: u64 = 1500;
 
-/// What one thread of a program draws, and what it sees.
+/// Random choices and records of one thread of a program.
 struct World {
     rng: Mutex<Rng>,
     seen: Mutex<Vec<String>>,
     cache: GlobalCache,
-    /// Every call is observed.
+    /// True if every call is observed.
     observed: bool,
     witnessed: bool,
-    /// Attempts that have run out of memory, where all calls are observed.
+    /// Number of attempts that have run out of memory, counted if all calls are observed.
     out_of_memory: Mutex<usize>,
 }
 
@@ -63,7 +63,7 @@ impl World {
         self.seen.lock().unwrap().push(line);
     }
 
-    /// What a body does, but for loops inside it.
+    /// Draws the outcome of a body, apart from the loops inside it.
     fn fate(&self, size: usize, limit: usize) -> Fate {
         let hiccup = self.one_in(12);
         if size > limit && !falls_back() || hiccup {
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// What is seen of the call that has ended last.
+    /// Records the report of the last call.
     fn see_report(&self) {
         let Some(mut report) = report::last() else { return };
         let is_timed = report.time.take().is_some();
@@ -114,7 +114,7 @@ impl Observer for World {
     }
 }
 
-/// Half full, whatever happens, and no other thread's.
+/// A memory that is always half full, and that no other thread uses.
 #[derive(Debug)]
 struct Memory;
 
@@ -129,7 +129,7 @@ impl MemorySource for Memory {
     }
 }
 
-/// Calls an attempt's body; `entered`: how deep in attempts it is.
+/// Runs the body of an attempt, which may run further loops inside.
 fn body(world: &World, loops: usize, (start, end): (usize, usize), limit: usize) -> Fate {
     world.see(format!("body {start}..{end}, in fallback: {}", falls_back()));
     if world.witnessed && depth() == 0 {
@@ -144,7 +144,7 @@ fn body(world: &World, loops: usize, (start, end): (usize, usize), limit: usize)
     world.fate(end - start, limit)
 }
 
-/// The same on a thread that is joined.
+/// Runs a call on another thread and joins it.
 fn elsewhere(world: &World, loops: usize) -> Fate {
     let seed = world.rng.lock().unwrap().u64(..);
     let inner = World::new(seed, world.observed, world.witnessed);
@@ -159,7 +159,7 @@ fn elsewhere(world: &World, loops: usize) -> Fate {
     ended.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Each failure was asked about once.
+/// Asserts that the witness was asked once about each failure.
 fn check_count(world: &World) {
     let (asked, failed) = (asked(), *world.out_of_memory.lock().unwrap());
     if world.observed && world.witnessed && asked != failed {
@@ -259,10 +259,10 @@ fn task(world: &World, loops: usize) -> Fate {
     }
 }
 
-/// What is seen of a program, with the witness or without.
+/// Returns the records of a program, with the witness or without.
 fn run(seed: u64, witnessed: bool) -> Vec<String> {
     let world = World::new(seed, seed.is_multiple_of(2), witnessed);
-    // The report of the last program is gone.
+    // Replaces the report of the previous program.
     execute::with::<NoCache>().batch(1, |_| ());
     listen(witnessed);
     let ended = catch_unwind(AssertUnwindSafe(|| call(&world, 3)));
@@ -273,7 +273,7 @@ fn run(seed: u64, witnessed: bool) -> Vec<String> {
     world.seen.into_inner().unwrap()
 }
 
-/// What programs panic with on purpose is not worth a word.
+/// Silences the panics that programs raise on purpose.
 fn be_quiet() {
     static FIRST: Once = Once::new();
     FIRST.call_once(|| {

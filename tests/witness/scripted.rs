@@ -1,4 +1,4 @@
-//! A witness that writes down what it is told, by thread, and sees what is out of order.
+//! A witness that records its notifications by thread, and detects those that are out of order.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,11 +7,11 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use toma::observe::witness::{self, Attempted, Ended, Witness, listen};
 
-/// Tells attempts apart: call and number.
+/// Identifies an attempt: number of the call, and of the attempt in it.
 type Id = (u64, usize);
 
 static ALONE: Mutex<()> = Mutex::new(());
-/// Attempts that were told of, and whether they have ended.
+/// Attempts that were reported; true once they have ended.
 static ATTEMPTS: Mutex<BTreeMap<Id, bool>> = Mutex::new(BTreeMap::new());
 static MISTAKES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -21,17 +21,17 @@ thread_local! {
     static NOTES: RefCell<Notes> = RefCell::default();
 }
 
-/// What one thread was told.
+/// Notifications received on one thread.
 #[derive(Default)]
 struct Notes {
     lines: Vec<String>,
-    /// The attempts that it runs, the outermost first.
+    /// Attempts that the thread runs, the outermost first.
     inside: Vec<Id>,
     /// Calls in the order in which they came.
     calls: Vec<u64>,
-    /// How often it was asked.
+    /// Number of times that the witness was asked.
     asked: usize,
-    /// What the witness does besides.
+    /// Code that the witness runs in each notification.
     meanwhile: Option<Meanwhile>,
     knows_nothing: bool,
 }
@@ -87,7 +87,7 @@ impl Witness for Scripted {
     }
 }
 
-/// While it lives, the witness listens.
+/// The witness listens while a session lives.
 pub(crate) struct Session {
     _alone: MutexGuard<'static, ()>,
 }
@@ -99,7 +99,7 @@ impl Session {
         session
     }
 
-    /// The witness is registered, and does not listen yet.
+    /// Registers the witness without listening.
     pub(crate) fn silent() -> Self {
         static FIRST: Once = Once::new();
         let alone = locked(&ALONE);
@@ -110,7 +110,7 @@ impl Session {
         Self { _alone: alone }
     }
 
-    /// What this thread was told since the last time, once nothing is out of order.
+    /// Returns the notifications of this thread since the last call, and asserts that none was out of order.
     #[expect(clippy::unused_self, reason = "the notes are the session's while it lives")]
     pub(crate) fn take(&self) -> String {
         thread_ends();
@@ -122,7 +122,7 @@ impl Session {
 }
 
 impl Session {
-    /// What this thread was told since the last time, when attempts have not been told to their end.
+    /// Returns the notifications of this thread since the last call, where some attempts have no reported end.
     #[expect(clippy::unused_self, reason = "the notes are the session's while it lives")]
     pub(crate) fn told_again(&self) -> Vec<String> {
         locked(&MISTAKES).clear();
@@ -138,7 +138,7 @@ impl Drop for Session {
     }
 }
 
-/// Lets the witness do something whenever this thread tells it: by the name of its function.
+/// Lets the witness run `code` at each notification on this thread, with the name of the function of the witness.
 pub(crate) fn set_meanwhile(code: impl Fn(&str) + 'static) {
     NOTES.with_borrow_mut(|notes| notes.meanwhile = Some(Rc::new(code)));
 }
@@ -147,17 +147,17 @@ pub(crate) fn knows_nothing() {
     NOTES.with_borrow_mut(|notes| notes.knows_nothing = true);
 }
 
-/// What this thread was told since the last time.
+/// Returns the notifications of this thread since the last call.
 pub(crate) fn lines() -> Vec<String> {
     NOTES.with_borrow_mut(|notes| std::mem::take(&mut notes.lines))
 }
 
-/// How often this thread has asked.
+/// Returns how often this thread has asked the witness.
 pub(crate) fn asked() -> usize {
     NOTES.with_borrow(|notes| notes.asked)
 }
 
-/// How deep in attempts this thread is.
+/// Returns the depth of this thread in attempts.
 pub(crate) fn depth() -> usize {
     NOTES.with_borrow(|notes| notes.inside.len())
 }
@@ -167,12 +167,12 @@ pub(crate) fn note(line: impl Into<String>) {
     NOTES.with_borrow_mut(|notes| notes.lines.push(line.into()));
 }
 
-/// What is out of order makes the test fail that takes the notes.
+/// Records a mistake, which fails the test that takes the notes.
 pub(crate) fn mistake(mistake: String) {
     locked(&MISTAKES).push(mistake);
 }
 
-/// A thread that has nothing more to do is in no attempt.
+/// Asserts that a thread which has nothing more to do is in no attempt.
 pub(crate) fn thread_ends() {
     let inside = NOTES.with_borrow(|notes| notes.inside.clone());
     if !inside.is_empty() {
@@ -191,7 +191,7 @@ fn id(attempt: &Attempted<'_>) -> Id {
     (attempt.call, attempt.number)
 }
 
-/// A letter for the call, by the order in which this thread met it, and the attempt's number.
+/// Returns a letter for the call, by the order in which this thread met it, and the number of the attempt.
 fn short((call, number): Id) -> String {
     NOTES.with_borrow_mut(|notes| {
         let at = notes.calls.iter().position(|known| *known == call).unwrap_or_else(|| {

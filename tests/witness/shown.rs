@@ -1,4 +1,4 @@
-//! What filled the memory, where people see it.
+//! The printed form of the objects that filled the memory.
 
 use expect_test::expect;
 use toma::classify::OutOfMemory;
@@ -42,7 +42,7 @@ fn where_nothing_is_known_nothing_is_shown() {
     assert!(!report.to_string().contains("filled"));
 }
 
-/// The report tells of the failure that came last.
+/// The report describes the last failure.
 #[test]
 fn an_older_answer_is_not_kept() {
     let _session = Session::new();
@@ -88,7 +88,7 @@ fn the_log_prints_it_under_the_failure() {
     .assert_eq(&lines.iter().map(|line| without_free(line) + "\n").collect::<String>());
 }
 
-/// What is free on this machine is not the test's.
+/// Removes the free bytes, which depend on the machine.
 fn without_free(line: &str) -> String {
     match (line.split_once(", "), line.split_once(" free")) {
         (Some((before, _)), Some((_, after))) => format!("{before}, FREE free{after}"),

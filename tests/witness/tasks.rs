@@ -1,4 +1,4 @@
-//! Asynchronous attempts: entered for each poll, on the thread that polls, and where they are dropped.
+//! Asynchronous attempts: they are entered for each poll, on the polling thread, and on the thread that drops them.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Barrier};
@@ -12,7 +12,7 @@ use toma::{NoCache, execute};
 use crate::executor::{block_on, pause, poll};
 use crate::scripted::{Session, depth, lines, note, thread_ends};
 
-/// Lives in a body that waits.
+/// A value in a body that waits.
 struct Held;
 
 impl Drop for Held {
@@ -123,7 +123,7 @@ fn a_body_that_is_dropped_while_it_waits_is_dropped_inside() {
         let told = session.take();
         let told: Vec<_> = told.lines().map(|line| line.split(' ').next().unwrap()).collect();
         let expected: &[&str] = match polls {
-            // Before its first attempt, and between two.
+            // Before the first attempt, and between two attempts.
             0 | 2 => &[],
             _ => &["enter", "dropped", "leave", "ended"],
         };
@@ -182,7 +182,7 @@ fn a_stream_that_is_dropped_while_it_waits() {
     .assert_eq(&session.take());
 }
 
-/// One poll on a thread of its own, and what that thread was told.
+/// Polls once on a thread of its own, and returns the notifications of that thread.
 fn poll_elsewhere<F: Future + Send + 'static>(
     mut task: Pin<Box<F>>,
 ) -> (Pin<Box<F>>, Poll<F::Output>, Vec<String>)
@@ -250,7 +250,7 @@ fn two_threads_are_told_of_their_own() {
         move || {
             for _ in 0..50 {
                 let body = |size| {
-                    // Both run an attempt here.
+                    // Both tasks run an attempt here.
                     meet.wait();
                     assert_eq!(depth(), 1);
                     if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) }

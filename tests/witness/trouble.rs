@@ -15,7 +15,7 @@ use crate::{child, scripted};
 
 const FUNCTIONS: [&str; 4] = ["enter", "leave", "ended", "filled"];
 
-/// The sizes that a range in a range tries, which fails by an error, by a panic, and in a task.
+/// Returns the sizes that a range in a range tries, which fails by an error, by a panic, and in a task.
 fn sizes() -> Vec<usize> {
     let mut sizes = Vec::new();
     execute::with::<NoCache>()
@@ -48,8 +48,8 @@ impl Drop for Bomb {
     }
 }
 
-/// Panics at each of the functions, the first time, the second and so on. In a process of its own, because much is said
-/// about it.
+/// Panics at each function of the witness, the first time, the second time and so on. Runs in a process of its own,
+/// because it writes many lines to standard error.
 fn check(test: &str, raise: fn()) {
     if let Some(ended) = child::run(test, &[]) {
         let said = "toma: the witness panicked and is told of no attempt that begins from now on";
@@ -112,7 +112,7 @@ fn one_that_panics_while_another_panic_goes_through_does_not_end_the_process() {
     }
 }
 
-/// It is told nothing of them, and neither are observers of everything.
+/// Neither the witness nor process-wide observers are notified of the loops that the witness runs.
 #[test]
 fn one_may_run_loops_itself() {
     static TOLD: AtomicUsize = AtomicUsize::new(0);
@@ -141,7 +141,7 @@ fn one_may_run_loops_itself() {
     assert_eq!((asked(), TOLD.load(Relaxed)), (2 * questions, events));
 }
 
-/// What an observer does is work: the witness sees it.
+/// Loops of an observer count as work, so the witness is notified of them.
 #[test]
 fn it_is_told_of_loops_of_observers() {
     let session = Session::new();

@@ -1,4 +1,4 @@
-//! Attempts that wait for a device: they run once it is their turn.
+//! Attempts that wait for a device: they are entered once they have their turn.
 
 use std::sync::{Barrier, mpsc};
 use std::thread;
@@ -11,8 +11,8 @@ use toma::{NoCache, execute};
 use crate::named::Named;
 use crate::scripted::{Session, depth, lines, note, thread_ends};
 
-/// What a thread is told of `call`, which first meets an attempt of this thread on the device, and is alone there once it
-/// has said that it waits.
+/// Returns the notifications of a thread that runs `call`, which first meets an attempt of this thread on the device,
+/// and has the device to itself once it has reported that it waits.
 fn beside(device: &Named, call: impl FnOnce(&Barrier, &mpsc::Sender<()>) + Send) -> String {
     let (meet, (waits, waiting)) = (&Barrier::new(2), mpsc::channel());
     let work = move || {
@@ -70,7 +70,7 @@ fn an_attempt_that_waits_for_its_turn_has_not_begun() {
     session.take();
 }
 
-/// A value of an attempt that succeeded and counts as failed.
+/// A value of an attempt that returned successfully and counts as failed.
 struct Value;
 
 impl Drop for Value {

@@ -1,6 +1,6 @@
-//! Tensors of candle in loops that shrink, and what its errors mean.
+//! Tensors of candle in loops that shrink, and the classes of its errors.
 
-// What tests share knows the library by the name that users have.
+// Shared test modules use the library's public name.
 extern crate toma_core as toma;
 
 #[path = "../../tests/common/named.rs"]
@@ -28,7 +28,7 @@ fn rows(count: usize) -> Tensor {
     Tensor::arange(0, count * 3, &Device::Cpu).unwrap().reshape((count as usize, 3)).unwrap()
 }
 
-/// A body for which more than three rows are too many.
+/// A body that fails with more than three rows.
 fn double(rows: &Tensor) -> Result<Tensor> {
     if rows.dim(0)? > 3 { Err(driver(CUDA_ERROR_OUT_OF_MEMORY)) } else { rows + rows }
 }
@@ -67,7 +67,7 @@ fn chunks_share_storage_and_results_are_written_in_place() {
     done.unwrap();
     assert_eq!(numbers(&output), numbers(&(&input + &input).unwrap()));
     assert_eq!(seen, [0, 0, 2, 2, 4, 4, 6, 6, 8, 8]);
-    // Along the last axis, of a tensor that is given away.
+    // Cuts along the last axis of a tensor that is passed by value.
     let mut columns = Vec::new();
     execute::with::<NoCache>()
         .dim(-1)
@@ -136,7 +136,7 @@ fn errors_are_known_by_the_type_inside() {
     }
     let refused = || io::Error::new(io::ErrorKind::OutOfMemory, "no");
     assert_eq!(class(Error::Io(refused()).context("read")), Class::OutOfMemory);
-    // And inside of other errors.
+    // Errors wrapped in other errors.
     let boxed = io::Error::other(driver(CUDA_ERROR_OUT_OF_MEMORY).context("load"));
     assert_eq!(classify_error(&boxed).class, Class::OutOfMemory);
 }
@@ -161,7 +161,7 @@ fn errors_of_unknown_types_are_known_by_their_words() {
     assert_eq!(class(Error::msg("no such model")), Class::Other);
 }
 
-/// In a program with candle's CUDA, which needs nvcc to build: `cargo xtask test card` does where there is one.
+/// Needs candle's CUDA, which only nvcc can build: `cargo xtask test card` builds it if nvcc is installed.
 #[test]
 fn what_does_not_fit_on_a_device_is_worked_on_in_pieces() {
     let device = match Device::new_cuda(0) {
@@ -169,14 +169,14 @@ fn what_does_not_fit_on_a_device_is_worked_on_in_pieces() {
         Err(error) => {
             let error = error.to_string();
             assert!(error.contains("not been built with cuda"), "{error}");
-            // Past the capture of what passes.
+            // Written past the test harness, which captures the output of passing tests.
             let _ = writeln!(io::stderr(), "skipped: candle on CUDA: {error}");
             return;
         }
     };
     let memory = memory(&device).unwrap();
     let numbers = usize::try_from(memory.read().unwrap().free_bytes / 64).unwrap();
-    // A row takes a sixteenth of what is free.
+    // A row takes a sixteenth of the free bytes.
     let rows = |start, end| Tensor::zeros((end - start, numbers), candle_core::DType::F32, &device);
     let sizes = execute::with::<NoCache>()
         .device(&*memory)

@@ -1,4 +1,4 @@
-//! A program that is merely linked with this package: it calls nothing of it, and there need be no driver.
+//! A program that is merely linked with this package: it calls nothing of it, and works without a driver.
 
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;

@@ -5,8 +5,7 @@
 //! the requests alone.
 //!
 //! ```
-//! # mod toma { pub use toma_plan as plan; }
-//! use toma::plan::caching::{CachingAllocator, Settings};
+//! use toma_plan::caching::{CachingAllocator, Settings};
 //!
 //! const MIB: u64 = 1 << 20;
 //!
@@ -109,8 +108,7 @@ impl CachingAllocator {
     /// Creates an allocator that continues from the segments of an earlier one. It lays them one behind the other.
     ///
     /// ```
-    /// # mod toma { pub use toma_plan as plan; }
-    /// use toma::plan::caching::{CachingAllocator, Pool, Segment, Settings};
+    /// use toma_plan::caching::{CachingAllocator, Pool, Segment, Settings};
     ///
     /// const MIB: u64 = 1 << 20;
     ///

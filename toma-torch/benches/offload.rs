@@ -1,7 +1,7 @@
-//! What a manager costs: per operator and per step where everything fits, and how fast storages come back.
+//! Costs of a manager: per operator and per step if everything fits, and the speed of fetches.
 //!
-//! Times are of the processor, one thread, in the order a, b, b, a, and ratios are medians. With `--test` every case runs
-//! once.
+//! Times are of the processor, one thread, in the order a, b, b, a, and ratios are medians. With `--test` every case
+//! runs once.
 
 use std::env;
 use std::time::{Duration, Instant};
@@ -29,12 +29,12 @@ fn main() {
 }
 
 fn manager() -> Manager {
-    // All of it fits, and what is there is known to be limited.
+    // Everything fits, and the budget is known.
     Manager::new(&Device::new(tch::Device::Cpu)).budget(cpu::allocated_bytes() + (1 << 30))
 }
 
-/// On a thread that has never entered, before and after the first manager is made: its observer stays for good, so the two
-/// cannot take turns.
+/// Times a thread that never enters, before and after the first manager is made. The manager's observer stays for good,
+/// so the two cannot alternate.
 fn other_threads(runs: usize, count: u32) {
     let [one, other, out] = [0, 1, 2].map(|_| Tensor::ones([8], FLOATS));
     let mut work = || {
@@ -78,7 +78,7 @@ fn step(runs: usize, steps: u32) {
     }
 }
 
-/// Medians without and with a manager.
+/// Returns the medians without and with a manager.
 fn compared(runs: usize, work: &mut dyn FnMut()) -> (Duration, Duration) {
     let (mut plain, mut managed) = (Vec::new(), Vec::new());
     for _ in 0..runs {
@@ -93,7 +93,7 @@ fn compared(runs: usize, work: &mut dyn FnMut()) -> (Duration, Duration) {
     (median(plain), median(managed))
 }
 
-/// Against a copy into memory that is made for it.
+/// Times fetches against a copy into memory that is allocated for it.
 fn fetches(count: usize) {
     let tensor = Tensor::ones([1 << 22], FLOATS);
     let manager = manager();

@@ -1,7 +1,7 @@
-//! What predictions cost: a size from one that is kept, a call that has one, the dry runs that make one.
+//! Costs of predictions: a size from a cached one, a call that has one, and the dry runs that make one.
 //!
-//! Times are of the processor, one thread: a busy machine only adds to them, so that of several the least counts.
-//! Ratios are medians over runs in the order a, b, b, a. With `--test` every case runs once, on a small net.
+//! Times are of the processor, one thread. A busy machine only adds to them, so the least of several counts. Ratios are
+//! medians over runs in the order a, b, b, a. With `--test` every case runs once, on a small net.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn main() {
     let nets: [Case; 3] = [(self::perceptron, "5 ms"), (resnet, "50 ms"), (gpt, "50 ms")];
     for (net, bar) in &nets[..if bench.is_test { 1 } else { nets.len() }] {
         let net = net();
-        // First, because answers of kernels are kept.
+        // First, because measurements of kernels are cached.
         scratch(&net);
         bench.shapes(&net, bar);
     }
@@ -71,8 +71,8 @@ impl Bench {
         }
     }
 
-    /// A step in four pieces whose first is compared with the program that was judged, against one that compares nothing.
-    /// Where the kind of loss is found, all items run dry besides.
+    /// A step in four pieces whose first one is compared with the program that was judged, against a step that compares
+    /// nothing. With `Loss::Found` all items run dry in addition.
     fn split(&self, net: &Net) {
         let device = toma_torch::Device::new(Device::Cpu);
         for (rows, loss) in [64, 256].into_iter().flat_map(|rows| [(rows, Loss::Mean), (rows, Loss::Found)]) {
@@ -87,7 +87,7 @@ impl Bench {
         }
     }
 
-    /// A plan in which no kernel runs: two pieces of each of two sizes, and lines through them.
+    /// A prediction by shapes alone, without kernels: two pieces of each of two sizes, and lines through them.
     fn shapes(&self, net: &Net, bar: &str) {
         let took = self.least(|| {
             let traces = [4, 8].map(|size| {
@@ -120,7 +120,7 @@ impl Bench {
     }
 }
 
-/// A whole prediction, with the scratch of kernels of the CPU, against a step of the size that it serves.
+/// A whole prediction, with the scratch of the CPU's kernels, against a step of the size that it serves.
 fn scratch(net: &Net) {
     let plan = time(|| drop(net.prediction()));
     let step = (0..2).map(|_| time(|| drop(net.step(net.batch)))).min().expect("two");
@@ -149,7 +149,7 @@ impl Net {
         Self { name, layers, variables: variables.trainable_variables(), input, batch }
     }
 
-    /// Forward, loss and backward, which adds to gradients that are there.
+    /// Forward, loss and backward, which adds to existing gradients.
     fn step(&self, size: i64) -> Tensor {
         let logits = self.layers.forward_t(&(self.input)(size), true);
         let labels = Tensor::zeros(&logits.size()[..1], (Kind::Int64, Device::Cpu));
@@ -190,7 +190,7 @@ const TOKENS: i64 = 128;
 const WIDTH: i64 = 768;
 const WORDS: i64 = 50257;
 
-/// As GPT-2 small: 124 million weights, those of words shared by both ends.
+/// A GPT-2 small of 124 million weights. The input and the output share the weights of the words.
 fn gpt() -> Net {
     let tokens = |size| Tensor::zeros([size, TOKENS], (Kind::Int64, Device::Cpu));
     Net::new("a GPT of 124 M", 16, tokens, |root| {

@@ -1,7 +1,7 @@
-//! What a recording costs: 100 steps of a net of 40 layers of 64, marked and told of, against the same without a recording.
+//! Cost of a recording: 100 marked steps of a net of 40 layers of 64, with a recording and without.
 //!
-//! Times are of the processor, one thread: a busy machine only adds to them. Ratios are medians over runs in the order
-//! a, b, b, a. With `--test` every case runs once. `steps`, `filled` or `page` as an argument runs that part
+//! Times are of the processor, one thread, because a busy machine only adds to them. Ratios are medians over runs in
+//! the order a, b, b, a. With `--test` every case runs once. `steps`, `filled` or `page` as an argument runs that part
 //! alone.
 
 use std::env;
@@ -107,7 +107,7 @@ fn ratio(net: &mut Net, depth: Depth, steps: u32, runs: u32) -> f64 {
     ratios[ratios.len() / 2]
 }
 
-/// What an attempt takes longer that says what filled the memory, with so many living blocks.
+/// Prints the extra time of a failed attempt that reports the holders of the memory, with this many live blocks.
 fn filled(blocks: usize) {
     let held: Vec<_> = (0..blocks).map(|_| Tensor::zeros([16], FLOATS)).collect();
     let failing = || {
@@ -130,7 +130,7 @@ fn filled(blocks: usize) {
     println!("{:<46} {micros:>9.1} us  (bar: 100 us)", format!("what filled the memory, of {blocks} blocks"));
 }
 
-/// The page of a recording of so many events: operators of a line, each with a block that the next one frees.
+/// Writes the page of a recording of this many events: operators of a line, each with a block that the next one frees.
 fn page(events: u64) {
     let (main, mut scribe) = (ThreadId(0), Scribe::new());
     scribe.enters(main, Label::new(ScopeKind::Function, "step").at("src/net.rs", 1));

@@ -1,7 +1,7 @@
-//! What an agreement of ranks costs, against the bare operations that it is made of, and how many ranks one store serves.
+//! The cost of an agreement of ranks against its bare operations, and the number of ranks that one store serves.
 //!
-//! Ranks are threads with connections of their own to one `TCPStore`. Times are of the clock, in the order a, b, b, a, and
-//! ratios are medians. With `--test` every case runs once.
+//! Ranks are threads with connections of their own to one `TCPStore`. Times are of the clock, in the order a, b, b, a,
+//! and ratios are medians. With `--test` every case runs once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,7 +35,7 @@ fn free_port() -> u16 {
     TcpListener::bind((HOST, 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
-/// Medians of an exchange on rank 0: bare, and as ranks do it.
+/// Returns the medians of an exchange on rank 0: with bare operations, and by `Ranks`.
 fn exchanges(size: usize, runs: usize, rounds: u32) -> (Duration, Duration) {
     let (ports, barrier) = ([free_port(), free_port()], Barrier::new(size));
     let run = |rank: usize| {
@@ -96,7 +96,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 /// The time in which one store serves an operation, while others wait for it.
 fn served(count: u32) -> Duration {
     let store = TcpStore::open(HOST, free_port(), true, Duration::from_secs(60)).expect("a store");
-    // No answer is waited for, but to the last.
+    // Waits for the last response only.
     timed(1, &mut || {
         for _ in 0..count {
             store.set("key", vec![0; 60]).expect("the store is there");
@@ -105,9 +105,9 @@ fn served(count: u32) -> Duration {
     }) / count
 }
 
-/// Ranks that vote at one moment, over stores that serve one operation after the other.
+/// Simulates ranks that vote at one moment, over stores that serve one operation after the other.
 ///
-/// In groups each has a store of its own, whose last rank votes for all of it at the first.
+/// With groups, each group has a store of its own, and its last rank votes for the group at the first store.
 fn simulate(operation: Duration) {
     println!("\nsimulated: ranks  one store  groups of 32, each with its own");
     let mut suffices = 0;
@@ -124,11 +124,12 @@ fn simulate(operation: Duration) {
     println!("one store suffices for {suffices} ranks, where an agreement takes at most 10 ms");
 }
 
-/// The end of one agreement, by the operations of all ranks in the order in which they reach the store.
+/// Returns the end of one agreement, from the operations of all ranks in the order of their arrival at the store.
 ///
-/// A rank sets its vote and adds itself to the count; the last decides, and the others wait for that, and get it.
+/// A rank sets its vote and adds itself to the count. The last one decides; the others wait for the decision and get
+/// it.
 fn agreement(size: usize, operation: Duration) -> Duration {
-    // The way there and back beside the store's own work.
+    // The time to the store or back, in addition to the store's own work.
     let way = Duration::from_micros(10);
     let mut arrivals: BinaryHeap<_> =
         (0..size).flat_map(|rank| [Reverse((way, rank, 0)), Reverse((way, rank, 1))]).collect();
@@ -147,7 +148,7 @@ fn agreement(size: usize, operation: Duration) -> Duration {
                 arrivals.extend(waiting.drain(..).map(|rank| Reverse((back, rank, 4))));
                 added += 1;
             }
-            // A wait that comes after the decision is answered at once.
+            // A wait that arrives after the decision returns at once.
             3 if added > size => arrivals.push(Reverse((back, rank, 4))),
             3 => waiting.push(rank),
             _ => ends = ends.max(free + way),

@@ -1,8 +1,8 @@
-//! What tensors cost: the loop against the hand-written one, a failed attempt against the failure
-//! alone, guards, rollbacks, counting, reading.
+//! Costs of tensors: the loop against the hand-written one, a failed attempt against the failure alone, guards,
+//! rollbacks, counting, reading.
 //!
-//! Ratios and differences are medians over runs in the order a, b, b, a, so that a busy machine
-//! disturbs both sides alike. With `--test` every case runs once.
+//! Ratios and differences are medians over runs in the order a, b, b, a, so that a busy machine disturbs both sides
+//! alike. With `--test` every case runs once.
 
 use std::env;
 use std::hint::black_box;
@@ -22,7 +22,7 @@ const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
 fn main() {
     let bench = Bench { rounds: if env::args().any(|argument| argument == "--test") { 1 } else { 201 } };
     tch::set_num_threads(1);
-    // Panics below are caught, and what printing them takes is none of ours.
+    // Panics below are caught, and printing them would add to the times.
     panic::set_hook(Box::new(|_| ()));
     // First, while the allocator is libtorch's own.
     bench.own_errors();
@@ -37,15 +37,15 @@ fn main() {
     bench.reads();
 }
 
-/// How often each figure is taken. Each time is short, so that most of them are over before a busy
-/// machine takes the processor away.
+/// The number of samples of each figure. Each sample is short, so that most of them end before a busy machine takes the
+/// processor away.
 struct Bench {
     rounds: usize,
 }
 
 /// The cases.
 impl Bench {
-    /// libtorch's own out of memory, whose backtrace takes longest of all.
+    /// libtorch's own out-of-memory error, whose backtrace takes longest of all.
     fn own_errors(&self) {
         let attempt = |rows: i64| Tensor::f_empty([if rows > 1 { 1 << 50 } else { 1 }], FLOATS).map(drop);
         let (few, quiet) = (Self { rounds: self.rounds.min(21) }, QuietBacktraces::new());
@@ -59,7 +59,7 @@ impl Bench {
 
     fn counting(&self) {
         let allocate = || drop(black_box(Tensor::empty([256], FLOATS)));
-        // Many that live, as in a program, so that the table of blocks is not empty.
+        // Many live blocks, as in a program, so that the table of blocks is not empty.
         let living = || (0..1000).map(|_| Tensor::empty([16], FLOATS)).collect::<Vec<_>>();
         let uncounted = living();
         let bare = self.cost("an empty tensor", 1000, allocate);
@@ -71,7 +71,7 @@ impl Bench {
         println!("{:<46} {:>8.0} ns  (bar: 30 ns)", "  more for a block", counted - bare);
     }
 
-    /// The `narrow` loop over a tensor, by hand and by us.
+    /// The `narrow` loop over a tensor, by hand and by toma.
     fn chunks(&self, step: usize) {
         let data = Tensor::zeros([1024, 1024], FLOATS);
         let work = |chunk: &Tensor| drop(chunk.shallow_clone().fill_(1.0));
@@ -86,7 +86,7 @@ impl Bench {
         println!("{:<46} {:>9.3}x", "  by hand against by hand", middle(self.pairs(hand, hand, ratio)));
     }
 
-    /// A failed attempt and its retry, against both without us.
+    /// A failed attempt and its retry, against both without toma.
     fn failures(&self) {
         let _budget = Budget::beyond_allocated(3 << 12);
         let attempt = |rows: usize| Tensor::f_zeros([number(rows), 1024], FLOATS).map(drop);
@@ -142,7 +142,7 @@ impl Bench {
         }
     }
 
-    /// What every attempt pays, and what those pay that ask for more.
+    /// The cost of guards in every attempt, and of the optional ones.
     fn guards(&self) {
         self.cost("a call with one attempt, modes guarded", 200, || {
             execute::with::<NoCache>().batch(1, |size| _ = black_box(size));
@@ -176,10 +176,10 @@ impl Bench {
     }
 }
 
-/// How they are measured.
+/// The measurements.
 impl Bench {
     fn pairs<R>(&self, ours: impl Fn(), bare: impl Fn(), figure: impl Fn(Duration, Duration) -> R) -> Vec<R> {
-        // Once for what only the first time takes.
+        // Runs each once, because a first run takes longer.
         ours();
         bare();
         // First and last, so that neither order nor drift favors a side.
@@ -201,7 +201,7 @@ impl Bench {
         println!("{what:<46} {:>8.0} ns  (bar: {bar})", middle(differences));
     }
 
-    /// In nanoseconds.
+    /// Returns the cost in nanoseconds.
     fn cost(&self, what: &str, times: u32, work: impl Fn()) -> f64 {
         let samples = self.pairs(|| repeat(times, &work), || (), |took, _| took.as_secs_f64());
         let nanoseconds = middle(samples) * 1e9 / f64::from(times);
@@ -216,7 +216,7 @@ struct Net {
     input: Tensor,
 }
 
-/// Of 50,000 weights, with gradients.
+/// A net of 50,000 weights, with gradients.
 fn net() -> Net {
     let variables = nn::VarStore::new(Device::Cpu);
     let linear = |name, from, to| nn::linear(variables.root() / name, from, to, nn::LinearConfig::default());

@@ -90,10 +90,7 @@ mod stats;
 mod tensor;
 
 pub use error::{Error, ErrorKind};
-pub use forms::{
-    Backward, Clipped, Forward, Loss, Steps, Variables, backward, backward_step, backward_step_clip,
-    backward_step_clip_norm, forward,
-};
+pub use forms::{Backward, Clipped, Forward, Loss, Steps, Variables, backward, backward_step, forward};
 pub use memory::{Device, cpu};
 pub use predict::{DryRun, Explanation, Prediction, dry_run, dry_run_by_shapes, predict};
 pub use record::{record, record_timed};

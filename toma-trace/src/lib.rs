@@ -11,8 +11,7 @@
 //! Nothing here depends on a tensor framework or a vendor.
 //!
 //! ```
-//! # mod toma { pub use toma_trace as trace; }
-//! use toma::trace::{Access, Operand, Place, Recorder, ThreadId};
+//! use toma_trace::{Access, Operand, Place, Recorder, ThreadId};
 //!
 //! let (thread, gpu) = (ThreadId(0), Place::device("cuda", 0));
 //! let mut recorder = Recorder::new();
@@ -28,7 +27,7 @@
 //! let live = trace.live(&gpu);
 //! assert_eq!((live.before(), live.peak().bytes, live.after()), (4000, 5000, 4000));
 //! assert_eq!(trace.holders(&gpu, live.peak().tick)[0].storage, weights);
-//! # Ok::<(), toma::trace::Contradiction>(())
+//! # Ok::<(), toma_trace::Contradiction>(())
 //! ```
 
 #![forbid(unsafe_code)]

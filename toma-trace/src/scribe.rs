@@ -11,8 +11,7 @@ use crate::tables::{Label, OperatorId, StorageId, ThreadId, Trace};
 /// Ends and deaths whose begins were not recorded are left out.
 ///
 /// ```
-/// # mod toma { pub use toma_trace as trace; }
-/// use toma::trace::{Label, Place, ScopeKind, Scribe, ThreadId};
+/// use toma_trace::{Label, Place, ScopeKind, Scribe, ThreadId};
 ///
 /// let (main, mut scribe) = (ThreadId(0), Scribe::new());
 /// scribe.enters(main, Label::new(ScopeKind::Function, "step").at("src/net.rs", 1));
@@ -23,7 +22,7 @@ use crate::tables::{Label, OperatorId, StorageId, ThreadId, Trace};
 /// scribe.leaves(main)?;
 /// scribe.died(main, 0x1000, &Place::HOST, 64)?;
 /// assert_eq!(scribe.finish().live(&Place::HOST).peak().bytes, 64);
-/// # Ok::<(), toma::trace::Contradiction>(())
+/// # Ok::<(), toma_trace::Contradiction>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Scribe {

@@ -180,8 +180,7 @@ fn an_exclusive_turn_lasts_until_its_piece_is_done_smaller_sizes_included() {
     assert_eq!(seen.take(), [&exclusive_again(8, 1)[..], &shrinks, &exclusive_turn(2, 0)].concat());
 }
 
-/// After a failure under contention, the next 1, 2, 4 .. pieces of the call queue; then it fails under contention once
-/// more.
+/// The next 1, 2, 4 .. pieces after a failure under contention queue; then the call fails under contention again.
 #[test]
 fn a_call_queues_for_its_next_pieces_once_it_has_failed_under_contention() {
     let _must_end = must_end();

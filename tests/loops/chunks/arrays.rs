@@ -1,5 +1,5 @@
-//! ndarray views of one to three axes, along each axis, in every memory layout, with failures in
-//! between: against a loop by hand over all elements.
+//! Tests ndarray views of one to three axes, along each axis and in every memory layout, with failures in between,
+//! against a loop by hand over all elements.
 
 use ndarray::{Array, Array1, Array2, ArrayD, ArrayView, Axis, Dim, Dimension, IntoDimension, Ix1, Ix2, Ix3};
 use ndarray::{IxDyn, RemoveAxis, Slice};
@@ -13,13 +13,13 @@ use crate::chunks::flaky::Flaky;
 #[derive(Clone, Copy, Debug)]
 struct Case {
     shape: [usize; 3],
-    /// Of the array read and of the one written.
+    /// Layouts of the array that is read and of the one that is written.
     layouts: [Layout; 2],
     initial: usize,
     bits: u32,
 }
 
-/// How a view lies in the array under it.
+/// Layout of a view within the array under it.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     /// Takes every second element along each axis.
@@ -35,7 +35,7 @@ fn layout() -> impl Strategy<Value = Layout> {
 }
 
 impl Layout {
-    /// An array in which a view of `shape` lies like this.
+    /// Returns an array in which a view of `shape` has this layout.
     fn under<D: Dimension>(self, shape: &D) -> Array<i64, D> {
         let mut shape = shape.clone();
         let axes = shape.slice_mut();
@@ -51,7 +51,7 @@ impl Layout {
     }
 }
 
-/// Makes a view of the whole array one of this layout.
+/// Turns a view of the whole array into one with this layout.
 macro_rules! lay {
     ($view:expr, $layout:expr) => {{
         let (mut view, layout) = ($view, $layout);
@@ -80,7 +80,7 @@ fn check(test: impl Fn(Case)) {
     result.unwrap();
 }
 
-/// Writes `3 x + position along the axis + 1` along each axis, named both ways.
+/// Writes `3 x + position along the axis + 1` along each axis, given as a positive and as a negative `dim`.
 fn along_each_axis<D: Dimension + RemoveAxis>(shape: &D, case: Case) {
     let mut under_x = case.layouts[0].under(shape);
     under_x.iter_mut().zip(0..).for_each(|(x, number)| *x = number);
@@ -92,7 +92,7 @@ fn along_each_axis<D: Dimension + RemoveAxis>(shape: &D, case: Case) {
         let mut under = case.layouts[1].under(shape);
         run(&x, lay!(under.view_mut(), case.layouts[1]), dim, case);
         assert_eq!(lay!(under.view(), case.layouts[1]).into_dyn(), by_hand(&x, axis), "dim {dim}");
-        // Nothing is written beside the view.
+        // Nothing is written outside of the view.
         assert_eq!(under.iter().filter(|&&value| value != 0).count(), x.len(), "dim {dim}");
     }
 }
@@ -121,7 +121,7 @@ fn run<D: Dimension + RemoveAxis>(
     assert_eq!((body, flaky.covered()), (Ok::<(), OutOfMemory>(()), x.len_of(axis)));
 }
 
-/// Element by element.
+/// Computes the expected result element by element.
 fn by_hand<D: Dimension>(x: &ArrayView<'_, i64, D>, axis: usize) -> ArrayD<i64> {
     let x = x.view().into_dyn();
     let mut out = ArrayD::zeros(IxDyn(x.shape()));
@@ -171,7 +171,7 @@ fn lay_rows(rows: usize, columns: usize) -> Array2<i64> {
     numbers.into_shape_with_order((rows, columns)).unwrap()
 }
 
-/// A view shares the caller's elements, and clones none.
+/// A view shares the elements of the caller and clones none.
 #[test]
 fn elements_stay_where_they_are() {
     struct Unclonable(usize);

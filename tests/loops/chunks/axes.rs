@@ -1,11 +1,11 @@
-//! Which axis of an ndarray view `dim` names.
+//! Tests which axis of an ndarray view `dim` selects.
 
 use ndarray::{Array1, Array2, Array3, ArrayView0, ArrayView2, ArrayViewMut2, arr0};
 use toma::{NoCache, execute};
 
 use crate::chunks::panic_of;
 
-/// The shapes of the chunks along `dim`.
+/// Returns the shapes of the chunks along `dim`.
 fn shapes(dim: isize) -> Vec<(usize, usize, usize)> {
     let array = Array3::<u8>::zeros((2, 3, 5));
     let mut shapes = Vec::new();

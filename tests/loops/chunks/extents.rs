@@ -7,7 +7,7 @@ use crate::chunks::{panic_of, unreached};
 #[test]
 fn any_part_may_be_the_one_that_differs() {
     for odd in 0..6 {
-        // An empty part differs, too.
+        // An empty part has a different extent, too.
         let extents: [usize; 6] = std::array::from_fn(|part| if part == odd { odd } else { 6 });
         let [first, second, third, fourth, fifth, mut sixth] = extents.map(|extent| vec![0_u8; extent]);
         let words = panic_of(|| {

@@ -1,13 +1,13 @@
-//! Failures in between: attempts that do their work, or half of it, and then run out of memory.
+//! Scripted failures: attempts that do all or half of their work and then run out of memory.
 
 use toma::classify::OutOfMemory;
 
-/// Which attempts fail: one bit each, the lowest first; all later ones succeed.
+/// One bit per attempt, the lowest first: 1 fails the attempt unless it has one item. All later attempts succeed.
 #[derive(Debug)]
 pub(crate) struct Flaky {
     bits: u32,
     failures: usize,
-    /// What the succeeding attempts covered so far.
+    /// Number of items that the succeeding attempts have covered so far.
     covered: usize,
 }
 
@@ -16,7 +16,7 @@ impl Flaky {
         Self { bits, failures: 0, covered: 0 }
     }
 
-    /// The end of one attempt.
+    /// Ends an attempt: with a failure if its bit is set.
     pub(crate) fn end(&mut self, start: usize, end: usize) -> Result<(), OutOfMemory> {
         assert_eq!(start, self.covered, "each item once and in order");
         let fails = self.bits & 1 == 1 && end - start > 1;
@@ -33,7 +33,7 @@ impl Flaky {
         self.failures
     }
 
-    /// Where the items begin that no attempt has done.
+    /// Returns the position of the first item that no attempt has done.
     pub(crate) fn covered(&self) -> usize {
         self.covered
     }

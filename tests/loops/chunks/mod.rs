@@ -1,4 +1,4 @@
-//! What can be cut into chunks, and that each chunk is what it should be.
+//! Tests which data can be cut into chunks, and the contents of each chunk.
 
 #[cfg(feature = "ndarray")]
 mod arrays;
@@ -11,7 +11,7 @@ mod tuples;
 
 use crate::kit::panic_of;
 
-/// A body that is not to run. Returns nothing, unlike `panic!`, which is of no type a body may have.
+/// Fails the test if a body runs that must not. Returns `()`, because a body may not have the type `!` of `panic!`.
 fn unreached() {
     panic!("the body ran");
 }

@@ -1,4 +1,4 @@
-//! Slices alone.
+//! Slices outside of tuples.
 
 use toma::{NoCache, execute};
 

@@ -1,4 +1,4 @@
-//! Tuples of every arity, shared and exclusive slices mixed, nested: against a loop by hand.
+//! Tests tuples of every arity, nested, and with shared and exclusive slices mixed, against a loop by hand.
 
 use proptest::prelude::{Strategy, any};
 use proptest::test_runner::{Config, TestRunner};
@@ -7,7 +7,7 @@ use toma::{NoCache, execute};
 
 use crate::chunks::flaky::Flaky;
 
-/// How many items, how many at first, and which attempts fail.
+/// Number of items, first size, and the failing attempts.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     items: usize,
@@ -26,12 +26,12 @@ fn check(test: impl Fn(Case)) {
     result.unwrap();
 }
 
-/// What part `name` says of item `i`: different for every two.
+/// Returns the value of item `i` in part `name`, which is different for every pair.
 fn value(name: &str, i: usize) -> usize {
     1000 * usize::from(name.as_bytes()[0]) + i
 }
 
-/// Each part in `writes` becomes its own value of the item plus those of all parts in `reads`.
+/// Sets each part in `writes` to its own value of the item plus the values of all parts in `reads`.
 macro_rules! tuple {
     ($name:ident: reads [$($x:ident)*], writes [$($out:ident)*], $whole:expr => $chunk:pat) => {
         #[test]
@@ -72,7 +72,7 @@ tuple!(of_six_exclusive: reads [], writes [a b c d e f],
 
 tuple!(in_a_tuple_in_a_tuple: reads [a b], writes [c],
     (((&a[..],), (&b[..], (&mut c[..],))),) => (((a,), (b, (c,))),));
-// More parts than a tuple may have.
+// Nested tuples with more parts than one tuple may have.
 tuple!(of_a_six_and_a_two: reads [a b c d], writes [e f g h],
     ((&a[..], &b[..], &c[..], &d[..], &mut e[..], &mut f[..]), (&mut g[..], &mut h[..]))
         => ((a, b, c, d, e, f), (g, h)));
@@ -93,7 +93,7 @@ fn of_different_types() {
     assert_eq!((lengths, seen), ([1, 2, 3], [true; 3]));
 }
 
-/// A chunk is lent anew to each attempt, so what one moved out of its parameters is whole again.
+/// A chunk is borrowed anew for each attempt, so an attempt may move out of its parameters.
 #[test]
 fn a_body_may_use_up_its_chunk() {
     #[toma::chunked(initial = 4, cache = NoCache)]

@@ -1,4 +1,4 @@
-//! What iterators and streams have in common.
+//! Behavior that iterators and streams share.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! Items of different costs, one by one; what they do is in `tests/sizes/cost`.
+//! Iterators and streams over items of different costs. The rules of sizes by cost are tested in `tests/sizes/cost`.
 
 use toma::classify::OutOfMemory;
 use toma::{NoCache, execute, report};

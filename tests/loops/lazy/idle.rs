@@ -1,5 +1,5 @@
-//! A call that waits to be asked for its next value holds no turn on its device: what fails beside it fails because
-//! of its own size, and need not be tried again with the device to itself.
+//! A call that waits to be asked for its next value holds no turn on its device. A failure of another call meanwhile is
+//! due to that call's own size, and is not retried with the device to itself.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -17,18 +17,18 @@ use toma::{GlobalCache, NoCache};
 
 use crate::lazy::{block_on, pause, poll_once};
 
-/// Where no other attempt runs, a size that fails is tried once.
+/// Sizes tried where no other attempt runs: a size that fails is tried once.
 const BY_ITSELF: [usize; 2] = [4, 2];
 
-/// Under contention it is tried again.
+/// Sizes tried under contention: a size that fails is tried twice.
 const CONTENDED: [usize; 3] = [4, 4, 2];
 
-/// Sizes that a call tries on another thread, of which the first does not fit.
+/// Returns the sizes that a call on another thread tries, the first of which does not fit.
 fn tried(device: &FakeDevice) -> Vec<usize> {
     let tried = Mutex::new(Vec::new());
     thread::scope(|scope| {
         scope.spawn(|| {
-            // Ten times that long the device is not waited for: not at all.
+            // Waits in vain are spaced by ten times the bound: with a bound of 0 every call may wait.
             let ladder = Ladder::default().wait(Duration::ZERO);
             execute::with::<NoCache>().device(device).ladder(ladder).batch(4, |size| {
                 tried.lock().unwrap().push(size);
@@ -80,7 +80,7 @@ fn beside_a_stream() {
     assert_eq!(tried(&device), BY_ITSELF, "after the last value");
 }
 
-/// What an attempt has taken is back between two attempts of one value, and so is its turn.
+/// Between two attempts of one value, the bytes and the turn of the first attempt are given back.
 #[test]
 fn beside_one_that_tries_again() {
     let (device, seen) = (FakeDevice::new(100), RefCell::new(Vec::new()));
@@ -124,7 +124,7 @@ fn beside_one_that_moves_from_thread_to_thread() {
             assert_eq!(of_iter.join().unwrap(), CONTENDED);
         });
         assert_eq!(tried(&device), BY_ITSELF);
-        // Each poll on another thread: at the first await it is pending.
+        // Each poll runs on another thread, and is pending at the first await.
         let poll = || {
             let mut rows = rows.lock().unwrap();
             poll_once(rows.1.next()).map(Option::unwrap)
@@ -137,7 +137,7 @@ fn beside_one_that_moves_from_thread_to_thread() {
     }
 }
 
-/// A loop over the values of another, in the same thread.
+/// Loops over the values of another call, in the same thread.
 #[test]
 fn a_loop_over_the_values() {
     let device = FakeDevice::new(100);
@@ -152,7 +152,7 @@ fn a_loop_over_the_values() {
     }
 }
 
-/// What fits in another memory says nothing of the device, also in a call from outside.
+/// A size that fits in another memory is no evidence for the device, also in a call from outside.
 #[test]
 fn asked_in_a_fallback_it_learns_nothing() {
     for with_ladder in [false, true] {

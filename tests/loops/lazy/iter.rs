@@ -9,7 +9,7 @@ use toma::{Bisect, NoCache};
 
 use crate::lazy::World;
 
-/// All from one line, so that calls know what earlier ones learned.
+/// Makes all calls at one call site, so that they share learned sizes.
 pub(crate) fn iter(
     world: &World,
     range: Range<usize>,
@@ -82,7 +82,7 @@ fn iterators_nest_and_mix() {
     assert_eq!((others.next(), rows.next()), (None, None));
 }
 
-/// An attempt inside a retried one: the outer loop sees the inner one's end.
+/// An error that ends the inner iterator is a failure of the enclosing attempt, which then shrinks.
 #[test]
 fn an_iterator_inside_a_body() {
     let sizes = execute::with::<NoCache>().batch(16, |size| {
@@ -95,7 +95,7 @@ fn an_iterator_inside_a_body() {
 }
 
 proptest! {
-    /// The hint holds at every point, whatever fails.
+    /// The size hint holds at every point, whatever fails.
     #[test]
     fn the_size_hint_is_right(
         items in 0..40_usize, initial in 1..40_usize, min in 1..8_usize, limit in 0..40_usize,

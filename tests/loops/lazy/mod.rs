@@ -1,4 +1,4 @@
-//! Values one by one: the iterator and the stream.
+//! Loops that return their values one by one: the iterator and the stream.
 
 mod both;
 mod by_cost;
@@ -20,7 +20,7 @@ use toma::classify::OutOfMemory;
 use crate::executor::{block_on, pause, poll};
 use crate::kit::{OUT_OF_MEMORY, fits};
 
-/// What a body did, and what was learned.
+/// Records of the attempts of a body and of the learned sizes.
 #[derive(Default)]
 struct World {
     limit: Cell<usize>,

@@ -1,5 +1,5 @@
-//! What tells two calls apart whose values come one by one: the same as for the other forms, wherever
-//! they end.
+//! Tests which iterators and streams share a cache entry: the rules are those of the other forms, wherever the values
+//! are consumed.
 
 use toma::classify::OutOfMemory;
 use toma::{StacktraceMemoryCache, execute};
@@ -8,7 +8,7 @@ use crate::lazy::block_on;
 
 type Rows = Box<dyn Iterator<Item = Result<usize, OutOfMemory>>>;
 
-/// One line, reached from several functions.
+/// A call at one line that several functions reach.
 #[inline(never)]
 fn rows(cache: &'static StacktraceMemoryCache, limit: usize) -> Rows {
     let form = execute::with::<toma::NoCache>().cache(cache);

@@ -15,7 +15,7 @@ use toma::execute::{self, Stream};
 
 use crate::lazy::{OUT_OF_MEMORY, World, block_on, pause, poll_once};
 
-/// A body that is pending at its start, with a value alive, and at its end.
+/// Runs a body that is pending at its start, with a value alive, and at its end.
 async fn attempt(world: &World, start: usize, end: usize) -> Result<Range<usize>, OutOfMemory> {
     let _value = Alive::new(&world.alive);
     pause().await;
@@ -24,7 +24,7 @@ async fn attempt(world: &World, start: usize, end: usize) -> Result<Range<usize>
     outcome
 }
 
-/// All from one line, so that calls know what earlier ones learned.
+/// Makes all calls at one call site, so that they share learned sizes.
 pub(crate) fn stream(
     world: &World,
     range: Range<usize>,
@@ -34,7 +34,7 @@ pub(crate) fn stream(
     form.stream(range, initial, move |start, end| attempt(world, start, end))
 }
 
-/// The values that come when the stream is asked until they are there.
+/// Polls the stream until each value is ready, and returns the values.
 pub(crate) fn values<R>(mut stream: Stream<R, impl Future<Output = ()>>) -> impl Iterator<Item = R> {
     std::iter::from_fn(move || block_on(stream.next()))
 }
@@ -68,7 +68,7 @@ fn bodies_of_every_kind() {
     assert_eq!(calls, 3);
 }
 
-/// A function may panic before it has made a future.
+/// A function may panic before it returns a future.
 #[test]
 fn a_panic_before_there_is_a_future_is_retried() {
     let body = |start: usize, end: usize| {
@@ -118,14 +118,14 @@ fn dropped_after_any_poll_nothing_is_lost() {
     assert!(ended);
 }
 
-/// The future of `next` may be dropped, as `select!` does: the attempt goes on with the following one.
+/// The future of `next` may be dropped, as `select!` does. The next call of `next` continues the attempt.
 #[test]
 fn asking_again_loses_no_work() {
     let world = World::with_limit(4);
     let mut rows = stream(&world, 0..8, 4);
     let mut polls = 0;
     let row = loop {
-        // A new future for each poll.
+        // Each poll is made on a new future.
         if let Poll::Ready(row) = poll_once(rows.next()) {
             break row;
         }

@@ -1,4 +1,4 @@
-//! Every form against the twin: attempts, ends, memory, order of clean-up, and what is printed.
+//! Compares every form with the twin: attempts, endings, memory readings, order of clean-up, and printed panics.
 
 use proptest::strategy::Strategy;
 use std::cell::RefCell;
@@ -68,7 +68,7 @@ fn no_cache_starts_at_initial_every_time() {
 
 #[test]
 fn stacktrace_cache_at_one_level_of_free_memory() {
-    // What could not be read is a level of its own.
+    // A reading that failed would be a level of its own, so every reading succeeds here.
     let readable = sequence().prop_map(|mut sequence| {
         for case in &mut sequence.calls {
             case.script.memory = case.script.memory.map(|memory| memory.or(Some((2, 13))));
@@ -107,7 +107,7 @@ fn play_on(form: Form, sequence: &Sequence, cache: &dyn SizeCache, entries: impl
     }
 }
 
-/// The case as the form can play it.
+/// Returns the case with the restrictions of the form applied.
 pub(crate) fn fitted(form: Form, case: &Case) -> Case {
     let requested = case.script.requested.filter(|_| form.knows_requested());
     let script = Script { requested, panics_only: form.panics_only(), ..case.script.clone() };
@@ -117,17 +117,17 @@ pub(crate) fn fitted(form: Form, case: &Case) -> Case {
     Case { total, offset, script, rules: Rules { initial, ..case.rules }, ..case.clone() }
 }
 
-/// Makes one call and compares all that can be seen of it.
+/// Makes one call and compares everything observable with the story.
 fn perform(form: Form, case: &Case, cache: &dyn SizeCache, story: &Story) {
     let notes = Notes::default();
     let stage = Stage::new(&case.script, &notes);
     perform_on(&stage, &notes, Ladder::default(), (form, case, cache, story));
 }
 
-/// One call with everything that its story tells of.
+/// One call, together with the story that predicts it.
 type Told<'a> = (Form, &'a Case, &'a dyn SizeCache, &'a Story);
 
-/// The same on a stage of one's own.
+/// Makes and compares one call on the stage of the caller.
 pub(crate) fn perform_on(
     stage: &Stage,
     notes: &Notes,
@@ -148,7 +148,7 @@ pub(crate) fn perform_on(
         out: RefCell::new(vec![0; items]),
     };
     let (ending, printed) = printed(|| form.perform(&scene));
-    // Before the ending, and with it the failure that came out, is dropped.
+    // Taken before the ending is dropped, because dropping the failure in it would add a note.
     let seen = notes.take();
     assert_eq!(attempts(&seen), story.attempts.iter().map(|a| (a.start, a.end)).collect::<Vec<_>>());
     check_ending(&ending, &story.end, stage, &case.script);
@@ -167,7 +167,7 @@ pub(crate) fn attempts(notes: &[Note]) -> Vec<(usize, usize)> {
     notes.iter().filter_map(attempt).collect()
 }
 
-/// What comes out is the very failure of the last attempt.
+/// Asserts that the failure that comes out is the failure of the last attempt itself.
 pub(crate) fn check_ending(ending: &Ending, expected: &End, stage: &Stage, script: &Script) {
     match (expected, ending) {
         (End::Done, Ending::Done(_)) => {}
@@ -188,7 +188,7 @@ pub(crate) fn check_ending(ending: &Ending, expected: &End, stage: &Stage, scrip
     }
 }
 
-/// The text of a panic.
+/// Returns the text of a panic.
 fn words(ending: &Ending) -> Option<String> {
     match ending {
         Ending::Panic(payload) => payload.downcast_ref::<String>().cloned(),
@@ -196,8 +196,8 @@ fn words(ending: &Ending) -> Option<String> {
     }
 }
 
-/// Between a failed attempt and its retry the failure is dropped, then undone, then the device
-/// releases its cached memory; nothing of that happens after a success or the last failure.
+/// Between a failed attempt and its retry, the failure is dropped, then `before_retry` runs, then the device releases
+/// its cached memory. None of these happens after a success or the last failure.
 fn check_notes(form: Form, seen: &[Note], story: &Story, stage: &Stage) {
     let mut expected = Vec::new();
     for (number, attempt) in story.attempts.iter().enumerate() {
@@ -206,7 +206,7 @@ fn check_notes(form: Form, seen: &[Note], story: &Story, stage: &Stage) {
         if attempt.fate == Fate::Success || is_last && matches!(story.end, End::Passed(_)) {
             continue;
         }
-        // Not every payload can tell.
+        // Some payloads leave no note when they are dropped.
         let dropped = Note::Dropped(stage.id(number));
         expected.extend(seen.contains(&dropped).then_some(dropped));
         if is_last {
@@ -228,8 +228,7 @@ fn check_notes(form: Form, seen: &[Note], story: &Story, stage: &Stage) {
     check_reads(seen, story);
 }
 
-/// The memory is read only after a failure that has to do with memory, and at the end of a call that
-/// settled a size.
+/// The memory is read only after a failure that has to do with memory, and at the end of a call that settled a size.
 fn check_reads(seen: &[Note], story: &Story) {
     let mut fates = story.attempts.iter().map(|attempt| attempt.fate);
     let mut fate = Fate::Success;
@@ -246,7 +245,7 @@ fn check_reads(seen: &[Note], story: &Story) {
     }
 }
 
-/// Each item was written last by the attempt that succeeded with it, and values come back in order.
+/// Asserts that each item was written last by the attempt that succeeded with it, and that values come back in order.
 fn check_values(ending: &Ending, story: &Story, out: &[usize]) {
     let successes: Vec<_> =
         story.attempts.iter().enumerate().filter(|(_, a)| a.fate == Fate::Success).collect();
@@ -269,7 +268,7 @@ pub(crate) fn remembered(entries: &[Entry]) -> Option<Known> {
     })
 }
 
-/// What the rules say of any story, so that the twin and the engine are not wrong together.
+/// Asserts rules that hold for every story, so that the twin and the engine cannot be wrong together.
 pub(crate) fn check_rules(story: &Story, case: &Case, known: Option<Known>) {
     let (total, rules) = (case.total, &case.rules);
     let mut position = 0;

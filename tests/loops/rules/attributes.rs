@@ -1,4 +1,4 @@
-//! The attributes' forms, every option given by an argument.
+//! The forms of the attributes, with every option given by an argument.
 
 use std::convert::identity;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use crate::executor::pause;
 use crate::rules::forms::{NAME, Scene, at, body, certain, signed, unsigned, write};
 use crate::rules::stage::Fault;
 
-/// A function with an attribute whose options come from the scene, sizes in the function's own integers; then those
-/// that differ from form to form.
+/// Defines a function with an attribute whose options come from the scene, with sizes in the integer type of the
+/// function. The options that differ from form to form follow.
 macro_rules! played {
     ($form:ident($scene:ident, $of:ident, $($own:tt)*) $($function:tt)*) => {
         #[toma::$form(
@@ -28,7 +28,7 @@ macro_rules! played {
     };
 }
 
-/// One whose first size and errors are the scene's, too, and which is undone.
+/// Defines a function whose first size and errors come from the scene as well, and which has `before_retry`.
 macro_rules! undone {
     ($form:ident($scene:ident, $of:ident, $undo:expr $(, $($own:tt)*)?) $($function:tt)*) => {
         played! {
@@ -62,7 +62,7 @@ undone! {
     }
 }
 
-/// The range starts as far below 0 as the scene's above it.
+/// Maps a position to the scene. The range starts as far below 0 as the scene's starts above 0.
 fn shifted(position: i64, scene: &Scene<'_>) -> usize {
     unsigned(position + 2 * signed(scene.offset))
 }

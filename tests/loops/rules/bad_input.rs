@@ -1,4 +1,4 @@
-//! Bad input: a panic with the names and the values, before anything runs.
+//! Bad input panics with the names and the values of the options, before the body runs.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -37,7 +37,7 @@ fn sizes(least: i64) -> impl Strategy<Value = Sizes> {
 }
 
 impl Sizes {
-    /// What may be said against these sizes; nothing when they are good.
+    /// Returns the possible messages for these sizes; none if they are valid.
     fn mistakes(&self, has_range: bool) -> Vec<String> {
         let &Self { initial, min, max, multiple_of, max_attempts, start, end } = self;
         let mut mistakes = Vec::new();
@@ -67,7 +67,7 @@ impl Sizes {
         mistakes
     }
 
-    /// The call panics with its name and one of the mistakes, and without having run the body; or does not.
+    /// Asserts that invalid sizes panic with the name and a message before the body runs, and valid ones do not.
     fn judge(&self, has_range: bool, name: &str, call: impl FnOnce(&dyn Fn())) {
         let mistakes = self.mistakes(has_range);
         let ran = Cell::new(false);
@@ -167,7 +167,7 @@ fn async_attributes_name_the_mistake() {
     });
 }
 
-/// The words of the panic that `call` ends with.
+/// Returns the message of the panic that `call` ends with.
 fn words(call: impl FnOnce()) -> String {
     let (result, printed) = printed(|| catch_unwind(AssertUnwindSafe(call)));
     assert_eq!(printed, 1);

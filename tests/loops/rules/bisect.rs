@@ -1,11 +1,11 @@
-//! `Bisect` finds the largest size that works, as closely as it was told to.
+//! Tests that `Bisect` finds the largest size that works, within its tolerance.
 
 use proptest::prelude::Strategy;
 use toma::{Bisect, GlobalCache, NoCache, execute};
 
 use crate::rules::cases::{check, tolerance};
 
-/// Items enough for any size below a thousand to be found.
+/// Number of items that is enough to find any size below a thousand.
 const MANY: usize = 100_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -31,13 +31,13 @@ fn search() -> impl Strategy<Value = Search> {
 }
 
 impl Search {
-    /// Whether a size is as close to the threshold as the tolerance and the multiples allow.
+    /// Returns true if a size is as close to the threshold as the tolerance and the multiples allow.
     fn is_found(&self, size: usize) -> bool {
         let tolerated = (self.tolerance * size as f64).max((2 * self.multiple_of) as f64);
         size <= self.threshold && (self.threshold - size) as f64 <= tolerated
     }
 
-    /// The sizes of the attempts at `items`, and how many of them failed.
+    /// Returns the sizes of the attempts at `items`, and the number of failed attempts.
     fn run(&self, items: usize) -> (Vec<usize>, usize) {
         let (mut sizes, mut failures) = (Vec::new(), 0);
         let with = execute::with::<NoCache>().policy(Bisect::within(self.tolerance));
@@ -60,7 +60,7 @@ fn ends_within_the_tolerance() {
         assert!(pieces.len() >= 20, "{} pieces are not enough to tell", pieces.len());
         let last = *pieces.last().unwrap();
         assert!(search.is_found(last), "{last} of {}", search.threshold);
-        // No more failures than it takes to halve to one item, and back up to the threshold.
+        // At most as many failures as it takes to halve down to one item and search back up to the threshold.
         assert!(failures <= 2 * search.initial.ilog2() as usize + 2, "{failures} failures");
         let found = pieces.iter().position(|&size| size == last).unwrap();
         assert!(pieces[found..].iter().all(|&size| size == last), "probes on after it has found");

@@ -1,4 +1,4 @@
-//! Random scenes.
+//! Generates random scenes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,7 +20,7 @@ pub(crate) struct Case {
     pub(crate) rules: Rules,
     pub(crate) plan: Plan,
     pub(crate) script: Script,
-    /// Whether there is a deadline, too far away to matter.
+    /// True for a deadline that is too far away to matter.
     pub(crate) deadline: bool,
 }
 
@@ -31,12 +31,12 @@ pub(crate) struct Sequence {
     pub(crate) calls: Vec<Case>,
 }
 
-/// Checks a property against a thousand values, and panics with the smallest one that breaks it.
+/// Checks a property with a thousand values, and panics with the smallest value that breaks it.
 pub(crate) fn check<S: Strategy>(strategy: S, property: impl Fn(&S::Value)) {
     check_some(rounds(1_000, 10_000), strategy, property);
 }
 
-/// The same against so many values.
+/// Checks a property with `cases` values.
 pub(crate) fn check_some<S: Strategy>(cases: u32, strategy: S, property: impl Fn(&S::Value)) {
     // The default generator takes most of the time of tests that are not optimized.
     let rng_algorithm = RngAlgorithm::XorShift;
@@ -50,7 +50,7 @@ pub(crate) fn check_some<S: Strategy>(cases: u32, strategy: S, property: impl Fn
     }
 }
 
-/// What a property that does not hold says, kept to itself while smaller cases are looked for.
+/// Returns the message of a failing property without printing it, because smaller cases are searched for.
 fn complaint(property: impl FnOnce()) -> Result<(), String> {
     let (result, mut texts) = texts(|| catch_unwind(AssertUnwindSafe(property)));
     result.map_err(|_| texts.pop().unwrap_or_default())
@@ -61,7 +61,7 @@ pub(crate) fn sequence() -> impl Strategy<Value = Sequence> {
     (seed, vec(case(plan()), 1..=3)).prop_map(|(seed, calls)| Sequence { seed, calls })
 }
 
-/// Sizes beyond what a float can tell apart.
+/// Sizes that are too large for a float to distinguish.
 pub(crate) fn huge_sequence() -> impl Strategy<Value = Sequence> {
     let huge = prop_oneof![Just(usize::MAX), 1 << 53..=(1 << 53) + 64_usize, 1 << 52..=usize::MAX];
     (sequence(), huge).prop_map(|(mut sequence, huge)| {
@@ -90,7 +90,7 @@ pub(crate) fn case(plan: impl Strategy<Value = Plan>) -> impl Strategy<Value = C
     )
 }
 
-/// The library's policies, and wild ones.
+/// The policies of the library, and random ones.
 pub(crate) fn plan() -> impl Strategy<Value = Plan> {
     prop_oneof![10 => shrinking_plan(), 1 => any::<u64>().prop_map(Plan::Stuck)]
 }
@@ -104,7 +104,7 @@ pub(crate) fn shrinking_plan() -> impl Strategy<Value = Plan> {
     ]
 }
 
-/// Also as near 0 and 1 as can be.
+/// Factors, also as near to 0 and 1 as possible.
 fn factor() -> impl Strategy<Value = f64> {
     prop_oneof![8 => 0.01..0.99, 1 => Just(1.0 - f64::EPSILON / 2.0), 1 => Just(f64::MIN_POSITIVE)]
 }
@@ -113,7 +113,7 @@ pub(crate) fn tolerance() -> impl Strategy<Value = f64> {
     prop_oneof![Just(1.0 / 16.0), Just(0.0), 0.0..=1.0]
 }
 
-/// Sizes that are allowed together.
+/// Valid combinations of sizes.
 pub(crate) fn rules() -> impl Strategy<Value = Rules> {
     let max = prop_oneof![2 => Just(usize::MAX), 1 => 1..=100_usize];
     let multiple_of = prop_oneof![3 => Just(1), 2 => 2..=9_usize];

@@ -1,4 +1,4 @@
-//! No retry starts after the deadline; until then it changes nothing.
+//! Tests that no retry starts after the deadline, and that the deadline changes nothing before.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::rules::twin::{End, Fate, Story, tell};
 struct Race {
     case: Case,
     deadline: Duration,
-    /// How long each attempt takes.
+    /// Duration of each attempt.
     work: Duration,
 }
 
@@ -29,7 +29,7 @@ fn race() -> impl Strategy<Value = Race> {
 }
 
 impl Race {
-    /// As without a deadline, up to the first failure that comes at it or later.
+    /// Returns the story without a deadline, up to the first failure at or after the deadline.
     fn tell(&self) -> Story {
         let Self { case, deadline, work } = self;
         let mut story = tell(case.total, &case.rules, case.plan, None, &mut &case.script);

@@ -1,4 +1,4 @@
-//! What policies are told.
+//! Tests the evidence that policies receive.
 
 use std::cell::RefCell;
 
@@ -15,7 +15,7 @@ use crate::rules::script::Script;
 use crate::rules::stage::{Notes, Stage};
 use crate::rules::twin::{Attempt, Fate, tell};
 
-/// Halves, and keeps what it is told.
+/// A policy that halves and records its evidence.
 #[derive(Debug, Default)]
 struct Witness {
     before_pieces: RefCell<Vec<Evidence>>,
@@ -57,7 +57,7 @@ fn says_what_happened() {
     });
 }
 
-/// A failure after which a smaller size was tried was put to the policy, with all that is known.
+/// Asserts that each failure which led to a smaller size was passed to the policy with the complete evidence.
 fn check_failures(case: &Case, attempts: &[Attempt], told: &[Evidence]) {
     let shrunk = |number: &usize| {
         let (one, next) = (attempts[*number], attempts[number + 1]);
@@ -79,13 +79,13 @@ fn check_failures(case: &Case, attempts: &[Attempt], told: &[Evidence]) {
 }
 
 fn check_requested(script: &Script, number: usize, evidence: &Evidence) {
-    // Some panics say it in their text.
+    // Some panics contain the bytes in their text.
     if script.is_error(number) {
         assert_eq!(evidence.requested_bytes, script.requested);
     }
 }
 
-/// Before each piece, and only then, the policy is asked for the step; the memory is not read.
+/// Asserts that the policy is asked for the step before each piece and at no other time, without a memory reading.
 fn check_pieces(case: &Case, attempts: &[Attempt], told: &[Evidence]) {
     let mut starts: Vec<usize> = attempts.iter().map(|attempt| attempt.start).collect();
     starts.dedup();

@@ -1,4 +1,4 @@
-//! Every form of the library, playing the same scene.
+//! Every form of the library, run on the same scene.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -17,14 +17,14 @@ use crate::rules::attributes;
 use crate::rules::stage::{Fault, Stage};
 use crate::rules::twin::Rules;
 
-/// Every form, with the ways in which its body can return.
+/// Every form, with the different return types of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Batch,
     Range,
     /// The body returns nothing.
     RangeUnit,
-    /// The body's errors are boxed, and no option says how they are classified.
+    /// The errors of the body are boxed, and no `classify` option is given.
     RangeBoxed,
     Map,
     /// The body returns plain values.
@@ -37,21 +37,21 @@ pub(crate) enum Form {
     AttributeBatchI64,
     AttributeRange,
     AttributeRangeI64,
-    /// Without `before_retry`, which takes another way through the library.
+    /// A form without `before_retry`, which uses another code path of the library.
     AttributeRangeUnit,
     AttributeChunked,
     AttributeChunkedI64,
-    /// Without `initial`.
+    /// A form without `initial`.
     AttributeChunkedWhole,
     AttributeBatchAsync,
     AttributeRangeAsync,
     AttributeChunkedAsync,
 }
 
-/// One call, ready to be made.
+/// One call with all of its options.
 pub(crate) struct Scene<'a> {
     pub(crate) total: usize,
-    /// Where the range starts: at 0, for forms that take none.
+    /// Start of the range: 0 for forms that take none.
     pub(crate) offset: usize,
     pub(crate) rules: Rules,
     pub(crate) policy: &'a dyn Policy,
@@ -59,7 +59,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) stage: &'a Stage,
     pub(crate) deadline: Option<Duration>,
     pub(crate) ladder: Ladder<'static>,
-    /// For each item one more than the number of the attempt that wrote it last.
+    /// For each item, the number of the attempt that wrote it last, plus one.
     pub(crate) out: RefCell<Vec<usize>>,
 }
 
@@ -69,10 +69,10 @@ impl Scene<'_> {
     }
 }
 
-/// How a call ended.
+/// Ending of a call.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// With the numbers of the attempts whose values came back, where values come back.
+    /// Success, with the numbers of the attempts whose values came back, for forms that return values.
     Done(Option<Vec<usize>>),
     Error(Fault),
     Panic(Box<dyn Any + Send>),
@@ -88,11 +88,11 @@ impl Ending {
     }
 }
 
-/// The name that seeds go by.
+/// Name under which sizes can be seeded.
 pub(crate) const NAME: &str = "scene";
 
 impl Form {
-    /// Whether errors are classified by the test's own function, which knows the bytes asked for.
+    /// Returns whether errors are classified by the test's own function, which knows the requested bytes.
     pub(crate) fn knows_requested(self) -> bool {
         !matches!(self, Self::RangeBoxed | Self::Map)
     }
@@ -162,7 +162,7 @@ impl Form {
     }
 }
 
-/// An inline form with these sizes.
+/// Makes an inline form with these sizes.
 macro_rules! with_sizes {
     ($rules:expr) => {{
         let rules: &$crate::rules::twin::Rules = $rules;
@@ -177,7 +177,7 @@ macro_rules! with_sizes {
 
 pub(crate) use with_sizes;
 
-/// An inline form with all options of a scene.
+/// Makes an inline form with all options of a scene.
 macro_rules! with {
     ($scene:expr) => {{
         let with = with_sizes!(&$scene.rules).cache($scene.cache).policy($scene.policy).device($scene.stage);
@@ -259,18 +259,18 @@ fn whole(scene: &Scene<'_>) -> Range<usize> {
     scene.offset..scene.offset + scene.total
 }
 
-/// The body of forms over the user's own range.
+/// Runs the body of forms over the user's own range.
 pub(crate) fn body(scene: &Scene<'_>, start: usize, end: usize) -> Result<usize, Fault> {
     at(scene, start - scene.offset, end - scene.offset)
 }
 
-/// An attempt writes its items before it fails, as bodies do.
+/// Runs an attempt that writes its items before it fails, as bodies do.
 pub(crate) fn at(scene: &Scene<'_>, start: usize, end: usize) -> Result<usize, Fault> {
     scene.out.borrow_mut()[start..end].fill(scene.stage.attempts() + 1);
     scene.stage.act(start, end)
 }
 
-/// The same for bodies that get the place to write to.
+/// Runs an attempt of a body that receives the slice to write to.
 pub(crate) fn write(chunk: &mut [usize], start: usize, end: usize, scene: &Scene<'_>) -> Result<(), Fault> {
     assert_eq!(chunk.len(), end - start);
     chunk.fill(scene.stage.attempts() + 1);
@@ -297,7 +297,7 @@ pub(crate) fn unsigned(size: i64) -> usize {
     usize::try_from(size).expect("a size or position is negative")
 }
 
-/// An error that is out of memory only by its source.
+/// An error that is out of memory only through its source.
 #[derive(Debug)]
 struct Outer(Fault);
 

@@ -1,7 +1,7 @@
-//! Every rung of the ladder, through forms of every kind: exactly the attempts, the order of clean-up
-//! and the messages that the rules say.
+//! Every rung of the ladder, through forms of every kind: the attempts, the order of clean-up and the messages are
+//! exactly those of the rules.
 //!
-//! Hooks and observers are there for the whole process, so this has one of its own.
+//! Hooks and observers are process-wide, so these tests have a process of their own.
 
 use std::cell::RefCell;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -35,19 +35,19 @@ const FORMS: [Form; 9] = [
     Form::AttributeRangeAsync,
 ];
 
-/// A call among others.
+/// A call while other calls use the device.
 #[derive(Clone, Debug)]
 struct Crowded {
     case: Case,
     rungs: Rungs,
-    /// During which attempts others use the device.
+    /// Attempts during which others use the device, one bit each.
     others: u64,
-    /// After which attempts hooks give memory back.
+    /// Attempts after which hooks release memory, one bit each.
     given: u64,
     plans: Plans,
 }
 
-/// Which attempts offer a leaner plan, and after which there is one.
+/// Attempts that offer a leaner plan, and attempts after which the offer has one; one bit each.
 #[derive(Clone, Copy, Debug, Default)]
 struct Plans {
     offered: u64,
@@ -73,7 +73,7 @@ pub(crate) fn bit(bits: u64, number: usize) -> bool {
     bits >> (number % 64) & 1 == 1
 }
 
-/// A call among others, and whether its call site has offered plans.
+/// A call among others; true if its call site has offered plans before.
 struct CrowdedWorld<'a>(&'a Crowded, bool);
 
 impl World for CrowdedWorld<'_> {
@@ -115,26 +115,26 @@ impl World for CrowdedWorld<'_> {
 }
 
 thread_local! {
-    /// What goes on around the call of this thread.
+    /// Surroundings of the call of this thread.
     static AROUND: RefCell<Option<Around>> = const { RefCell::new(None) };
 }
 
-/// Other calls, and hooks.
+/// Other calls and hooks around a call.
 #[derive(Default)]
 struct Around {
-    /// During which attempts others use the device.
+    /// Attempts during which others use the device, one bit each.
     others: u64,
-    /// After which attempts hooks give memory back.
+    /// Attempts after which hooks release memory, one bit each.
     given: u64,
     plans: Plans,
     notes: Notes,
     device: String,
-    /// The attempts so far.
+    /// Number of attempts so far.
     attempts: usize,
     other: Option<Other>,
 }
 
-/// An attempt of another thread, which waits for nothing: it comes beside exclusive ones, too.
+/// An attempt of another thread that waits for nothing, and so runs next to exclusive attempts, too.
 struct Other {
     stop: Sender<()>,
     thread: JoinHandle<()>,
@@ -185,7 +185,7 @@ impl Around {
     }
 }
 
-/// Others have gone once the call waits for its device or leaves it.
+/// Ends the other attempt once the call waits for its device or falls back to another memory.
 pub(crate) fn see(event: &Event<'_>) {
     let is_over = matches!(
         event.kind,
@@ -198,7 +198,7 @@ pub(crate) fn see(event: &Event<'_>) {
     });
 }
 
-/// In the middle of an attempt others come, stay or go.
+/// Called in the middle of an attempt: others come, stay or go.
 pub(crate) fn meet_others() {
     AROUND.with_borrow_mut(|around| {
         let Some(around) = around else { return };
@@ -214,7 +214,7 @@ pub(crate) fn meet_others() {
     });
 }
 
-/// Runs `call` while others come to the device of the stage at these attempts.
+/// Runs `call` while others use the device of the stage during these attempts.
 pub(crate) fn among_others<R>(others: u64, stage: &Stage, call: impl FnOnce() -> R) -> R {
     AROUND.set(Some(Around { others, device: stage.name().to_owned(), ..Around::default() }));
     let result = call();
@@ -222,7 +222,7 @@ pub(crate) fn among_others<R>(others: u64, stage: &Stage, call: impl FnOnce() ->
     result
 }
 
-/// Is asked on the thread of the call, or of the task that works.
+/// Asked on the thread of the call, or of the task that works.
 struct Plan;
 
 impl Lean for Plan {
@@ -269,7 +269,7 @@ fn play(form: Form, crowded: &Crowded) {
     assert!(story.end != End::NotSmaller(0, 0), "these plans shrink");
 }
 
-/// Forms that have offered plans: each is one call site.
+/// Forms that have offered plans; each form is one call site.
 static OFFERED: Mutex<Vec<Form>> = Mutex::new(Vec::new());
 
 #[test]

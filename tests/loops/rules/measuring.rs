@@ -1,5 +1,5 @@
-//! The policies that measure keep the rules, whatever they measure: sizes that fail at random, memory
-//! that tells nonsense, clocks that stand still or jump, and size caches that other policies have filled.
+//! Tests that measuring policies keep the rules whatever they measure: sizes that fail at random, memory that reports
+//! nonsense, clocks that stand still or jump, and size caches filled by other policies.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,7 +52,7 @@ fn chosen() -> impl Strategy<Value = Chosen> {
     ]
 }
 
-/// A memory that tells anything at all, or nothing.
+/// A memory that reports arbitrary figures, or none.
 #[derive(Debug)]
 struct Liar<'a> {
     stage: &'a Stage,
@@ -63,7 +63,7 @@ struct Liar<'a> {
 impl Liar<'_> {
     fn random(&self, what: usize) -> u64 {
         let random = mix(self.script.seed, [self.stage.attempts(), what, 5]);
-        // Small figures, now and then none, and rarely ones that overflow.
+        // Mostly small figures, sometimes none, and rarely figures that overflow.
         match random % 16 {
             0 => 0,
             1 => u64::MAX,
@@ -94,7 +94,7 @@ impl MemorySource for Liar<'_> {
     }
 }
 
-/// Makes one call, and compares what it did with the rules.
+/// Makes one call and compares it with the rules.
 fn perform(case: &Case, policy: &dyn Policy, cache: &GlobalCache, counts: bool) {
     let notes = Notes::default();
     let stage = Stage::new(&case.script, &notes);
@@ -118,7 +118,7 @@ fn perform(case: &Case, policy: &dyn Policy, cache: &GlobalCache, counts: bool) 
     check_pieces(&story, case);
 }
 
-/// A clock that stands still, goes on, or jumps by ages.
+/// A clock that stands still, advances, or jumps far ahead.
 #[cfg(feature = "testing")]
 fn time_of_an_attempt(seed: u64, number: usize) -> Duration {
     match seed % 3 {
@@ -128,7 +128,7 @@ fn time_of_an_attempt(seed: u64, number: usize) -> Duration {
     }
 }
 
-/// What was seen, as the twin would tell it.
+/// Converts the notes to a story, to check the rules of the twin.
 fn retold(notes: &Notes, case: &Case, done: bool) -> Story {
     let seen = attempts(&notes.take());
     let told = seen.iter().enumerate().map(|(number, &(start, end))| {
@@ -140,8 +140,8 @@ fn retold(notes: &Notes, case: &Case, done: bool) -> Story {
     Story { attempts, end, learned: None, asked: Vec::new(), leaned: Vec::new() }
 }
 
-/// No piece has more attempts than allowed, nor a call more than a few for each item. A call that failed did
-/// so for a reason.
+/// Asserts that no piece has more attempts than allowed, that a call has only a few attempts per item, and that a
+/// failed call had a reason to fail.
 fn check_pieces(story: &Story, case: &Case) {
     let items = if case.total == BATCH { 0 } else { case.total };
     assert!(story.attempts.len() <= 500 + 4 * items, "{} attempts for {items}", story.attempts.len());

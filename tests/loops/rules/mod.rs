@@ -29,7 +29,7 @@ mod stage;
 mod threads;
 mod twin;
 
-/// The tests' error type means what it says.
+/// Registers the error type of the tests, which carries its class.
 pub(crate) fn register() {
     toma::classify::add_error::<stage::Fault>(|fault| Some(fault.class));
 }

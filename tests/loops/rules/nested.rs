@@ -1,5 +1,5 @@
-//! A loop within a loop: the inner one handles its own failures, and when it gives up the outer one may shrink. Where
-//! others use the device, it gives way to the outer one, which is redone with the device to itself.
+//! A loop within a loop: the inner one handles its own failures, and when it gives up the outer one may shrink. If
+//! others use the device, the inner one gives way to the outer one, which is redone with the device to itself.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,12 +26,12 @@ struct Nest {
     total: usize,
     outer: (Rules, Plan),
     inner: (Rules, Plan),
-    /// Bytes each item of the outer piece, and of the inner, takes.
+    /// Bytes per item of the outer piece, and of the inner piece.
     weights: (usize, usize),
     budget: usize,
     script: Script,
     calls: usize,
-    /// During which attempts of the inner loop others use the device.
+    /// Attempts of the inner loop during which others use the device, one bit each.
     others: u64,
 }
 
@@ -48,7 +48,7 @@ fn nest() -> impl Strategy<Value = Nest> {
             weights,
             budget,
             script,
-            // Sizes are remembered of one device, and others that met there before are remembered, too.
+            // A second call would see the sizes learned on the device and the contention of the first one.
             calls: if others == 0 { calls } else { 1 },
             others,
         },
@@ -64,18 +64,18 @@ impl Nest {
     }
 }
 
-/// The outer loop's attempts: each is a call of the inner loop.
+/// Attempts of the outer loop, each of which is a call of the inner loop.
 struct Outside<'a> {
     nest: &'a Nest,
     known: Option<Known>,
-    /// The attempts of all inner calls, and how many there were before the last one of the outer loop.
+    /// Attempts of all inner calls, and the number of them before the last attempt of the outer loop.
     attempts: Vec<(usize, usize)>,
     before: usize,
-    /// The attempt of the outer loop.
+    /// The current attempt of the outer loop.
     around: Enclosing,
 }
 
-/// The inner loop's attempts, within one attempt of the outer.
+/// Attempts of the inner loop within one attempt of the outer loop.
 struct Inside<'a> {
     nest: &'a Nest,
     before: usize,

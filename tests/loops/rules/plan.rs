@@ -1,27 +1,27 @@
-//! How sizes are chosen: told plainly for the twin, and as the library's policies.
+//! Choices of sizes: as plain functions for the twin, and as policies of the library.
 
 use toma::policy::{Evidence, Policy};
 use toma::{Bisect, Decay, Halve};
 
 use crate::rules::twin::Bounds;
 
-/// How sizes are chosen.
+/// A way to choose sizes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Plan {
     Halve,
     Decay(f64),
     Bisect(f64),
-    /// Answers anything smaller when it shrinks, and anything at all before the next piece.
+    /// Returns any smaller size when it shrinks, and any step before the next piece.
     Wild(u64),
-    /// Like `Wild`, but now and then it does not shrink.
+    /// Like `Wild`, but sometimes does not shrink.
     Stuck(u64),
 }
 
-/// What a plan is asked about: the size of the attempt, the step in force, the items left.
+/// Arguments of a plan: the size of the attempt, the current step, and the number of items left.
 type Asked = [usize; 3];
 
 impl Plan {
-    /// What the twin does after a failure.
+    /// Returns the next size of the twin after a failure.
     pub(crate) fn shrink(self, bounds: Bounds, asked: Asked) -> usize {
         let [size, ..] = asked;
         match self {
@@ -33,7 +33,7 @@ impl Plan {
         }
     }
 
-    /// What the twin does before a piece.
+    /// Returns the step of the twin before a piece.
     pub(crate) fn advance(self, bounds: Bounds, asked: Asked) -> usize {
         let [_, step, _] = asked;
         match (self, bounds.works, bounds.fails) {
@@ -46,7 +46,7 @@ impl Plan {
         }
     }
 
-    /// The same as a policy of the library.
+    /// Returns the policy of the library for this plan.
     pub(crate) fn policy(self) -> Box<dyn Policy> {
         match self {
             Self::Halve => Box::new(Halve),
@@ -92,7 +92,7 @@ fn wild_shrink(seed: u64, asked: Asked) -> usize {
     mix(seed, asked) as usize % asked[0]
 }
 
-/// One answer in four is not smaller.
+/// Returns a size that is not smaller in one of four cases.
 fn stuck_shrink(seed: u64, asked: Asked) -> usize {
     let random = mix(seed, asked);
     if random.is_multiple_of(4) {
@@ -102,7 +102,7 @@ fn stuck_shrink(seed: u64, asked: Asked) -> usize {
     }
 }
 
-/// Often the step in force, sometimes another, sometimes nonsense.
+/// Returns the current step often, another step sometimes, and nonsense sometimes.
 fn wild_advance(seed: u64, asked: Asked) -> usize {
     let random = mix(!seed, asked);
     match random % 8 {
@@ -113,7 +113,7 @@ fn wild_advance(seed: u64, asked: Asked) -> usize {
     }
 }
 
-/// A random number that depends on nothing but what goes in.
+/// Returns a random number that depends only on the arguments.
 pub(crate) fn mix(seed: u64, words: [usize; 3]) -> u64 {
     words.iter().fold(seed, |state, &word| {
         let mixed = (state ^ word as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! What the panic hook sees: a panic that is retried is not printed, one that goes through is
+//! Tests which panics reach the panic hook: a panic that is retried is not printed, and one that goes through is
 //! printed exactly once.
 
 use std::cell::Cell;
@@ -15,12 +15,12 @@ use crate::kit::OUT_OF_MEMORY;
 use crate::printed::printed;
 use crate::printed::texts;
 
-/// Panics, though its type does not say so.
+/// Panics, although its return type does not show it.
 fn fail(text: &str) {
     panic!("{text}");
 }
 
-/// Ends without printing, whatever it ends with.
+/// Runs without printing, however `run` ends.
 fn quietly(run: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(run)).is_ok()
 }
@@ -38,7 +38,7 @@ fn a_panic_the_body_keeps_to_itself_is_not_counted_for_a_later_one() {
     assert_eq!((done, printed), (false, 1));
 }
 
-/// Runs a loop of its own when it is dropped, with failures that are answered there.
+/// Runs a loop of its own when it is dropped, with failures that the loop recovers from.
 struct Flush;
 
 impl Drop for Flush {
@@ -88,7 +88,7 @@ fn a_silenced_panic_in_an_inner_loop_is_printed_by_the_outer_one() {
     assert_eq!((done, printed, outer_attempts.get()), (false, 1, 2));
 }
 
-/// Neither message has the name of a call, so the place says which one it is.
+/// Neither message has the name of a call, so the source location identifies the call.
 #[test]
 fn data_that_cannot_be_cut_are_placed_where_the_form_is_called() {
     #[toma::chunked(initial = 2, cache = NoCache)]
@@ -113,7 +113,7 @@ fn spend(time: Duration) {
     }
 }
 
-/// What a process of its own prints, with the hook that every program has.
+/// Compares the output of a process that has the default panic hook.
 #[test]
 fn stderr_tells_each_panic_once() {
     let Some(ended) = child::run("rules::printing::stderr_tells_each_panic_once", &[]) else { return play() };
@@ -142,7 +142,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "transient once", prints: 0, run: transient_once },
     Scenario { name: "transient", prints: 1, run: |id| fails_above(4, "CUBLAS_STATUS_INTERNAL_ERROR", id) },
     Scenario { name: "too late", prints: 1, run: |id| too_late(|| panic!("{OUT_OF_MEMORY} <{id}>")) },
-    // Of a payload that is no text, the hook of the standard library shows the type.
+    // The hook of the standard library shows the type of a payload that is no text.
     Scenario { name: "dyn Any", prints: 1, run: |id| too_late(|| panic_with_box(id)) },
     Scenario { name: "too late, registered", prints: 1, run: |id| too_late(|| panic_with_type(id)) },
     Scenario { name: "nested, retried inside", prints: 0, run: |id| nested(1, id) },
@@ -170,7 +170,7 @@ fn items_left_out(id: &str) {
     execute::with::<NoCache>().by_cost(|_| 4).left_out(drop).range(0..4, 4, |start, _| heavy(start, id));
 }
 
-/// The failure of the first goes through once the others are done.
+/// The failure of the first item that fits nowhere goes through once the others are done.
 fn items_kept(id: &str) {
     execute::with::<NoCache>().by_cost(|_| 4).range(0..4, 4, |start, _| heavy(start, id));
 }
@@ -194,7 +194,7 @@ fn too_late(fail: impl Fn()) {
     });
 }
 
-/// A thread of the body has no loop around it that would answer.
+/// A panic on a thread that the body spawned has no loop around it that would recover.
 fn on_another_thread(id: &str) {
     let text = format!("{OUT_OF_MEMORY} <{id}>");
     execute::with::<NoCache>().batch(8, |_| {
@@ -228,7 +228,7 @@ fn nested(most: usize, id: &str) {
     execute::with::<NoCache>().batch(8, |_| fails_above(most, OUT_OF_MEMORY, id));
 }
 
-/// The inner loop can do nothing about it.
+/// The inner loop cannot recover, because the failure depends on the outer size.
 fn nested_outside(most: usize, id: &str) {
     execute::with::<NoCache>().batch(8, |outer| {
         execute::with::<NoCache>().batch(2, |_| assert!(outer <= most, "{OUT_OF_MEMORY} <{id}>"));
@@ -244,7 +244,7 @@ fn asynchronous(id: &str) {
     crate::executor::block_on(fails(id));
 }
 
-/// Memory of which next to nothing is free.
+/// Memory that is almost full.
 #[derive(Debug)]
 struct Full;
 

@@ -1,13 +1,13 @@
-//! Scripts of failures: which attempt fails, how, and what the memory says then.
+//! Scripts of failures: which attempts fail, how they fail, and the memory readings afterwards.
 
 use crate::rules::plan::mix;
 use crate::rules::twin::{Fate, World};
 
-/// When attempts run out of memory.
+/// Attempts that run out of memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Trouble {
     Never,
-    /// At the attempts with these numbers.
+    /// The attempts with these numbers, one bit each.
     Attempts(u64),
     /// Above this many items.
     Threshold(usize),
@@ -17,13 +17,13 @@ pub(crate) enum Trouble {
         after: usize,
         last: usize,
     },
-    /// When the items, of different weights, are heavier than this together.
+    /// When the items, of different weights, are together heavier than this.
     Bytes(u64),
-    /// By size, but a larger one may run where a smaller one fails.
+    /// By size, but a larger size may succeed where a smaller one fails.
     NonMonotone(u64),
 }
 
-/// How a failure comes out of the body.
+/// Way in which a failure leaves the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Error,
@@ -33,18 +33,18 @@ pub(crate) enum Manner {
     PanicWithOutOfMemory,
 }
 
-/// Everything that goes wrong in one call: a pure function of the attempt.
+/// All failures of one call, as a pure function of the attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) trouble: Trouble,
-    /// One attempt in so many fails in another way; 0 is none.
+    /// One in so many attempts fails in another way; 0 for none.
     pub(crate) others: u64,
     pub(crate) seed: u64,
-    /// Bytes that errors say were asked for; panics do not say.
+    /// Requested bytes in errors. Panics carry none.
     pub(crate) requested: Option<u64>,
-    /// Free and total bytes after the attempts in turn; `None` cannot be read.
+    /// Free and total bytes after the attempts in turn; `None` for a failed reading.
     pub(crate) memory: [Option<(u64, u64)>; 2],
-    /// Whether the body cannot return errors.
+    /// True if the body cannot return errors.
     pub(crate) panics_only: bool,
 }
 
@@ -52,7 +52,7 @@ impl Script {
     pub(crate) fn fate(&self, number: usize, start: usize, end: usize) -> Fate {
         let dice = mix(self.seed, [number, start, end]);
         if self.others > 0 && dice.is_multiple_of(self.others) {
-            // Transient failures are the ones after which a call goes on.
+            // Transient failures are those after which a call goes on.
             return match (dice >> 32) % 12 {
                 0 => Fate::Poisoned,
                 1 => Fate::Other,
@@ -74,12 +74,12 @@ impl Script {
         }
     }
 
-    /// What an item weighs, in bytes.
+    /// Returns the weight of an item in bytes.
     fn weight(&self, item: usize) -> u64 {
         1 + mix(self.seed, [item, 7, 7]) % 16
     }
 
-    /// What the memory source says after attempt `number`.
+    /// Returns the reading of the memory source after attempt `number`.
     pub(crate) fn reading(&self, number: usize) -> Option<(u64, u64)> {
         self.memory[number % 2]
     }

@@ -1,4 +1,4 @@
-//! The forms without `with`: the default cache, policy and options.
+//! The forms without `with`, which use the default cache, policy and options.
 
 use std::cell::RefCell;
 
@@ -27,7 +27,7 @@ fn short() -> impl Strategy<Value = Short> {
         form,
         total: if form == 0 { BATCH } else { total },
         initial,
-        // The host decides about transient failures.
+        // No transient failures: their handling depends on the free memory of the host.
         script: Script { others: 0, ..script },
     })
 }

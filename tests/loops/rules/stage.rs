@@ -1,5 +1,5 @@
-//! Where a script is played: the body of every form, its errors, and the device it runs on. All
-//! that happens is written down in order.
+//! The stage on which a script is played: the body of every form, its errors, and its device. All events are recorded
+//! in order.
 
 use std::any::Any;
 use std::error::Error;
@@ -17,7 +17,7 @@ use toma::memory::{MemorySource, Reading};
 use crate::rules::script::{Manner, Script};
 use crate::rules::twin::Fate;
 
-/// One thing that happened.
+/// A recorded event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
     /// An attempt at these items began.
@@ -26,17 +26,17 @@ pub(crate) enum Note {
     Dropped(u64),
     /// `before_retry` ran for these items.
     Undone(usize, usize),
-    /// The device was told to release its cached memory.
+    /// The device released its cached memory.
     Released,
-    /// What an attempt has offered was asked for a leaner plan.
+    /// The offer of an attempt was asked for a leaner plan.
     Leaned,
-    /// A hook was asked to.
+    /// A hook was asked to release memory.
     Asked,
     /// The device's memory was read.
     Read,
 }
 
-/// A log that failures can hold on to.
+/// A log that failures can share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes(Arc<Mutex<Vec<Note>>>);
 
@@ -50,7 +50,7 @@ impl Notes {
     }
 }
 
-/// A failure with a number of its own, by which it is known wherever it comes out.
+/// A failure with a number of its own, which identifies it wherever it comes out.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) id: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// What the option `classify` is given.
+    /// Returns the argument of the option `classify`.
     pub(crate) fn failure(&self) -> Failure {
         Failure::new(self.class, "scripted").requesting(self.requested)
     }
@@ -80,7 +80,7 @@ impl Drop for Fault {
     }
 }
 
-/// The number of the failure in a panic's payload.
+/// Returns the number of the failure in the payload of a panic.
 pub(crate) fn id_in(payload: &(dyn Any + Send)) -> Option<u64> {
     if let Some(fault) = payload.downcast_ref::<Fault>() {
         return Some(fault.id);
@@ -101,7 +101,7 @@ pub(crate) struct Stage {
     name: String,
     script: Script,
     notes: Notes,
-    /// The numbers of the failures of the attempts so far; 0 for a success.
+    /// Numbers of the failures of the attempts so far; 0 for a success.
     ids: Mutex<Vec<u64>>,
 }
 
@@ -110,24 +110,24 @@ const ENDLESS: usize = 20_000;
 
 impl Stage {
     pub(crate) fn new(script: &Script, notes: &Notes) -> Self {
-        // Tests run side by side, and none shares its device with another.
+        // Tests run side by side, and no two of them share a device.
         let name = format!("stage {:?}", thread::current().id());
         Self { name, script: script.clone(), notes: notes.clone(), ids: Mutex::default() }
     }
 
-    /// A device of its own, where no call has ever been.
+    /// Returns the stage with a device of its own that no call has used.
     pub(crate) fn untouched(self) -> Self {
         static STAGES: AtomicUsize = AtomicUsize::new(0);
         Self { name: format!("stage {}", STAGES.fetch_add(1, Ordering::Relaxed)), ..self }
     }
 
-    /// One attempt, which ends as the script says; its number, when it succeeds.
+    /// Runs one attempt, which ends as the script says. Returns its number if it succeeds.
     pub(crate) fn act(&self, start: usize, end: usize) -> Result<usize, Fault> {
         let fate = self.script.fate(self.attempts(), start, end);
         self.end(fate, start, end)
     }
 
-    /// One attempt that ends like this.
+    /// Runs one attempt that ends with `fate`.
     pub(crate) fn end(&self, fate: Fate, start: usize, end: usize) -> Result<usize, Fault> {
         self.notes.write(Note::Attempt(start, end));
         crate::rules::ladder::meet_others();
@@ -156,7 +156,7 @@ impl Stage {
         self.lock().len()
     }
 
-    /// The number of attempt `number`'s failure.
+    /// Returns the number of the failure of attempt `number`.
     pub(crate) fn id(&self, number: usize) -> u64 {
         self.lock()[number]
     }
@@ -192,8 +192,8 @@ impl MemorySource for Stage {
 }
 
 impl Manner {
-    /// The payload that can say so. A registered type loses its words when it is silenced and passed
-    /// on after all, which is what happens to transient failures.
+    /// Chooses a payload that can express the class. A registered type loses its text when it is silenced and then goes
+    /// through after all, as transient failures do.
     fn for_class(self, class: Class) -> Self {
         match (self, class) {
             (Self::PanicWithOutOfMemory, Class::OutOfMemory) => self,

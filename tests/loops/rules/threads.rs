@@ -1,4 +1,4 @@
-//! Two threads on one call site, with one size cache: each sees its own step only.
+//! Two threads on one call site with one size cache: each has a step of its own.
 
 use std::cell::RefCell;
 use std::sync::Barrier;
@@ -15,7 +15,7 @@ use crate::rules::plan::Plan;
 use crate::rules::stage::{Notes, Stage};
 use crate::rules::twin::{Bounds, Known, tell};
 
-/// What one call of a thread found remembered, and what it settled.
+/// Size that a call found in the cache, and size that it settled.
 type Seen = (Option<usize>, Option<usize>);
 
 #[test]
@@ -34,7 +34,7 @@ fn two_threads_on_one_call_site() {
     });
 }
 
-/// Makes the calls of one thread; each goes as the twin says, from what it found remembered.
+/// Makes the calls of one thread, and compares each with the twin, given the size that it found in the cache.
 fn make(form: Form, calls: &[Case], cache: &GlobalCache, together: &Barrier) -> Vec<Seen> {
     let complain = |case: &Case| {
         together.wait();
@@ -68,7 +68,7 @@ fn perform(form: Form, case: &Case, cache: &GlobalCache) -> Seen {
     (report.remembered, report.settled)
 }
 
-/// All that was found remembered had been settled, and what is left was settled last by a thread.
+/// Asserts that each size found was settled before, and that the remaining size is the last settled by a thread.
 fn check_memory(cache: &GlobalCache, one: &[Seen], other: &[Seen]) {
     let settled = |calls: &[Seen]| calls.iter().filter_map(|&(_, settled)| settled).collect::<Vec<_>>();
     let (mine, theirs) = (settled(one), settled(other));

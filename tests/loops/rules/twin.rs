@@ -1,13 +1,13 @@
-//! The slow, obvious twin: what a call must do, told step by step from the rules alone.
+//! The slow, obvious twin: predicts a call step by step from the rules alone.
 //!
-//! It shares nothing with the library. Where the library has a state machine, policies behind a
-//! trait and a cache, this has two loops, one `match` and a few numbers.
+//! It shares nothing with the library. Where the library has a state machine, policies behind a trait and a cache, the
+//! twin has two loops, one `match` and a few numbers.
 
 use std::mem;
 
 use crate::rules::plan::Plan;
 
-/// The sizes of one call, as the user gives them.
+/// Sizes of one call, as the user gives them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) initial: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Rules {
     pub(crate) max_attempts: usize,
 }
 
-/// What becomes of an attempt.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Success,
@@ -27,76 +27,76 @@ pub(crate) enum Fate {
     Other,
 }
 
-/// Where the attempts happen.
+/// Environment of the attempts.
 pub(crate) trait World {
-    /// What becomes of attempt `number` (from 0) at these items.
+    /// Returns the outcome of attempt `number` (from 0) at these items.
     fn fate(&mut self, number: usize, start: usize, end: usize) -> Fate;
 
-    /// Whether free memory, after attempt `number`, is below what it asked for or below a tenth of
-    /// all there is.
+    /// Returns true if the free memory after attempt `number` is below the requested bytes, or below a tenth of the
+    /// total.
     fn is_memory_low(&self, number: usize) -> bool;
 
-    /// Whether attempt `number` fails by an error, and not by a panic.
+    /// Returns true if attempt `number` fails by an error, false for a panic.
     fn is_error(&self, _number: usize) -> bool {
         true
     }
 
-    /// Which rungs of the ladder the call takes besides a smaller size.
+    /// Returns the enabled rungs of the ladder, apart from smaller sizes.
     fn rungs(&self) -> Rungs {
         Rungs::default()
     }
 
-    /// Whether others, which wait for nothing, use the device from the middle of attempt `number` on.
+    /// Returns true if others, which wait for nothing, use the device from the middle of attempt `number` on.
     fn others(&self, _number: usize) -> bool {
         false
     }
 
-    /// Whether they still do so when attempt `number` has ended.
+    /// Returns true if those others still use the device when attempt `number` has ended.
     fn others_stay(&self, number: usize) -> bool {
         self.others(number)
     }
 
-    /// An attempt is about to begin: what loops inside it are nested in.
+    /// Called before an attempt begins; `_inside` describes the attempt to loops nested in it.
     fn enter(&mut self, _inside: Enclosing) {}
 
-    /// The attempt that encloses the call, if it has a turn on the same device.
+    /// Returns the attempt that encloses the call, if that attempt has a turn on the same device.
     fn enclosing(&self) -> Option<Enclosing> {
         None
     }
 
-    /// Whether attempt `number` offers a leaner plan.
+    /// Returns true if attempt `number` offers a leaner plan.
     fn offers(&self, _number: usize) -> bool {
         false
     }
 
-    /// Whether there is one after attempt `number`.
+    /// Returns true if the offer of attempt `number` has a leaner plan.
     fn leans(&self, _number: usize) -> bool {
         false
     }
 
-    /// Whether an attempt of the call site has offered any before.
+    /// Returns true if an earlier attempt of the call site has offered a plan.
     fn has_offered(&self) -> bool {
         false
     }
 
-    /// Whether hooks give memory back after attempt `number`.
+    /// Returns true if hooks release memory after attempt `number`.
     fn hooks_give(&self, _number: usize) -> bool {
         false
     }
 }
 
-/// An attempt on the device, to loops inside it.
+/// An attempt on the device, as loops inside it see it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Enclosing {
-    /// Others use the device as it begins.
+    /// Others use the device as the attempt begins.
     pub(crate) others: bool,
-    /// It will be redone with the device to itself after contention.
+    /// The attempt will be redone with the device to itself after contention.
     pub(crate) promises: bool,
-    /// Whether it is tried again out of memory, and after a transient failure: such panics stay silent.
+    /// True if it is retried after an out-of-memory and after a transient failure: such panics stay silent.
     pub(crate) retries: [bool; 2],
 }
 
-/// Rungs of the ladder besides a smaller size.
+/// Rungs of the ladder, apart from smaller sizes.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each rung")]
 pub(crate) struct Rungs {
@@ -106,7 +106,7 @@ pub(crate) struct Rungs {
     pub(crate) fallback: bool,
 }
 
-/// What is known from earlier calls.
+/// Learned results of earlier calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Known {
     pub(crate) settled: usize,
@@ -120,7 +120,7 @@ pub(crate) struct Bounds {
     pub(crate) fails: Option<usize>,
 }
 
-/// How a call ends.
+/// Ending of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum End {
     Done,
@@ -128,11 +128,11 @@ pub(crate) enum End {
     Passed(usize),
     /// The failure of this attempt gives way to the enclosing one.
     GaveWay(usize),
-    /// The policy answered this to a failure of this size, which is not smaller.
+    /// The policy returned the first size after a failure of the second one, and the first is not smaller.
     NotSmaller(usize, usize),
 }
 
-/// One attempt a call must make.
+/// One attempt that a call must make.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Attempt {
     pub(crate) start: usize,
@@ -140,23 +140,23 @@ pub(crate) struct Attempt {
     pub(crate) fate: Fate,
 }
 
-/// Everything a call must do.
+/// Everything that a call must do.
 #[derive(Clone, Debug)]
 pub(crate) struct Story {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) end: End,
-    /// What this call teaches the next one.
+    /// Learned results that this call leaves in the cache.
     pub(crate) learned: Option<Known>,
     /// Attempts after which hooks are asked.
     pub(crate) asked: Vec<usize>,
-    /// Attempts that are asked for a leaner plan.
+    /// Attempts whose offer is asked for a leaner plan.
     pub(crate) leaned: Vec<usize>,
 }
 
-/// How many items a batch has: it is done after one success.
+/// Number of items of a batch, which is done after one success.
 pub(crate) const BATCH: usize = usize::MAX;
 
-/// What must happen to `total` items.
+/// Returns the story of a call with `total` items.
 pub(crate) fn tell(
     total: usize,
     rules: &Rules,
@@ -197,7 +197,7 @@ pub(crate) fn tell(
             Err(end) => return teller.story(end),
         };
         teller.bounds.succeeded(size);
-        // Without a failure nothing is settled, except a probe that went further than ever.
+        // Without a failure nothing is settled, except a probe that went further than any before.
         if !teller.fallen && size == teller.step && (teller.shrunk || size > best) {
             teller.settled = Some(size);
             best = size;
@@ -234,47 +234,47 @@ struct Teller {
     shrunk: bool,
     settled: Option<usize>,
     attempts: Vec<Attempt>,
-    /// In fallback.
+    /// The call is in fallback.
     fallen: bool,
     /// Others use the device.
     others: bool,
-    /// They have done so while an attempt ran.
+    /// Others have used the device while an attempt ran.
     have_met: bool,
-    /// What the coming attempt has of the device.
+    /// Turn of the coming attempt on the device.
     turn: Turn,
     /// The piece has failed under contention.
     after_contention: bool,
-    /// Pieces for which the call still queues for an exclusive turn, and how many they were the last time.
+    /// Number of pieces for which the call still queues for an exclusive turn, and that number at its last reset.
     backoff: (usize, usize),
-    /// It is known that attempts of the call may offer a leaner plan.
+    /// Attempts of the call are known to offer leaner plans.
     offers: bool,
     asked: Vec<usize>,
     leaned: Vec<usize>,
 }
 
-/// How an attempt shares its device.
+/// Way in which an attempt shares its device.
 #[derive(Clone, Copy, PartialEq)]
 enum Turn {
     Shared,
-    /// After a wait, which ends when the others have gone.
+    /// The attempt waits until the others have gone.
     Queued,
-    /// Kept until the piece is done.
+    /// The turn is kept until the piece is done.
     Exclusive,
 }
 
-/// What has been tried with a piece at the same size.
+/// Rungs that have been used for a piece at the same size.
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each rung")]
 struct Spent {
     again: bool,
     released: bool,
     exclusive: bool,
-    /// For the whole piece.
+    /// Used once per piece, not per size.
     leaned: bool,
     asked: bool,
 }
 
-/// How an attempt met others, and what was promised before.
+/// Circumstances of an attempt, and the promise made before it.
 #[derive(Clone, Copy)]
 struct Met {
     at_floor: bool,
@@ -283,7 +283,7 @@ struct Met {
 }
 
 impl Teller {
-    /// Attempts at the piece that begins here, to its end: the size that succeeded.
+    /// Makes the attempts at the piece that begins at `start`, and returns the size that succeeded.
     fn piece(&mut self, start: usize, left: usize, world: &mut dyn World) -> Result<usize, End> {
         let (mut tries, mut spent) = (0, Spent::default());
         loop {
@@ -321,7 +321,7 @@ impl Teller {
                 continue;
             }
             if is_memory {
-                // Nothing is remembered of a call that ends out of memory: it would pin the next.
+                // A call that ends out of memory leaves no size in the cache, because it would pin the next call.
                 self.settled = None;
             }
             if climbs && at_floor && world.rungs().fallback {
@@ -343,7 +343,7 @@ impl Teller {
         }
     }
 
-    /// Before an attempt: waits for an exclusive turn, if that is due, and then there are no others.
+    /// Called before an attempt: if an exclusive turn is due, waits for it, after which no others use the device.
     fn enter(&mut self, spent: Spent, at_floor: bool, tries: usize, world: &mut dyn World) -> Met {
         let rungs = world.rungs();
         if self.turn == Turn::Shared && self.backoff.0 > 0 {
@@ -367,11 +367,11 @@ impl Teller {
         Met { at_floor, contended: self.others, promised }
     }
 
-    /// After a failure: whether a rung tries the same size again.
+    /// Called after a failure: returns true if a rung retries the same size.
     fn same_size(&mut self, spent: &mut Spent, met: Met, number: usize, world: &dyn World) -> bool {
         let rungs = world.rungs();
         if !met.promised && !world.is_error(number) {
-            // It has been printed.
+            // The panic has already been printed.
             return false;
         }
         if rungs.release && !spent.released {
@@ -395,7 +395,7 @@ impl Teller {
             self.asked.push(number);
             return world.hooks_give(number) || met.at_floor && !rungs.fallback;
         }
-        // The failure is gone once a plan was asked for.
+        // The failure is no longer available once a plan was asked.
         leaned && met.at_floor && !rungs.fallback
     }
 
@@ -424,7 +424,7 @@ impl Teller {
     }
 }
 
-/// Whether a contended failure is left to the enclosing attempt. A panic is only where it stays silent there.
+/// Returns whether a contended failure is left to the enclosing attempt: a panic only if it stays silent there.
 fn gives_way(number: usize, fate: Fate, world: &dyn World) -> bool {
     world.enclosing().is_some_and(|Enclosing { promises, retries, .. }| {
         let is_silent = retries[usize::from(fate == Fate::Transient)];

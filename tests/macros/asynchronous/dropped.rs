@@ -1,4 +1,4 @@
-//! A future dropped at any await: nothing is lost, and the next call works.
+//! Futures that are dropped at any await: nothing is lost, and the next call works.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use crate::asynchronous::{block_on, pause, poll};
 
 const ITEMS: usize = 24;
 
-/// What a body did to the world: items done, values alive, attempts begun.
+/// Effects of a body: items done, values alive, attempts begun.
 #[derive(Default)]
 struct World {
     limit: usize,
@@ -25,7 +25,7 @@ impl World {
         Self { limit, ..Self::default() }
     }
 
-    /// An attempt at these items that is pending at its start, with values alive, and at its end.
+    /// Makes an attempt at these items that is pending at its start, with values alive, and at its end.
     async fn attempt(&self, start: usize, end: usize) -> Result<(), OutOfMemory> {
         let _value = Value::new(&self.alive);
         pause().await;
@@ -38,7 +38,7 @@ impl World {
         Ok(())
     }
 
-    /// What the cache remembers.
+    /// Returns the size that the cache remembers.
     fn settled(&self) -> Option<usize> {
         let entries = self.cache.entries();
         assert!(entries.len() <= 1);
@@ -83,13 +83,13 @@ async fn chunked(data: &mut [u8], start: usize, end: usize, world: &World) -> Re
     Ok(())
 }
 
-/// Polls a new future so many times and drops it; `false` when it was done before.
+/// Polls a new future `polls` times and drops it. Returns `false` if it was done before.
 fn poll_and_drop<F: Future>(future: F, polls: usize) -> bool {
     let mut future = pin!(future);
     (0..polls).all(|_| poll(future.as_mut()).is_pending())
 }
 
-/// A number of polls after which these futures are done.
+/// Number of polls after which these futures are done.
 const ENOUGH: usize = 100;
 
 #[test]
@@ -172,6 +172,6 @@ fn undoing_comes_before_the_await_of_a_retry() {
         seen.push(world.undone.get());
     }
     assert!(seen.is_sorted());
-    // Pending in an attempt and before its retry, twice; then the attempt that succeeds.
+    // Pending in an attempt and before its retry, twice; then in the attempt that succeeds.
     assert_eq!(seen, [0, 0, 1, 1, 2, 2, 2]);
 }

@@ -1,6 +1,6 @@
-//! The panic hook is silent while an attempt is polled, and only for what is tried again.
+//! Tests that the panic hook is silent while an attempt is polled, and only for panics that are retried.
 //!
-//! The hook belongs to the process, and it matters which part of the program sets it first: each of these tests runs in a
+//! The hook is process-wide, and it matters which part of the program sets it first, so each of these tests runs in a
 //! process of its own.
 
 use std::any::Any;
@@ -26,7 +26,7 @@ fn in_a_process(name: &str, test: fn()) {
         return;
     }
     panic::set_hook(Box::new(|info| {
-        // Shown where the child has failed.
+        // The output is shown if the child fails.
         eprintln!("{info}");
         let message = text(info.payload());
         PRINTED.with_borrow_mut(|printed| printed.push(message));
@@ -43,12 +43,12 @@ thread_local! {
     static PRINTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The panics of this thread that reached the hook in force before the first call, so far.
+/// Returns the panics of this thread that have reached the hook which was set before the first call.
 fn printed() -> Vec<String> {
     PRINTED.take()
 }
 
-/// A failed assertion is a panic too, and must be seen.
+/// Compares the panics. A failed assertion is a panic, too, and must be printed.
 fn check(printed: &[String], expected: &[&str]) {
     if printed != expected {
         eprintln!("printed: {printed:?}, expected: {expected:?}");
@@ -80,7 +80,7 @@ async fn panics_while_undoing(size: usize) -> usize {
     size
 }
 
-/// Values of which no view has room.
+/// Values for whose views there is no room.
 #[derive(Debug)]
 struct NoRoom;
 
@@ -112,14 +112,14 @@ fn panic_outside(text: &'static str) {
     catch_unwind(|| panic!("{text}")).unwrap_err();
 }
 
-/// The failure that is tried again is silent, and what goes wrong afterwards is not.
+/// The failure that is retried is silent, and a panic afterwards is printed.
 #[test]
 fn what_undoing_says_is_printed_once() {
     in_a_process("asynchronous::hook::what_undoing_says_is_printed_once", || {
         let payload = catch_unwind(|| block_on(panics_while_undoing())).unwrap_err();
         check(&[text(&*payload)], &[OUT_OF_MEMORY]);
         check(&printed(), &[OUT_OF_MEMORY]);
-        // A loop around it tries that again.
+        // A loop around the call retries the panic.
         let mut fails = true;
         toma::execute::with::<NoCache>().batch(2, |_| {
             if std::mem::take(&mut fails) {

@@ -15,7 +15,7 @@ use toma::classify::OutOfMemory;
 use crate::executor::{block_on, pause, poll};
 use crate::kit::{OUT_OF_MEMORY, failures, fits};
 
-/// Memory for at most `limit` items, after a while.
+/// Succeeds for at most `limit` items, after an await.
 async fn allocate(items: usize, limit: usize) -> Result<(), OutOfMemory> {
     pause().await;
     fits(items, limit)

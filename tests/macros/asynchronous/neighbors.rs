@@ -13,7 +13,7 @@ fn one_thread() -> Runtime {
     Builder::new_current_thread().build().unwrap()
 }
 
-/// Another task of the same thread, and how often it ran.
+/// Another task of the same thread, and the number of times it ran.
 #[derive(Default)]
 struct Neighbor {
     turns: AtomicUsize,
@@ -29,10 +29,10 @@ impl Neighbor {
     }
 }
 
-/// The turns that the neighbor had had when each attempt began.
+/// Number of turns that the neighbor had had when each attempt began.
 type Seen = Mutex<Vec<usize>>;
 
-/// Fails without ever being pending.
+/// A function that fails without ever being pending.
 #[toma::batch(initial = 16, cache = NoCache)]
 async fn fails_at_once(size: usize, neighbor: &Neighbor, seen: &Seen) -> Result<usize, OutOfMemory> {
     seen.lock().unwrap().push(neighbor.turns.load(Relaxed));
@@ -45,7 +45,7 @@ async fn panics_at_once(start: usize, end: usize, neighbor: &Neighbor, seen: &Se
     assert!(end - start < 2, "{}", crate::asynchronous::OUT_OF_MEMORY);
 }
 
-/// Is pending three times in each attempt.
+/// A function that is pending three times in each attempt.
 #[toma::chunked(initial = 16, cache = NoCache)]
 async fn fails_late(
     data: &mut [u8],
@@ -74,7 +74,7 @@ fn beside_a_neighbor<F: Future>(task: impl FnOnce(Arc<Neighbor>, Arc<Seen>) -> F
     seen.lock().unwrap().clone()
 }
 
-/// Whether the neighbor had at least `turns` turns between each attempt and the next.
+/// Returns true if the neighbor had at least `turns` turns between each attempt and the next.
 fn has_turns(seen: &[usize], turns: usize) -> bool {
     seen.windows(2).all(|pair| pair[1] - pair[0] >= turns)
 }

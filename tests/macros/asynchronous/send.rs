@@ -1,4 +1,4 @@
-//! The future is `Send` when the body's is.
+//! The future is `Send` if the future of the body is.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -78,7 +78,7 @@ impl Sized8 {
 
 struct NotAnError;
 
-/// What comes out of it stays on its thread, and what it does may move.
+/// The output is not `Send`, but the future may move between threads.
 #[toma::batch(initial = 16, cache = NoCache, before_retry = { pause().await; *retries += 1 })]
 async fn gives_a_pointer(size: usize, retries: &mut usize) -> Result<Rc<usize>, OutOfMemory> {
     allocate(size, 8).await?;

@@ -1,4 +1,4 @@
-//! Methods, generics, references, early returns: what sync functions do, async ones do too.
+//! Methods, generics, references and early returns work in asynchronous functions as in synchronous ones.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -176,7 +176,7 @@ fn patterns_of_parameters() {
     assert_eq!((to, failures()), ([7; 20], 2));
 }
 
-/// An error that is no `Error`.
+/// An error type that does not implement `Error`.
 #[derive(Debug, PartialEq)]
 enum Code {
     NoMemory,

@@ -1,5 +1,4 @@
-//! A view of the data may take memory of its own, and then making it may fail: that belongs to the
-//! attempt.
+//! A view of the data may allocate memory of its own, so making it may fail. Such a failure belongs to the attempt.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -14,7 +13,7 @@ use crate::asynchronous::{OUT_OF_MEMORY, block_on, failures, pause};
 #[derive(Debug)]
 struct Copied {
     values: Vec<usize>,
-    /// How many values there is room for.
+    /// Number of values that there is room for.
     limit: usize,
     /// Copies that are not dropped yet.
     alive: std::rc::Rc<Cell<usize>>,

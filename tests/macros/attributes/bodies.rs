@@ -1,4 +1,4 @@
-//! What bodies do: return early, loop, define functions and closures, call themselves.
+//! Control flow in bodies: early returns, loops, inner functions and closures, recursion.
 
 use std::cell::Cell;
 use std::num::ParseIntError;
@@ -151,7 +151,7 @@ fn arguments_are_borrowed_by_every_attempt() {
     assert_eq!((numbers, runs.get()), (vec![16, 17, 8, 9], 2));
 }
 
-/// Drops in the order in which a body's values drop: before the next attempt starts.
+/// The values of a body are dropped in order, before the next attempt starts.
 #[toma::batch(initial = 16, cache = NoCache)]
 fn drops(size: usize, living: &Cell<usize>) -> Result<usize, OutOfMemory> {
     struct Guard<'a>(&'a Cell<usize>);

@@ -1,4 +1,4 @@
-//! What can be worked on chunk by chunk.
+//! Types of data that can be processed chunk by chunk.
 
 use toma::NoCache;
 use toma::classify::OutOfMemory;

@@ -1,4 +1,4 @@
-//! What stands on a function stays on it: attributes, documentation, visibility.
+//! Attributes, documentation and visibility of a function are kept.
 
 use toma::{GlobalCache, NoCache};
 

@@ -1,6 +1,6 @@
 //! The attributes on functions as people write them.
 //!
-//! Each function here meets too little memory at least once, so that its body runs more than once.
+//! Each function runs out of memory at least once, so that its body runs more than once.
 
 #![expect(
     clippy::boxed_local,
@@ -24,13 +24,13 @@ use std::fmt::Display;
 
 use crate::kit::{OUT_OF_MEMORY, failures, fits, panic_of};
 
-/// Memory for at most `limit` items, as tensor libraries' ordinary methods say it.
+/// Panics for more than `limit` items, as ordinary methods of tensor libraries do.
 fn allocate_or_panic(items: impl TryInto<usize>, limit: usize) {
     let items = items.try_into().unwrap_or_else(|_| unreachable!("sizes are positive"));
     assert!(items <= limit, "{OUT_OF_MEMORY}");
 }
 
-/// Shows a value, for bodies that take anything that can be shown.
+/// Formats a value, for bodies that take any `Display`.
 fn show(value: &(impl Display + ?Sized)) -> String {
     value.to_string()
 }

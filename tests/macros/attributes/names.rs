@@ -1,10 +1,10 @@
-//! Names: nothing of ours collides with anything of the user's.
+//! Names in the expansion do not collide with names of the user.
 
 #![allow(non_camel_case_types, reason = "these names are taken on purpose")]
 
 use crate::attributes::allocate_or_panic;
 
-/// A module in which the usual names mean something else.
+/// A module in which the usual names have another meaning.
 mod taken {
     #![allow(dead_code, unused_macros, reason = "they only have to be in the way")]
 

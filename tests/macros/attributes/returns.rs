@@ -1,4 +1,4 @@
-//! What functions return: any type, and every error that can be classified.
+//! Return types of functions: any type, and every error that can be classified.
 
 use std::collections::TryReserveError;
 use std::error::Error;
@@ -10,7 +10,7 @@ use toma::classify::{Class, Failure};
 
 use crate::attributes::{allocate_or_panic, failures, fits};
 
-/// One function for each type, whose body makes the value when there is memory for 4 items.
+/// Defines one function for each type, whose body returns the value if there is memory for 4 items.
 macro_rules! values {
     ($($name:ident: $ty:ty = $value:expr;)*) => {$(
         #[test]
@@ -46,7 +46,7 @@ values! {
     tuple_of_results: (Result<u8, String>, u8) = (Ok(1), 2);
 }
 
-/// One function for each error type; the first failure is out of memory, the second something else.
+/// Defines one function for each error type. The first failure is out of memory, the second something else.
 macro_rules! errors {
     ($($name:ident: $output:ty, $out_of_memory:expr, $other:expr;)*) => {$(
         #[test]

@@ -1,4 +1,4 @@
-//! The same work in every form, each with every option.
+//! Runs one piece of work in every form, each with every option.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -89,7 +89,7 @@ pub(crate) const INLINE: [Form; 8] = [
     }),
 ];
 
-/// Functions of one kind with attributes. In a batch `start` is an argument like any other.
+/// Defines functions of one kind with attributes. In a batch, `start` is an ordinary argument.
 macro_rules! functions {
     ($trial:ident $size:ident ($($asynchronous:tt)?) $($cache:tt)*) => {
         functions! {
@@ -150,7 +150,7 @@ macro_rules! functions {
     }};
 }
 
-/// An await in the middle of an asynchronous body.
+/// Awaits in the middle of an asynchronous body.
 macro_rules! pause {
     () => {};
     (async) => {
@@ -158,7 +158,7 @@ macro_rules! pause {
     };
 }
 
-/// The outcome of a function, asynchronous or not.
+/// Returns the outcome of a function, asynchronous or not.
 macro_rules! finish {
     (async $call:expr) => {
         block_on($call)
@@ -180,7 +180,7 @@ macro_rules! every_function {
     };
 }
 
-/// Functions whose attributes give the trial's cache.
+/// Functions whose attributes give the cache of the trial.
 pub(crate) fn attributes() -> Vec<Form> {
     every_function!(trial: &*trial.give("cache", trial.cache.unwrap()))
 }
@@ -196,7 +196,7 @@ fn items<S: TryInto<usize, Error: Debug>>(start: S, end: S) -> Range<usize> {
 
 const GRID: Grid = Grid([0..240, 0..12]);
 
-/// What there is along two axes: all there is to see of data that is cut.
+/// Data with extents along two axes and no elements.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Grid([Range<usize>; 2]);
 

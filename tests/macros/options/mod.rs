@@ -1,7 +1,7 @@
-//! Every option, in every form in which it has a meaning, has the same effect under the same name.
+//! Tests that every option has the same effect under the same name, in every form in which it has a meaning.
 //!
 //! A form is written once, with every option that it has. A row of [`ROWS`] gives one option another value than
-//! [`Trial::fitting`] does, and checks what the call does then. The rows are run with each form.
+//! [`Trial::fitting`] does, and checks the effect on the call. The rows are run with each form.
 
 mod forms;
 
@@ -27,15 +27,15 @@ use toma::{Decay, GlobalCache, Halve, NoCache, execute, report};
 use crate::kit::Memory;
 use forms::{Form, INLINE, attributes, attributes_with_type};
 
-/// Items to do; all sizes of the table divide their number.
+/// Items to do. All sizes of the table divide their number.
 const RANGE: Range<usize> = 1000..1240;
 
-/// An option, and what it does in a form.
+/// An option, and the check of its effect in a form.
 type Row = (&'static str, fn(Form));
 
 const ROWS: [Row; 20] = [
     ("cache", |form| {
-        // The instance remembers, and no other cache.
+        // The given instance remembers the size, and no other cache does.
         let (one, other) = (GlobalCache::new(), GlobalCache::new());
         let sizes = |cache| Trial { cache: Some(cache), ..Trial::fitting(4) }.succeeds(form);
         assert_eq!([sizes(&one), sizes(&one)], [vec![16, 8, 4], vec![4]]);
@@ -59,7 +59,7 @@ const ROWS: [Row; 20] = [
         assert_eq!(Trial { deadline: Duration::ZERO, ..Trial::fitting(8) }.fails(form), [16]);
     }),
     ("key", |form| {
-        // What calls with different keys learn is kept apart.
+        // Calls with different keys learn separately.
         let cache = &GlobalCache::new();
         let trial = |key, limit| Trial { cache: Some(cache), key: (key, "image"), ..Trial::fitting(limit) };
         let sizes = |key, limit| trial(key, limit).succeeds(form);
@@ -75,7 +75,7 @@ const ROWS: [Row; 20] = [
         assert_eq!(cache.entries()[0].name, "resize");
     }),
     ("device", |form| {
-        // It is read for a prediction, and after each failure that is retried, when it releases its cached memory.
+        // Read for a prediction. After each failure that is retried, it is read and releases its cached memory.
         let trial = Trial::fitting(4);
         assert_eq!(trial.succeeds(form), [16, 8, 4]);
         assert_eq!((trial.device.readings(), trial.device.releases()), (3, 2));
@@ -97,7 +97,7 @@ const ROWS: [Row; 20] = [
         assert_eq!(*trial.observer.0.lock().unwrap(), [(16, 8), (8, 4)]);
     }),
     ("ladder", |form| {
-        // What is tried besides a smaller size: another memory, when nothing smaller is left.
+        // Retries other than smaller sizes: here in another memory, once no smaller size is left.
         let ladder = Ladder::default().fallback(true);
         let sizes = Trial { ladder, fallback_limit: 8, ..Trial::fitting(0) }.succeeds(form);
         assert_eq!(sizes, [16, 8, 4, 2, 1, 16, 8]);
@@ -108,7 +108,7 @@ const ROWS: [Row; 20] = [
         assert_eq!(sizes[..2], [5, 2], "the first size, where the size cache knows nothing");
     }),
     ("predict", |form| {
-        // By dry runs of the first items, at sizes that the call could use. An asynchronous body has none.
+        // Dry runs of the first items, at sizes that the call could use. An asynchronous body has no dry runs.
         let dry = Rehearses::default();
         let trial = Trial { predict: &dry, ..Trial::fitting(5) };
         let sizes = trial.succeeds(form);
@@ -142,11 +142,11 @@ const ROWS: [Row; 20] = [
         assert_eq!(hopeless.undone.borrow()[..], hopeless.attempts.borrow()[..4]);
     }),
     ("classify", |form| {
-        // Says of an error that is no `std::error::Error` what it means.
+        // Classifies an error that does not implement `std::error::Error`.
         assert_eq!(Trial { classify: |_| Class::Other, ..Trial::fitting(8) }.fails(form), [16]);
         assert_eq!(Trial::fitting(8).succeeds(form), [16, 8]);
     }),
-    // Not of the attribute's options: the row of a cache that is given by its type.
+    // Not an option of the attribute: the row of a cache that is given by its type.
     (TYPE, |form| {
         assert_eq!(Trial { cache: None, ..Trial::fitting(2) }.succeeds(form), [4, 2]);
         assert_eq!(TOLD.take(), [2]);
@@ -169,9 +169,9 @@ fn every_option_works_in_every_form() {
     assert_eq!(cells, ROWS.len() * (8 + 12));
 }
 
-/// The options that an attribute lists when it is given an unknown one, without `crate`, which changes a path and no
-/// call: `tests/fixtures/renamed` gives it in each form. And without `padded`, which counts sizes by another unit:
-/// `tests/sizes/cost/padded.rs` has it.
+/// The options that an attribute lists when it is given an unknown one, except for two: `crate` changes a path and no
+/// call, and `tests/fixtures/renamed` gives it in each form. `padded` counts sizes in another unit, and is tested in
+/// `tests/sizes/cost/padded.rs`.
 fn options() -> BTreeSet<&'static str> {
     let message = include_str!("../../ui/attribute/unknown_option.stderr").lines().next().unwrap();
     let (_, options) = message.split_once("`#[toma::chunked]` has ").unwrap();
@@ -184,7 +184,7 @@ fn every_option_has_a_row() {
     assert_eq!(rows, options());
 }
 
-/// And evaluates it once per call, with the function's arguments in scope.
+/// Each form evaluates every option once per call, with the arguments of the function in scope.
 #[test]
 fn every_form_is_given_every_option() {
     for (form, is_attribute) in
@@ -221,9 +221,9 @@ fn no_more_is_foreseen_than_a_call_may_use() {
     assert_eq!(report::last().unwrap().foreseen.unwrap().size, 16);
 }
 
-/// The values of all options, a body that runs out of memory above a limit, and what was seen of it.
+/// Values of all options, a body that runs out of memory above a limit, and records of its attempts.
 struct Trial<'a> {
-    /// That of the type which a form gives, where it is none.
+    /// `None` for forms that give the cache by its type.
     cache: Option<&'a dyn SizeCache>,
     initial: usize,
     min: usize,
@@ -249,12 +249,12 @@ struct Trial<'a> {
     successes: Arc<AtomicUsize>,
 }
 
-/// An error that only its author understands.
+/// An error that only `classify` can interpret.
 #[derive(Debug, PartialEq)]
 struct Refused;
 
 impl Trial<'_> {
-    /// More items than `limit` are too many; the options change nothing.
+    /// Returns a trial in which at most `limit` items fit, with options that change nothing.
     fn fitting(limit: usize) -> Self {
         Self {
             cache: Some(&NoCache),
@@ -266,7 +266,7 @@ impl Trial<'_> {
             deadline: Duration::from_secs(3600),
             key: (0, ""),
             name: "work",
-            // One for the trials of a test, which learn from each other, and none for two tests, which would contend.
+            // Shared by the trials of a test, which learn from each other. Two tests share none, or they would contend.
             device: Memory::named(format!("{:?}", thread::current().id()).leak(), 0, 1 << 30),
             rank: threads(1).remove(0),
             observer: Shrinks::default(),
@@ -284,8 +284,8 @@ impl Trial<'_> {
         }
     }
 
-    /// The sizes that are tried in this form, in order, repetitions left out: the same for one batch and for many
-    /// pieces.
+    /// Returns the sizes that are tried in this form, in order and without repetitions, so that one batch and many
+    /// pieces compare as equal.
     fn succeeds(&self, form: Form) -> Vec<usize> {
         assert_eq!((form.1)(self), Ok(()));
         self.sizes()
@@ -302,18 +302,18 @@ impl Trial<'_> {
         sizes
     }
 
-    /// The value of an option.
+    /// Returns the value of an option, and records that the option was given.
     fn give<V>(&self, option: &'static str, value: V) -> V {
         self.given.borrow_mut().push(option);
         value
     }
 
-    /// The same in the function's own integers.
+    /// Returns a size in the integer type of the function, and records that the option was given.
     fn give_size<S: TryFrom<usize, Error: Debug>>(&self, option: &'static str, size: usize) -> S {
         self.give(option, S::try_from(size).unwrap())
     }
 
-    /// The body.
+    /// Runs the body.
     fn attempt(&self, items: Range<usize>) -> Result<(), Refused> {
         self.attempts.borrow_mut().push(items.clone());
         if items.len() > if falls_back() { self.fallback_limit } else { self.limit } {
@@ -326,7 +326,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Attempts that did not run out of memory; dry runs are none.
+    /// Returns the number of attempts that did not run out of memory, not counting dry runs.
     fn successes(&self) -> usize {
         self.successes.load(Relaxed)
     }
@@ -336,7 +336,7 @@ impl Trial<'_> {
     }
 }
 
-/// Writes down every shrink.
+/// Records every shrink.
 #[derive(Clone, Default)]
 struct Shrinks(Arc<Mutex<Vec<(usize, usize)>>>);
 
@@ -357,7 +357,7 @@ impl Predict for Nothing {
     }
 }
 
-/// So many items fit.
+/// Predicts that this many items fit.
 #[derive(Debug)]
 struct Fits(usize);
 
@@ -367,7 +367,7 @@ impl Predict for Fits {
     }
 }
 
-/// Runs the body at two sizes, of which the larger fails, and says that 5 items fit.
+/// Runs the body at two sizes, of which the larger fails, and predicts that 5 items fit.
 #[derive(Debug, Default)]
 struct Rehearses(AtomicUsize);
 
@@ -396,7 +396,7 @@ thread_local! {
     static TOLD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Knows 4 for every place, and keeps what it is told.
+/// Recalls size 4 for every call site, and records the sizes that it is asked to remember.
 #[derive(Debug)]
 struct StartsAt4;
 

@@ -1,4 +1,4 @@
-//! Statements and expressions of every kind, compiled twice, without and with marks, which must do the same. In both
+//! Statements and expressions of every kind, compiled without and with marks, which must behave the same. Run in both
 //! editions: by the test `profile`, and by the fixture `marks-2021`. The nightly step `mark-all` marks whole packages.
 
 #![deny(warnings)]
@@ -21,27 +21,27 @@ thread_local! {
     static LOG: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs every body both ways, and says how many there were.
+/// Runs every body both ways, and returns the number of bodies.
 ///
 /// # Panics
 ///
-/// When a body does not do the same with marks.
+/// When a body behaves differently with marks.
 pub(crate) fn compare() -> usize {
     let pairs = plain::cases().into_iter().zip(marked::cases());
     let pairs = pairs.map(|((name, plain), (_, marked))| assert_eq!(run(plain), run(marked), "{name}"));
     pairs.count()
 }
 
-/// A body's name, and what it answers.
+/// Name of a body, and the body, which returns a string.
 type Case = (&'static str, fn() -> String);
 
-/// What a body answers, or how it panics, and what it logs.
+/// Returns the result of a body, or `None` if it panics, and its log.
 fn run(body: fn() -> String) -> (Option<String>, Vec<&'static str>) {
     LOG.take();
     (catch_unwind(AssertUnwindSafe(body)).ok(), LOG.take())
 }
 
-/// Writes a word between the drops.
+/// Logs a word between the drops.
 fn log(word: &'static str) {
     LOG.with_borrow_mut(|log| log.push(word));
 }
@@ -55,7 +55,7 @@ impl Drop for Loud {
     }
 }
 
-/// What a future gives that waits for nothing.
+/// Returns the output of a future that waits for nothing.
 fn finish<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -518,7 +518,7 @@ macro_rules! bodies {
     };
 }
 
-/// The bodies, by the names of their functions.
+/// Builds the table of the bodies, by the names of their functions.
 macro_rules! table {
     ($($case:ident)*) => {
         pub(super) fn cases() -> Vec<Case> {

@@ -1,4 +1,4 @@
-//! `#[toma::profile]`: functions do the same with it, and what they tell is right.
+//! `#[toma::profile]`: functions behave the same with it, and their marks are right.
 
 mod bodies;
 mod sink;

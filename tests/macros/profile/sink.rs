@@ -1,7 +1,7 @@
-//! Hears marks, and writes down what each thread tells.
+//! Receives marks, and records the marks of each thread.
 //!
-//! `f(` enters the function f, and `f+3(` a closure at the third line behind its signature. `f~3(` goes on with a task
-//! there. `3` is the mark of that line, `^3` says that a block in its statement was left, and `)` leaves the frame.
+//! `f(` enters the function f, and `f+3(` a closure at the third line after its signature. `f~3(` continues a task
+//! there. `3` is the mark of that line, `^3` means that a block in its statement was left, and `)` leaves the frame.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,14 +21,14 @@ struct Told {
 
 static SINK: Sink = Sink(Mutex::new(None));
 
-/// One session lasts at a time.
+/// Only one session can run at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What this thread tells while it runs something.
+/// Returns the marks of this thread while `run` runs.
 pub(crate) fn told(run: impl FnOnce()) -> String {
     told_by(|| {
         run();
@@ -36,14 +36,14 @@ pub(crate) fn told(run: impl FnOnce()) -> String {
     })
 }
 
-/// What the thread tells whose id comes back.
+/// Returns the marks of the thread whose id `run` returns.
 pub(crate) fn told_by(run: impl FnOnce() -> ThreadId) -> String {
     let told = listen(run);
     assert!(told.frames.is_empty(), "frames are left: {}", told.words.join(" "));
     told.words.join(" ")
 }
 
-/// What this thread tells from when the session that it is handed begins.
+/// Returns the marks of this thread from the start of the session, which `run` starts itself.
 pub(crate) fn told_from(run: impl FnOnce(&dyn Fn() -> Session)) -> String {
     let _alone = lock(&ALONE);
     *lock(&SINK.0) = Some(HashMap::new());
@@ -52,7 +52,7 @@ pub(crate) fn told_from(run: impl FnOnce(&dyn Fn() -> Session)) -> String {
     told.remove(&thread::current().id()).unwrap_or_default().words.join(" ")
 }
 
-/// The function that this thread enters first.
+/// Returns the function that this thread enters first.
 pub(crate) fn entered(run: impl FnOnce()) -> &'static Function {
     let told = listen(|| {
         run();
@@ -61,7 +61,7 @@ pub(crate) fn entered(run: impl FnOnce()) -> &'static Function {
     told.first.expect("a marked function")
 }
 
-/// Runs something while marks are heard.
+/// Runs `run` while marks are received.
 pub(crate) fn listening(run: impl FnOnce()) {
     told(run);
 }
@@ -93,7 +93,7 @@ impl Told {
         offset(function, line)
     }
 
-    /// The frame's line from now on, as it is written.
+    /// Sets the current line of the frame, and returns it as a number of lines after the signature.
     fn set(&mut self, line: u32) -> u32 {
         self.frames.last_mut().map_or(u32::MAX, |(function, current)| {
             *current = line;
@@ -102,7 +102,7 @@ impl Told {
     }
 }
 
-/// How many lines behind the signature.
+/// Returns the number of lines between the signature and `line`.
 fn offset(function: &Function, line: u32) -> u32 {
     function.lines[line as usize].number - function.lines[0].number
 }

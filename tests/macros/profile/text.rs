@@ -1,4 +1,4 @@
-//! What a function knows of itself.
+//! Static information about a marked function.
 
 use std::num::NonZeroU32;
 

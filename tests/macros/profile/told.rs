@@ -1,4 +1,4 @@
-//! What marked functions tell: each line, each hit, each frame, in order.
+//! Tests the marks of functions: each line, each hit and each frame, in order.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -129,7 +129,7 @@ fn closures_tell_where_they_run() {
     assert_eq!(told_by(run), "later+2( 3 later+1( ) 4 )");
 }
 
-/// Waits once.
+/// A future that is pending once.
 #[derive(Default)]
 struct Once(bool);
 

@@ -1,4 +1,4 @@
-//! `Adaptive` from call to call.
+//! `Adaptive` across calls.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn climbs_to_the_limit_and_stays_there() {
 fn never_starts_small_to_measure() {
     let world = World::new(300, Shows::Everything);
     world.batch(512, Adaptive::default());
-    // By what was lacking, 308 fit in proportion.
+    // By the missing bytes, 308 would fit in proportion.
     assert_eq!(*world.attempts.borrow(), [(512, false), (128, true)]);
     world.batch(512, Adaptive::default());
     assert!(world.attempts.borrow()[2].0 >= 270, "{:?}", world.attempts.borrow());
@@ -66,7 +66,7 @@ fn follow_a_limit_that_moves_within_twenty_calls() {
     }
 }
 
-/// Time spent in attempts, which in this world all take 10 ms and 1 ms per item.
+/// Returns the time spent in attempts, each of which takes 10 ms and 1 ms per item in this world.
 fn spent(world: &World) -> Duration {
     let attempts = world.attempts.borrow();
     attempts.iter().map(|&(size, _)| Duration::from_millis(10 + size as u64)).sum()
@@ -74,7 +74,7 @@ fn spent(world: &World) -> Duration {
 
 #[test]
 fn nights_without_work_pay_for_no_probe() {
-    // A batch a night; then as many batches in a row.
+    // One batch a night; then as many batches in a row.
     for rest in [Duration::from_secs(24 * 3600), Duration::ZERO] {
         let world = World::new(300, Shows::Nothing);
         world.batch(512, Adaptive::default());
@@ -85,7 +85,7 @@ fn nights_without_work_pay_for_no_probe() {
             world.batch(512, Adaptive::default());
         }
         let wasted = world.lost().saturating_sub(before);
-        // Beyond what probes may waste, a search costs what it may save on as many batches again.
+        // In addition to the bound on probes, a search may cost the time that it may save on as many batches again.
         assert!(wasted <= spent(&world) / 25, "{wasted:?} of {:?} are lost", spent(&world));
         assert!(!wasted.is_zero(), "what the batches take pays for probes, with {rest:?} between them");
     }
@@ -113,7 +113,7 @@ fn time_or_a_rise_of_free_memory_makes_a_failure_doubtful() {
 #[test]
 fn what_shrank_far_at_once_soon_grows_back() {
     let world = World::new(1000, Shows::Free);
-    // Something else asks for a hundred times what is there, once.
+    // Something else asks for a hundred times the available bytes, once.
     let time = |size| Duration::from_millis(10 + size as u64);
     world.batch_with(512, Adaptive::default(), |size| {
         world.attempt_of(size, if size == 512 { 100 * bytes(1000) } else { bytes(size) }, time(size))

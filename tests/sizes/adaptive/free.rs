@@ -1,4 +1,4 @@
-//! For policies that need nothing, nothing is measured; and only a named memory is.
+//! Measurements are made only for policies that need them, and memory is read only if it has a name.
 
 use std::cell::Cell;
 use std::io;
@@ -8,7 +8,7 @@ use toma::policy::{Evidence, Needs, Policy};
 use toma::testing::FakeDevice;
 use toma::{Bisect, Decay, Halve, NoCache, execute};
 
-/// A memory that must not be asked.
+/// A memory that must not be read.
 #[derive(Debug)]
 struct Untouchable;
 
@@ -54,7 +54,7 @@ fn nothing_is_measured_for_them() {
     }
 }
 
-/// Halves, and keeps whether the evidence ever said what could be allocated.
+/// A policy that halves, and records whether the evidence contained bytes available for allocation.
 #[derive(Debug, Default)]
 struct Told(Cell<Option<bool>>);
 
@@ -79,7 +79,7 @@ fn the_host_is_not_taken_for_the_memory_that_runs_out() {
     let device = FakeDevice::new(40);
     let told = [true, false].map(|is_named| {
         let (cache, told) = (toma::GlobalCache::new(), Told::default());
-        // Cold, and with what was remembered.
+        // First cold, then with the remembered size.
         for _ in 0..2 {
             let with = execute::with::<NoCache>().cache(&cache).policy(&told);
             let with = if is_named { with.device(&device) } else { with };

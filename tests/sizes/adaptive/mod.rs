@@ -1,5 +1,5 @@
-//! The policies that measure: what they find, what they predict, and what that costs. In simulated
-//! time, on a device that only counts.
+//! The policies that measure: the sizes they find and predict, and their cost. Run in simulated time, on a device that
+//! only counts bytes.
 
 #![cfg(feature = "testing")]
 #![expect(clippy::cast_precision_loss, reason = "the tests' numbers are small")]

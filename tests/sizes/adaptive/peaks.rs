@@ -1,4 +1,4 @@
-//! Peaks belong to a device: nothing on another one, and no task that is elsewhere by now, takes them.
+//! Peaks belong to a device: they are not affected by work on another device, nor by a task that has moved elsewhere.
 
 use std::future::Future;
 use std::mem;
@@ -13,8 +13,8 @@ use toma::{Adaptive, NoCache, execute, report};
 use crate::adaptive::world::{BASE, ITEM, Shows, World, bytes};
 use crate::executor::{pause, poll};
 
-/// The sizes of a cold run on a device that was in use before: without its own peaks it would have to
-/// find the limit by failing.
+/// Returns the sizes of a cold run on a device that was used before. Without the peaks of its own attempts, the run
+/// would have to find the limit by failing.
 fn cold() -> Vec<(usize, bool)> {
     let world = World::new(300, Shows::Everything);
     drop(world.device.alloc(bytes(300)).unwrap());
@@ -27,7 +27,7 @@ type Task = Pin<Box<dyn Future<Output = Result<(), FakeOutOfMemory>> + Send>>;
 
 type Leave = fn(Task);
 
-/// A task in the middle of an attempt that is measured.
+/// Starts a task and suspends it in the middle of a measured attempt.
 fn begun() -> Task {
     let device = FakeDevice::new(1000);
     let mut task: Task = Box::pin(async move {
@@ -62,7 +62,7 @@ fn a_task_that_goes_elsewhere_leaves_its_thread_as_it_was() {
     }
 }
 
-/// The thread that finishes a task measures, too, and has nothing taken from it.
+/// The thread that finishes the task measures an attempt of its own, which is not affected.
 #[test]
 fn a_task_that_comes_from_elsewhere_changes_nothing() {
     let mut task = thread::spawn(begun).join().unwrap();
@@ -76,7 +76,7 @@ fn a_task_that_comes_from_elsewhere_changes_nothing() {
     assert_eq!(report.fullest.unwrap().peak_bytes, BASE + ITEM);
 }
 
-/// A measured loop that needs little.
+/// Runs a measured loop that needs few bytes.
 fn small(device: &FakeDevice) -> Report {
     let form = execute::with::<NoCache>().device(device).policy(Adaptive::default());
     form.range(0..4, 1, |_start, _end| device.alloc(1).map(drop)).unwrap();
@@ -105,7 +105,7 @@ fn a_loop_on_a_second_device_measures_its_own() {
     assert_eq!(report::last().unwrap().fullest.unwrap().peak_bytes, 500);
 }
 
-/// What undoes an attempt is no part of it any more.
+/// Code that undoes an attempt is not part of that attempt.
 #[test]
 fn a_loop_that_undoes_an_attempt_measures_its_own() {
     let (device, mut tries, mut undone) = (FakeDevice::new(1000), 0, Vec::new());

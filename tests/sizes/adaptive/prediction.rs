@@ -1,4 +1,4 @@
-//! First sizes from measured memory.
+//! First sizes that are predicted from measured memory.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn noise_costs_little() {
         let mut state = seed;
         world.range_with(100_000, 4096, Adaptive::default(), |_, size| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // Up to a tenth more or less, and now and then half as much again.
+            // Up to a tenth more or less, and sometimes half as much again.
             let noise = 0.9 + 0.2 * ((state >> 40) % 1000) as f64 / 1000.0;
             let noise = if (state >> 33).is_multiple_of(50) { noise * 1.5 } else { noise };
             world.attempt_of(size, scaled(BASE + size as u64 * ITEM, noise), TIME)
@@ -40,7 +40,7 @@ fn noise_costs_little() {
     }
 }
 
-/// A convolution of one image runs another kernel, so a line through a single item is not that of more.
+/// A convolution of one image runs another kernel, so a line through a single item does not describe larger sizes.
 #[test]
 fn a_single_item_predicts_little_of_more() {
     for single in [300, 500, 700, 1500, 2000] {
@@ -100,7 +100,7 @@ fn loops_inside_each_other_measure_their_own() {
     world.range_with(60_000, 4096, Adaptive::default(), |_, size| {
         let outer = world.device.alloc(BASE + size as u64 * ITEM)?;
         drop(outer);
-        // Far less, on the same device, after the outer attempt's peak.
+        // Needs far less on the same device, after the peak of the outer attempt.
         let with = execute::with::<GlobalCache>().cache(&inner.cache).policy(Adaptive::default());
         with.device(&world.source)
             .range(0..40, 10, |start, end| world.device.alloc((end - start) as u64).map(drop))?;

@@ -24,7 +24,7 @@ fn ends_near_the_limit_wherever_it_is() {
 fn probes_waste_no_more_than_they_may() {
     for waste in [0.0, 0.005, 0.02] {
         let world = World::new(300, Shows::Nothing);
-        // What works is known, so all that fails is a probe.
+        // The working size is known, so every failure is a probe.
         world.range(3000, 400, Halve);
         let before = (world.clock.elapsed(), world.lost());
         world.range(300_000, 400, Adaptive::default().waste(waste));
@@ -87,7 +87,7 @@ fn follows_a_limit_that_moves() {
             let steps = if limit < 300 { 20 } else { steps };
             let later = &attempts[100 + steps..100 + steps + 200];
             let share = later.iter().filter(|attempt| near(attempt)).count();
-            // Where little is shown, what is known to fail is tried again now and then.
+            // Where the device reports little, sizes known to fail are sometimes tried again.
             let bar = if shows == Shows::Everything { 190 } else { 180 };
             assert!(share >= bar, "{share} of 200 near {limit} after {steps} attempts, {shows:?}");
         }
@@ -109,7 +109,7 @@ fn a_rise_that_nothing_shows_is_found_as_soon_where_no_device_was_given() {
     }
 }
 
-/// Numbers of the attempts that failed, from the first attempt on that found the limit.
+/// Returns the numbers of the failed attempts from attempt `first` on, by which the limit is found.
 fn failures_after(world: &World, first: usize) -> Vec<usize> {
     let attempts = world.attempts.borrow();
     (first..attempts.len()).filter(|&number| !attempts[number].1).collect()

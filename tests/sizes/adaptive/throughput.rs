@@ -1,4 +1,4 @@
-//! `Throughput`: as small as it can be and as fast as it gets.
+//! `Throughput` finds the smallest size with the highest throughput.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -12,7 +12,7 @@ use toma::{Adaptive, GlobalCache, Throughput, execute};
 
 use crate::adaptive::world::{BASE, ITEM, NAME, Shows, World, bytes};
 
-/// Time of an attempt that is saturated from `saturation` items on.
+/// Returns the time of an attempt that is saturated from `saturation` items on.
 fn time(size: usize, saturation: usize) -> Duration {
     Duration::from_millis(size.max(saturation) as u64)
 }
@@ -102,7 +102,7 @@ fn noise_moves_it_by_one_size_at_most() {
     }
 }
 
-/// Time of an attempt of which `fixed` does not depend on the size.
+/// Returns a time per attempt of which `fixed` does not depend on the size.
 fn with_overhead(fixed: u64) -> impl Fn(usize) -> Duration {
     move |size| Duration::from_millis(fixed + size as u64)
 }
@@ -132,7 +132,7 @@ fn looks_for_the_limit_as_it_is_told() {
     assert!(failures[1] < failures[0], "{failures:?}");
 }
 
-/// A memory whose allocator has to try again above some size.
+/// A memory whose allocator has to retry above some size.
 #[derive(Debug, Default)]
 struct Thrashing {
     retries: AtomicU64,
@@ -152,15 +152,15 @@ impl MemorySource for Thrashing {
     }
 }
 
-/// The sizes of a run whose attempts above `most` items, all or every second one, thrash; of 20 batches, or
-/// of a range.
+/// Returns the sizes of 20 batches or of a range, where all attempts above `most` items, or every second one of them,
+/// thrash.
 fn sizes(policy: impl Policy + Copy, is_batch: bool, most: usize, every: usize) -> Vec<usize> {
     let (memory, clock, cache) = (Thrashing::default(), StoppedClock::new(), GlobalCache::new());
     let sizes = RefCell::new(Vec::new());
     let body = |size: usize| {
         let count = sizes.borrow().len() + 1;
         memory.retries.fetch_add(u64::from(size > most && count % every == 0), Relaxed);
-        // Larger is always faster, were it not for the thrashing.
+        // Larger sizes would always be faster without the thrashing.
         clock.advance(Duration::from_millis(100 + size as u64));
         sizes.borrow_mut().push(size);
     };

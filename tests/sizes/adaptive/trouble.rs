@@ -1,5 +1,5 @@
-//! All policies where memory is not what they would like it to be: not monotone, falling, or failing
-//! for no reason.
+//! All policies on memory that violates their assumptions: limits that are not monotone, limits that fall, and failures
+//! without a reason.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn policies() -> [(&'static str, Box<dyn Policy>); 5] {
     ]
 }
 
-/// Each policy with each kind of memory source.
+/// Runs a check with each policy and each kind of memory source.
 fn everywhere(check: impl Fn(&str, &dyn Policy, Shows)) {
     for (name, policy) in policies() {
         for shows in [Shows::Nothing, Shows::Free, Shows::Everything] {
@@ -34,7 +34,7 @@ fn everywhere(check: impl Fn(&str, &dyn Policy, Shows)) {
 fn sizes_that_fail_below_sizes_that_run() {
     everywhere(|name, policy, shows| {
         let world = World::new(1000, shows);
-        // Such as a convolution that takes another algorithm there.
+        // For example a convolution that uses another algorithm at these sizes.
         let needs = |size: usize| if size > 100 || (12..=24).contains(&size) { u64::MAX } else { 1 };
         world.range_with(50_000, 512, policy, |_, size| world.attempt_of(size, needs(size), TIME));
         let failures = world.failures();
@@ -69,7 +69,7 @@ fn failures_for_no_reason_cost_little() {
             let (world, mut state) = (World::new(300, shows), seed);
             world.range_with(300_000, 512, Adaptive::default(), |_, size| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                // A neighbor takes everything for a moment.
+                // A neighbor takes all memory for a moment.
                 if (state >> 33).is_multiple_of(100) {
                     world.attempt_of(size, u64::MAX, TIME)
                 } else {
@@ -82,8 +82,8 @@ fn failures_for_no_reason_cost_little() {
     }
 }
 
-/// Makes calls before, in and after a shortage; the size that is kept. An attempt takes `fixed` milliseconds
-/// and one per item.
+/// Makes calls before, during and after a shortage, and returns the size that is kept. An attempt takes `fixed`
+/// milliseconds and one per item.
 fn after_a_shortage(
     policy: &dyn Policy,
     shows: Shows,
@@ -127,7 +127,7 @@ fn only_policies_that_measure_grow_back_after_a_passing_shortage() {
     }
 }
 
-/// An attempt takes as long whatever its size, so the floor costs the most that it can.
+/// Every attempt takes the same time whatever its size, so the cost of the floor is the highest possible.
 fn attempt_in_a_burst(world: &World, number: usize, size: usize) -> Result<(), FakeOutOfMemory> {
     world.device.set_budget(bytes(if number < 20 { 1 } else { 1000 }));
     world.attempt_of(size, BASE + size as u64 * ITEM, Duration::from_secs(2))

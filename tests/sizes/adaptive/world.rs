@@ -1,4 +1,4 @@
-//! A device in simulated time, and what a run on it came to.
+//! A device in simulated time, and the records of a run on it.
 
 use std::cell::RefCell;
 use std::sync::Mutex;
@@ -14,18 +14,18 @@ use crate::kit::shown::Shown;
 pub(crate) use crate::kit::shown::Shows;
 
 pub(crate) const ITEM: u64 = 1000;
-/// What every attempt needs, whatever its size.
+/// Bytes that every attempt needs, whatever its size.
 pub(crate) const BASE: u64 = 20 * ITEM;
 
-/// What the ranges are called, by which sizes can be seeded.
+/// Name of the ranges, under which sizes can be seeded.
 pub(crate) const NAME: &str = "world";
 
-/// Bytes in which `limit` items fit.
+/// Returns a number of bytes in which `limit` items fit.
 pub(crate) fn bytes(limit: usize) -> u64 {
     BASE + limit as u64 * ITEM + ITEM / 2
 }
 
-/// What attempts were made, and what was said not to fit.
+/// Records the attempts, and the sizes reported not to fit.
 #[derive(Debug, Default)]
 pub(crate) struct Told(pub(crate) Mutex<Vec<String>>);
 
@@ -47,7 +47,7 @@ pub(crate) struct World {
     pub(crate) clock: StoppedClock,
     pub(crate) cache: GlobalCache,
     pub(crate) told: Told,
-    /// Sizes of the attempts, and whether they succeeded.
+    /// Sizes of the attempts; true for those that succeeded.
     pub(crate) attempts: RefCell<Vec<(usize, bool)>>,
     lost: RefCell<Duration>,
 }
@@ -66,12 +66,12 @@ impl World {
         }
     }
 
-    /// An attempt takes 10 ms and 1 ms per item.
+    /// Makes an attempt that takes 10 ms and 1 ms per item.
     pub(crate) fn attempt(&self, size: usize) -> Result<(), FakeOutOfMemory> {
         self.attempt_of(size, BASE + size as u64 * ITEM, Duration::from_millis(10 + size as u64))
     }
 
-    /// An attempt that needs these bytes and this time.
+    /// Makes an attempt that needs `bytes` and takes `time`.
     pub(crate) fn attempt_of(&self, size: usize, bytes: u64, time: Duration) -> Result<(), FakeOutOfMemory> {
         let memory = self.device.alloc(bytes);
         self.clock.advance(time);
@@ -84,7 +84,7 @@ impl World {
         self.range_with(items, initial, policy, |_, size| self.attempt(size))
     }
 
-    /// A range whose budget becomes that of `limit` items at attempt `number`.
+    /// Runs a range whose budget changes to that of `limit` items at attempt `number`.
     pub(crate) fn range_that_moves(&self, number: usize, limit: usize) {
         self.range_with(1_000_000, 4096, Adaptive::default(), |attempt, size| {
             if attempt == number {
@@ -94,7 +94,7 @@ impl World {
         });
     }
 
-    /// A range whose body gets the number of the attempt and its size.
+    /// Runs a range whose body gets the number of the attempt and its size.
     pub(crate) fn range_with(
         &self,
         items: usize,
@@ -116,7 +116,7 @@ impl World {
         report::last().unwrap()
     }
 
-    /// All ranges are calls of one place.
+    /// Runs a range. All ranges share this call site.
     pub(crate) fn call(
         &self,
         items: usize,
@@ -132,12 +132,12 @@ impl World {
         }
     }
 
-    /// One batch; the size that succeeded.
+    /// Runs one batch and returns the size that succeeded.
     pub(crate) fn batch(&self, initial: usize, policy: impl Policy) -> usize {
         self.batch_with(initial, policy, |size| self.attempt(size))
     }
 
-    /// One batch with this body; the size that succeeded. All batches are calls of one place.
+    /// Runs one batch with this body, and returns the size that succeeded. All batches share this call site.
     pub(crate) fn batch_with(
         &self,
         initial: usize,
@@ -157,7 +157,7 @@ impl World {
         self.attempts.borrow().iter().filter(|(_, succeeded)| !succeeded).count()
     }
 
-    /// The size of the last attempts that were no rest.
+    /// Returns the size of the last attempts, leaving out the smaller rest at the end.
     pub(crate) fn last_size(&self) -> usize {
         let attempts = self.attempts.borrow();
         attempts[attempts.len() - 2].0
@@ -167,7 +167,7 @@ impl World {
         self.cache.entries()[0].remembered.settled
     }
 
-    /// Time lost in failed attempts.
+    /// Returns the time lost in failed attempts.
     pub(crate) fn lost(&self) -> Duration {
         *self.lost.borrow()
     }

@@ -1,4 +1,4 @@
-//! Caches that users write.
+//! Caches written by users.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use toma::{NoCache, execute};
 use crate::caches::kit::{GIB, batch, memory};
 use crate::kit::fits;
 
-/// One size for all calls of a name, kept for good, and what it was asked.
+/// A cache that keeps one size for all calls of a name forever, and records its calls.
 #[derive(Debug, Default)]
 struct ByName {
     sizes: Mutex<HashMap<String, Remembered>>,
@@ -54,7 +54,7 @@ fn a_cache_of_ones_own_is_asked_once_and_told_once() {
     );
 }
 
-/// Tells places apart by what they are called from, but learns nothing.
+/// A cache that distinguishes call sites by their callers, but learns nothing.
 #[derive(Debug)]
 struct Always(usize);
 
@@ -84,7 +84,7 @@ fn what_a_cache_answers_is_bounded_by_the_call() {
     assert_eq!(tried, [8, 8, 4]);
 }
 
-/// Reads what a place knows.
+/// A cache that reads the free bytes of a call site.
 #[derive(Debug, Default)]
 struct Looking(Mutex<Option<u64>>);
 

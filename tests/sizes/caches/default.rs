@@ -1,4 +1,4 @@
-//! Which cache calls use that name none. One test, because the choice is the process's.
+//! Selection of the cache for calls that name none. One test, because the selection is process-wide.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex};
@@ -11,14 +11,14 @@ use toma::{DefaultCache, GlobalCache, NoCache, StacktraceMemoryCache, execute};
 use crate::child::alone;
 use crate::kit::fits;
 
-/// A cache that says what it remembered last.
+/// A cache that records the last size it was asked to remember.
 #[derive(Debug, Default)]
 struct Custom(Mutex<Option<Remembered>>);
 
 impl SizeCache for Custom {
     fn shared() -> &'static Self {
         static SHARED: LazyLock<Custom> = LazyLock::new(|| {
-            // A cache may use the library while it is made.
+            // A cache may use the library while it is constructed.
             execute::range(0..4, 4, |_, _| ());
             set_default::<NoCache>();
             Custom::default()
@@ -35,7 +35,7 @@ impl SizeCache for Custom {
     }
 }
 
-/// A cache that cannot be had.
+/// A cache whose construction panics.
 #[derive(Debug)]
 struct Broken;
 
@@ -66,7 +66,7 @@ fn tried(limit: usize) -> Vec<usize> {
     tried
 }
 
-/// Other tests use the shared caches, too.
+/// Counts the entries of this file, because other tests use the shared caches, too.
 fn entries_of_this_file(entries: &[Entry]) -> usize {
     entries.iter().filter(|entry| entry.name.starts_with(module_path!())).count()
 }
@@ -91,7 +91,7 @@ fn the_default_can_be_chosen() {
         assert_eq!(tried(4), [32, 16, 8, 4]);
         assert_eq!(tried(4), [4]);
         assert_eq!(Custom::shared().0.lock().unwrap().as_ref().unwrap().settled, 4);
-        // A thread that has looked the default up sees the change, too.
+        // A thread that has looked up the default before sees the change, too.
         let (ready, go) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
             let looking = scope.spawn(|| {
@@ -123,7 +123,7 @@ fn the_default_can_be_chosen() {
     });
 }
 
-/// Whatever the order, every call uses one of the caches, and the last choice holds in the end.
+/// In every order of threads, each call uses one of the caches, and the last selection wins in the end.
 fn many_threads_choose() {
     thread::scope(|scope| {
         for thread in 0..4 {

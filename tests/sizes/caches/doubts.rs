@@ -1,4 +1,4 @@
-//! No burst pins a size: what has succeeded for long enough is doubted, and once in a while a call probes
+//! A burst of failures pins no size: a size that has succeeded for long enough is doubted, and sometimes a call probes
 //! at twice the size.
 
 use std::sync::Mutex;
@@ -25,14 +25,14 @@ fn with_each(test: impl Fn(&dyn SizeCache)) {
     test(&AnyStack::default());
 }
 
-/// The sizes of so many calls of up to 8 items, of which each makes the same attempts.
+/// Makes `calls` calls with up to 8 items, all of which must make the same attempts, and returns the sizes of one call.
 fn each_of(calls: usize, mut call: impl FnMut() -> Vec<usize>) -> Vec<usize> {
     let first = call();
     (1..calls).for_each(|i| assert_eq!(call(), first, "call {i}"));
     first
 }
 
-/// The sizes of the attempts of a range of `length` items at one line, with the key `key`.
+/// Returns the sizes of the attempts of a range of `length` items at one call site, with the key `key`.
 fn range(
     cache: &dyn SizeCache,
     key: u64,
@@ -101,7 +101,7 @@ fn both_numbers_double_with_each_probe_that_fails_and_one_that_succeeds_resets_t
     });
 }
 
-/// A burst that lowers the size, although it comes while larger sizes are doubted, is a start from scratch.
+/// A burst of failures that lowers the size restarts the doubts, although it comes while larger sizes are probed.
 #[test]
 fn a_failure_at_the_settled_size_is_no_failed_probe() {
     with_each(|cache| {
@@ -118,7 +118,7 @@ fn a_failure_at_the_settled_size_is_no_failed_probe() {
     });
 }
 
-/// The sizes of a batch with the policy.
+/// Returns the sizes of a batch with the policy.
 fn with_policy(cache: &GlobalCache, policy: &dyn Policy, limit: usize) -> Vec<usize> {
     let mut tried = Vec::new();
     let with = execute::with::<NoCache>().cache(cache).policy(policy);
@@ -148,7 +148,7 @@ fn no_policy_that_stays_where_it_is_is_pinned() {
     }
 }
 
-/// One attempt per doubt: `Decay` would meet many sizes that fail on its way back.
+/// A doubt costs one attempt: `Decay` would try many failing sizes on its way back.
 #[test]
 fn a_probe_that_fails_goes_back_at_once() {
     let (cache, clock, policy) = (GlobalCache::new(), StoppedClock::new(), Decay::new(0.9));
@@ -158,7 +158,7 @@ fn a_probe_that_fails_goes_back_at_once() {
     assert_eq!(with_policy(&cache, &policy, 4), [8, 4]);
 }
 
-/// Sizes of the attempts in one range of 2,000 items, up to 8 at once, each of which takes a second.
+/// Returns the sizes of the attempts in one range of 2,000 items, up to 8 at once, each of which takes a second.
 fn long_range(fits: impl Fn(usize, usize) -> bool) -> Vec<usize> {
     let (clock, mut sizes) = (StoppedClock::new(), Vec::new());
     let body = |start, end| {
@@ -190,7 +190,7 @@ fn what_does_not_fit_is_doubted_ever_less_often_in_a_long_range() {
     assert!(doubts.windows(3).all(|three| three[2] - three[1] > three[1] - three[0]), "{doubts:?}");
 }
 
-/// Halves, and asks for what a policy needs that finds its way back by itself.
+/// A policy that halves and needs time, as policies do that raise the size themselves.
 #[derive(Debug)]
 struct Measuring;
 
@@ -228,7 +228,7 @@ fn a_range_probes_with_its_first_piece() {
     });
 }
 
-/// Calls that could not use more are no evidence of the settled size, and would not notice a probe.
+/// Calls that have no use for a larger size are no evidence for the settled size, and would not notice a probe.
 #[test]
 fn calls_that_need_no_more_do_not_count() {
     with_each(|cache| {
@@ -243,7 +243,7 @@ fn calls_that_need_no_more_do_not_count() {
     });
 }
 
-/// What another place of the same cache learns meanwhile makes threads look anew, and count on.
+/// A size learned at another call site of the cache makes threads look it up anew, and counting continues.
 #[test]
 fn counting_goes_on_when_another_place_learns() {
     with_each(|cache| {
@@ -325,7 +325,7 @@ fn each_level_of_free_memory_is_doubted_for_itself() {
     assert_eq!(call(10, UNLIMITED), [8]);
 }
 
-/// A probe whose body ends otherwise says nothing: the next one comes as if it had not been.
+/// A probe whose body ends for another reason is no evidence: the next probe comes as if this one had not run.
 #[test]
 fn a_probe_that_ends_otherwise_is_none() {
     let (cache, clock) = (GlobalCache::new(), StoppedClock::new());

@@ -1,4 +1,4 @@
-//! Which calls share an entry, and which do not.
+//! Tests which calls share an entry of the cache.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,11 @@ use crate::caches::kit::{GIB, apart};
 use crate::executor::block_on;
 use crate::kit::{Memory, fits};
 
-/// The memory of a call that fails once: nothing of the machine is read.
+/// Memory with fixed figures, so that nothing of the machine is read.
 static MEMORY: Memory = Memory::named("fixed", GIB, 80 * GIB);
 
-/// Makes a call that settles and returns the number of its attempts: 3 when nothing was known, 1
-/// when it shared what another call learned.
+/// Makes a call that settles, and returns the number of its attempts: 3 when no size was known, 1 when it shared the
+/// size that another call learned.
 macro_rules! call {
     ($cache:expr) => {{
         let with = execute::with::<NoCache>().cache($cache).device(&MEMORY).ladder(apart());
@@ -21,7 +21,7 @@ macro_rules! call {
     }};
 }
 
-/// The attempts of the call that has just succeeded.
+/// Returns the number of attempts of the call that has just succeeded.
 fn attempts<T>(done: Result<T, OutOfMemory>) -> usize {
     drop(done.unwrap());
     toma::report::last().unwrap().attempts
@@ -56,7 +56,7 @@ mod global {
         fits(size, 8).map(|()| T::default())
     }
 
-    /// Both functions have one line, one column and one path.
+    /// Defines two functions with one line, one column and one path.
     macro_rules! two_of_one_line {
         () => {
             impl First {
@@ -151,7 +151,7 @@ mod stacktrace {
         std::hint::black_box(inner(sizes))
     }
 
-    /// What follows the call differs from `train`, or the two would be merged.
+    /// The code after the call differs from `train`, or the two functions would be merged.
     #[inline(never)]
     fn evaluate(sizes: &StacktraceMemoryCache) -> usize {
         let attempts = inner(sizes);
@@ -235,7 +235,7 @@ mod stacktrace {
     }
 }
 
-/// One line that calls with what is given.
+/// Makes calls with these options at one call site.
 fn one_line(
     cache: &dyn toma::cache::SizeCache,
     memory: &Memory,

@@ -1,4 +1,4 @@
-//! Looking into a cache, filling it beforehand, and emptying it.
+//! Reading the entries of a cache, filling it in advance, and clearing it.
 
 use std::sync::Barrier;
 
@@ -10,7 +10,7 @@ use crate::caches::kit::{GIB, apart, batch, memory, settled};
 use crate::executor::block_on;
 use crate::kit::{Memory, fits};
 
-/// The caches that can be looked into, as one.
+/// Common interface of the caches whose entries can be read.
 trait Sizes: SizeCache {
     fn entries(&self) -> Vec<toma::cache::Entry>;
     fn seed(&self, name: &str, size: usize);
@@ -132,7 +132,7 @@ fn clearing_forgets_everything_everywhere() {
     });
 }
 
-/// Attempts of a call with this key which fits up to `limit`.
+/// Returns the number of attempts of a call with this key which fits up to `limit`.
 fn attempts(cache: &dyn SizeCache, key: usize, limit: usize) -> usize {
     let (memory, mut attempts) = (memory(GIB), 0);
     let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).key(key);
@@ -144,12 +144,12 @@ fn attempts(cache: &dyn SizeCache, key: usize, limit: usize) -> usize {
     attempts
 }
 
-/// How many of `keys` are known to start at 8.
+/// Returns the number of `keys` that are known to start at 8.
 fn known(cache: &dyn SizeCache, keys: std::ops::Range<usize>) -> usize {
     fitting(cache, keys, 8)
 }
 
-/// How many calls with these keys succeed at once, when sizes up to `limit` fit.
+/// Returns the number of calls with these keys that succeed at once, when sizes up to `limit` fit.
 #[inline(never)]
 fn fitting(cache: &dyn SizeCache, keys: std::ops::Range<usize>, limit: usize) -> usize {
     keys.filter(|&key| attempts(cache, key, limit) == 1).count()
@@ -224,7 +224,7 @@ fn entries_and_reports_say_which_callers_a_size_belongs_to() {
         call(&sizes);
         let entry = &sizes.entries()[0];
         let names = entry.callers.names();
-        // With little debug information a name may be without its path, and optimized it may be that of its caller.
+        // With little debug information a name may lack its path, and in optimized code it may be that of the caller.
         let own = "entries_and_reports_say_which_callers_a_size_belongs_to";
         assert!(names[1].ends_with(name) && names[2].contains(own), "{names:?}");
         assert!(entry.to_string().ends_with(&format!(", in {}", names.join(" < "))), "{entry}");
@@ -234,7 +234,7 @@ fn entries_and_reports_say_which_callers_a_size_belongs_to() {
     }
 }
 
-/// A size that counts for all callers, or for those of an executor, is said to belong to none.
+/// An entry that holds for all callers, or for those of an executor, names no caller.
 #[test]
 fn entries_that_count_for_all_callers_name_none() {
     let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());

@@ -1,4 +1,4 @@
-//! A memory that tests share, and calls that say which sizes they tried.
+//! A memory shared by tests, and calls that return the sizes they tried.
 
 use toma::cache::{Entry, Place, Remembered, SizeCache};
 use toma::device::Ladder;
@@ -9,17 +9,17 @@ use crate::kit::{Memory, fits};
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const GIB: u64 = 1 << 30;
 
-/// Tests run side by side on memories of one name, and are to see nothing of each other.
+/// Tests run side by side on memories of one name, and must not wait for each other.
 pub(crate) fn apart() -> Ladder<'static> {
     Ladder::default().without_waiting()
 }
 
-/// A memory of 80 GiB.
+/// Returns a memory of 80 GiB.
 pub(crate) fn memory(free_bytes: u64) -> Memory {
     Memory::named("test:0", free_bytes, 80 * GIB)
 }
 
-/// The default cache, but whatever function the test calls from does not count.
+/// The default cache, without the stack of callers in its key.
 #[derive(Debug, Default)]
 pub(crate) struct AnyStack(pub(crate) StacktraceMemoryCache);
 
@@ -38,7 +38,7 @@ impl SizeCache for AnyStack {
     }
 }
 
-/// The sizes of the attempts of a batch at one line, the last of which worked unless `limit` is 0.
+/// Returns the sizes of the attempts of a batch at one call site, the last of which worked unless `limit` is 0.
 pub(crate) fn batch(cache: &dyn SizeCache, memory: &Memory, initial: usize, limit: usize) -> Vec<usize> {
     let mut tried = Vec::new();
     let with = execute::with::<NoCache>().cache(cache).device(memory).ladder(apart()).name("batch");
@@ -50,7 +50,7 @@ pub(crate) fn batch(cache: &dyn SizeCache, memory: &Memory, initial: usize, limi
     tried
 }
 
-/// What is remembered, by size alone.
+/// Returns the settled sizes of the entries, in order.
 pub(crate) fn settled(entries: &[Entry]) -> Vec<usize> {
     let mut settled: Vec<_> = entries.iter().map(|entry| entry.remembered.settled).collect();
     settled.sort_unstable();

@@ -1,6 +1,6 @@
-//! What a call leaves behind for the next one: the step in force after its last shrink, once that
-//! has succeeded, and nothing else. [`crate::caches::model`] and `tests/loops/rules` hold it for calls that end well, give up
-//! or end otherwise, `tests/macros/asynchronous` for dropped futures.
+//! Tests that a call leaves in the cache the current step after its last shrink, once that step has succeeded, and
+//! nothing else. [`crate::caches::model`] and `tests/loops/rules` test this for calls that succeed, give up or end
+//! otherwise, `tests/macros/asynchronous` for dropped futures.
 
 use toma::classify::OutOfMemory;
 use toma::{GlobalCache, StacktraceMemoryCache, execute, report};
@@ -62,7 +62,7 @@ fn one_entry_is_used_without_reading_memory() {
     assert_eq!((batch(&cache, &memory, 100, 30), memory.readings()), (vec![25], before));
 }
 
-/// Even pieces need not fill a step.
+/// Even pieces may be smaller than the step.
 #[test]
 fn even_pieces_settle_at_the_largest_that_ran() {
     let cache = GlobalCache::new();

@@ -1,4 +1,4 @@
-//! Nothing a body captures is kept alive, and a cache that is gone leaves nothing behind.
+//! Values captured by bodies are not kept alive, and a dropped cache leaves nothing behind.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -12,7 +12,7 @@ use crate::caches::kit::{GIB, apart, batch, memory};
 use crate::executor::poll;
 use crate::kit::Memory;
 
-/// An error that holds on to something.
+/// An error that holds a reference to `held`.
 #[derive(Debug)]
 struct Holding(#[expect(dead_code, reason = "held, not read")] Arc<()>);
 
@@ -24,7 +24,7 @@ impl fmt::Display for Holding {
 
 impl Error for Holding {}
 
-/// Calls that capture `held` in everything a call can be given.
+/// Makes calls that capture `held` in every option that can capture.
 fn capture(cache: &dyn SizeCache, held: &Arc<()>) {
     let memory = memory(GIB);
     let [body, undo, seen, key] = [(); 4].map(|()| Arc::clone(held));

@@ -1,4 +1,4 @@
-//! What the size caches remember, what they tell apart, and what they never do.
+//! Size caches: the sizes they remember, the calls they distinguish, and their invariants.
 
 mod custom;
 mod default;

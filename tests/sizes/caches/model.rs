@@ -1,4 +1,4 @@
-//! Sequences of calls at one place against an obvious model of what is remembered.
+//! Compares sequences of calls at one call site with an obvious model of the remembered sizes.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -8,7 +8,7 @@ use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
 use crate::caches::kit::{GIB, MIB, apart, memory, settled};
 
-/// One call; `limit` 0 lets everything fail.
+/// One call. With a `limit` of 0 every size fails.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     free_bytes: Option<u64>,
@@ -18,7 +18,7 @@ struct Call {
     limit: usize,
 }
 
-/// Where free memory begins to count as less, and a level as another one: half a GiB, or 5 %, apart.
+/// Figures at the edges where free memory counts as less, and a level as another one: half a GiB, or 5 %, apart.
 const EDGES: [u64; 10] = [0, 512, 1024, 9728, 10_239, 10_240, 19 << 10, 20 << 10, 38 << 10, 40 << 10];
 
 prop_compose! {
@@ -66,7 +66,7 @@ impl Model {
         }
     }
 
-    /// The sizes the call tries, in order.
+    /// Returns the sizes that the call tries, in order.
     fn run(&mut self, call: &Call) -> Vec<usize> {
         let Call { free_bytes, initial, max, length, limit } = *call;
         let mut step = initial.min(max).min(self.recall(free_bytes).unwrap_or(usize::MAX));

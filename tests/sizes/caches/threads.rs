@@ -1,4 +1,4 @@
-//! Many threads on one instance.
+//! Many threads on one cache.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};
@@ -14,10 +14,10 @@ use crate::kit::Memory;
 const INITIAL: usize = 1 << 12;
 const THREADS: usize = 8;
 const CALLS: usize = 2_000;
-/// Entries that a cache holds at most.
+/// Maximum number of entries of a cache.
 const MOST: usize = 4096;
 
-/// Random enough, and the same every time.
+/// A random number generator that returns the same sequence every time.
 struct Noise(u64);
 
 impl Noise {
@@ -27,7 +27,7 @@ impl Noise {
     }
 }
 
-/// What any thread has done on one key.
+/// Records of all threads on one key.
 #[derive(Default)]
 struct Seen {
     settled: Mutex<Vec<usize>>,
@@ -70,8 +70,8 @@ fn hammer(cache: &dyn SizeCache, keys: usize, clear: &(dyn Fn() + Sync)) -> Vec<
     seen
 }
 
-/// A start is the initial size or what some call was about to settle or had settled: a size under
-/// which nothing ever succeeded would be a torn or invented one.
+/// Asserts that a call started at the initial size, or at a size that some call was about to settle or had settled. A
+/// size at which nothing ever succeeded would be a torn or invented one.
 fn check_start(seen: &Seen, start: usize, limit: usize) {
     assert!(start.is_power_of_two() && start <= INITIAL, "started at {start}");
     assert!(limit == 0 || limit.is_power_of_two());
@@ -108,7 +108,7 @@ fn what_is_in_the_table_in_the_end_is_what_a_thread_settled() {
     let settled_ever = seen[0].settled.lock().unwrap();
     assert!(settled_last.iter().all(|size| settled_ever.contains(size)), "{settled_last:?}");
     assert_eq!(settled_last.len(), 1);
-    // Every thread starts there now, whatever it had looked up before.
+    // Every thread starts at the last settled size now, whatever it had looked up before.
     let (memory, last) = (memory(GIB), settled_last[0]);
     for _ in 0..THREADS {
         thread::scope(|scope| {
@@ -133,7 +133,7 @@ fn clearing_and_seeding_meanwhile_does_no_harm() {
     });
 }
 
-/// In each round one thread learns, then all look: no thread is left with what it had looked up.
+/// In each round one thread learns a size, then all threads look it up: none uses the size of an earlier look-up.
 #[test]
 fn a_size_learned_by_one_thread_is_where_all_others_start() {
     let (cache, memory) = (AnyStack::default(), memory(GIB));
@@ -141,7 +141,7 @@ fn a_size_learned_by_one_thread_is_where_all_others_start() {
     let rounds = |thread: usize| {
         for round in 0..200 {
             if round % 4 == thread {
-                // Now and then everything is forgotten, so that there is something to learn again.
+                // Sometimes all entries are cleared, so that there is something to learn again.
                 let smaller = (fits.load(Relaxed) / 2).max(1);
                 if smaller == 1 {
                     cache.0.clear();
@@ -166,7 +166,7 @@ fn a_cache_that_many_threads_fill_holds_as_many_entries_as_one_holds() {
             scope.spawn(move || (0..5_000).for_each(|key| shrink_once(cache, thread * 5_000 + key)));
         }
     });
-    // A thread that adds the last entries while another makes room leaves the rest to the next.
+    // A thread that adds the last entries while another one evicts leaves the rest to the next.
     let entries = cache.entries().len();
     assert!((MOST / 2..MOST + THREADS).contains(&entries), "{entries} entries");
 }

@@ -1,4 +1,4 @@
-//! Any costs, sizes and memory, through every form, against the twin.
+//! Compares calls with any costs, sizes and memory, through every form, with the twin.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -25,7 +25,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What a form did.
+/// Records of a form.
 #[derive(Default)]
 struct Seen {
     attempts: RefCell<Vec<Range<usize>>>,
@@ -36,7 +36,7 @@ struct Seen {
 
 type Outcome = Result<Vec<Range<usize>>, Refused>;
 
-/// Indices begin here, to tell them from positions.
+/// Indices begin here, to distinguish them from positions.
 const FIRST: usize = 1000;
 
 impl Seen {
@@ -54,7 +54,7 @@ impl Seen {
 
 type Form = fn(&Case, &GlobalCache, &Seen, bool) -> Outcome;
 
-/// Each form, with all options that are common to them, with and without `left_out`. Indices begin at `$first`.
+/// Defines each form, with all options that the forms share, with and without `left_out`. Indices begin at `$first`.
 macro_rules! forms {
     ($($name:ident($first:expr): |$case:ident, $seen:ident, $form:ident| $run:expr;)*) => {$(
         fn $name($case: &Case, cache: &GlobalCache, $seen: &Seen, is_told: bool) -> Outcome {
@@ -160,7 +160,7 @@ fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-/// One call against its story.
+/// Compares one call with its story.
 fn check((name, form): (&str, Form), case: &Case, cache: &GlobalCache, story: &Story, is_told: bool) {
     let seen = Seen::default();
     let outcome = form(case, cache, &seen, is_told);
@@ -197,7 +197,7 @@ proptest! {
         check(form, &case, &cache, &case.tell(first.settled), is_told);
     }
 
-    /// The twin itself keeps the rules.
+    /// Tests that the twin itself keeps the rules.
     #[test]
     fn each_item_comes_once_in_order_and_no_piece_is_too_heavy(case in cases()) {
         let story = case.tell(None);
@@ -215,7 +215,7 @@ proptest! {
         }
     }
 
-    /// What settled packs the same items the same way again.
+    /// The settled size packs the same items the same way again.
     #[test]
     fn the_next_call_packs_as_this_one_ended(case in cases()) {
         let case = Case { multiple_of: 1, ..case };
@@ -223,7 +223,7 @@ proptest! {
         if !first.left_out.is_empty() || settled < case.min {
             return Ok(());
         }
-        // Pieces are cut where the last search ends.
+        // Pieces are cut at the end of the last search.
         let failed = first.attempts.iter().filter(|piece| case.fails(piece));
         let start = failed.map(|piece| piece.end).max().unwrap();
         let ended = first.done.into_iter().filter(|piece| piece.start >= start);

@@ -78,7 +78,7 @@ fn one_item() {
         execute::with::<NoCache>().by_cost(|_| cost).range(3..4, 5, fails).unwrap_err();
         assert_eq!(execute::with::<NoCache>().by_cost(|_| cost).map(3..4, 5, |s, e| (s, e)), [(3, 4)]);
     }
-    // At the floor it goes through at once.
+    // At the floor the failure goes through at once.
     for cost in [0, 1] {
         let form = execute::with::<NoCache>().by_cost(|_| cost).left_out(|item| panic!("{item}"));
         form.range(3..4, 5, fails).unwrap_err();
@@ -95,7 +95,7 @@ fn any_size() -> impl Strategy<Value = usize> {
 }
 
 proptest! {
-    /// Whatever items cost and whichever fit nowhere: each is done once and in order, or left out; and it ends.
+    /// Whatever items cost and whichever fit nowhere, each is done once and in order or is left out, and the call ends.
     #[test]
     fn any_costs(
         (costs, initial) in (prop::collection::vec(any_cost(), 0..60), any_size()),

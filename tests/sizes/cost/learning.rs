@@ -1,4 +1,4 @@
-//! What a call with costs settles, and what is no evidence.
+//! Sizes that a call with costs settles, and failures that are no evidence.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use toma::{Bisect, GlobalCache, NoCache, execute};
 
 type Costs = &'static [usize];
 
-/// Runs a call in which `fails` says which pieces run out of memory; the pieces tried.
+/// Runs a call in which the pieces selected by `fails` run out of memory, and returns the pieces tried.
 fn tried(
     cache: &GlobalCache,
     policy: impl Policy,
@@ -36,7 +36,7 @@ fn remembered(cache: &GlobalCache) -> Option<Remembered> {
 #[test]
 fn little_pieces_are_no_bound_for_policies() {
     let cache = GlobalCache::new();
-    // Taken for evidence, the piece of 1 would make the step 1 after the next failure.
+    // If the piece of 1 were evidence, the step would be 1 after the next failure.
     let costs: Costs = &[1, 19, 3, 3, 3, 3, 3, 3];
     let fails = |piece: Range<usize>| piece == (0..2) || piece == (2..5);
     let pieces = tried(&cache, Bisect::default(), costs, fails);
@@ -45,7 +45,7 @@ fn little_pieces_are_no_bound_for_policies() {
     assert!(bounds.largest_success >= Some(3), "{bounds:?}");
 }
 
-/// Lowers the step where 20 items of 30 are done, and where 24 are.
+/// A policy that lowers the step when 20 items of 30 are done, and when 24 are.
 #[derive(Debug)]
 struct Lowers;
 
@@ -71,7 +71,7 @@ fn a_policy_may_lower_what_settles() {
     assert_eq!(remembered(&cache).unwrap().settled, 2, "the last step in force that succeeded");
 }
 
-/// Doubles the step after each success.
+/// A policy that doubles the step after each success.
 #[derive(Debug)]
 struct Doubles;
 

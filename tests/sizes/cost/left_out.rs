@@ -1,4 +1,4 @@
-//! Single items that fail: they are told or kept, and the others are done.
+//! Single items that fail are reported to `left_out`, or their failure is kept, and the others are done.
 
 use std::cell::{Cell, RefCell};
 use std::error::Error;
@@ -88,7 +88,8 @@ fn after_the_deadline_nothing_is_left_out() {
     assert_eq!((result, ran.get()), (Err(Refused(2)), 2));
 }
 
-/// One attempt is enough for an item that is a piece by itself, and may be too few to find one.
+/// One attempt is enough for an item that is a piece by itself, and may be too few to find such an item in a larger
+/// piece.
 #[test]
 fn max_attempts_may_end_before_an_item_is_found() {
     let mut left_out = Vec::new();
@@ -123,7 +124,7 @@ fn a_transient_failure_has_its_second_attempt() {
     assert!(left_out.is_empty(), "{left_out:?}");
 }
 
-/// The failed values are dropped, then undone, then told.
+/// The failed values are dropped, then `before_retry` runs, then the item is reported.
 #[test]
 fn it_is_told_last() {
     struct Noted(Rc<RefCell<Vec<&'static str>>>);

@@ -1,4 +1,4 @@
-//! Items that fit nowhere, among others: what finding them takes, and that they change nothing else.
+//! Items that fit nowhere, among others: the cost of finding them, and that they change nothing else.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use toma::policy::Policy;
 use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 use toma::{GlobalCache, NoCache, execute};
 
-/// Needs more than there is.
+/// Bytes of an item that fits nowhere.
 const TOO_MUCH: u64 = 1 << 40;
 
-/// What items cost and need: the same, but for those that fit nowhere.
+/// Cost and needed bytes of each item, which are equal except for items that fit nowhere.
 #[derive(Clone, Debug)]
 struct World {
     items: Vec<(u64, u64)>,
     initial: usize,
     memory: u64,
-    /// Whether the memory can be asked what is free and what was taken.
+    /// True if the memory can report free bytes and peaks.
     is_counted: bool,
 }
 
-/// What a call came to.
+/// Records of a call.
 #[derive(Debug)]
 struct Outcome {
     attempts: usize,
@@ -32,7 +32,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// The smallest size known to fail.
+    /// Returns the smallest size known to fail.
     fn failure(&self) -> Option<usize> {
         self.remembered.as_ref()?.bounds.smallest_failure
     }
@@ -47,7 +47,7 @@ impl World {
         (0..self.items.len()).filter(|&item| self.items[item].1 == TOO_MUCH).collect()
     }
 
-    /// The same without what fits nowhere.
+    /// Returns the world without the items that fit nowhere.
     fn without(&self) -> Self {
         let items = self.items.iter().copied().filter(|&(_, need)| need != TOO_MUCH).collect();
         Self { items, ..self.clone() }
@@ -73,14 +73,13 @@ impl World {
         outcome
     }
 
-    /// How often the first size can be halved.
+    /// Returns how often the first size can be halved.
     fn halvings(&self) -> usize {
         self.initial.ilog2() as usize
     }
 }
 
-/// Items that weigh the same, and among the first half some that fit nowhere, of the weight that is drawn
-/// for them.
+/// Items of equal weight, and some in the first half that fit nowhere, with a weight that is drawn for them.
 fn worlds<W: Strategy<Value = u64>>(heavy: fn(u64, usize) -> W) -> impl Strategy<Value = World> {
     let shape = (3..6_u32, 0..4_u32, 2..40_u64, any::<bool>(), 0..6_usize);
     shape.prop_flat_map(move |(step, tight, weight, is_counted, count)| {
@@ -98,7 +97,7 @@ fn worlds<W: Strategy<Value = u64>>(heavy: fn(u64, usize) -> W) -> impl Strategy
     })
 }
 
-/// Any weight above the floor, far below and far above what fits.
+/// Any weight above the floor, far below and far above the weights that fit.
 fn any_weight(_: u64, initial: usize) -> impl Strategy<Value = u64> {
     prop_oneof![2..20_u64, 2..2 * initial as u64]
 }
@@ -125,13 +124,13 @@ proptest! {
         prop_assert_eq!(with.settled(), without.settled(), "{:?}", policy());
         let failure = with.failure();
         prop_assert!(failure.is_none_or(|size| size as u64 > world.memory), "{:?}: {:?}", policy(), failure);
-        // On the way to each some smaller pieces succeed, and one after it.
+        // On the way to each item some smaller pieces succeed, and one after it.
         let most = without.attempts + with.left_out.len() * 2 * (world.halvings() + 1);
         prop_assert!(with.attempts <= most, "{:?}: {:?} instead of {:?}", policy(), with, without);
     }
 }
 
-/// Each item of what is left costs one search.
+/// Each item that remains costs one search.
 #[test]
 fn memory_that_is_gone_ends_the_call() {
     let (device, mut attempts, mut left_out) = (FakeDevice::new(1000), 0, 0);

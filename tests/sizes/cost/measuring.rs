@@ -1,4 +1,4 @@
-//! Policies that measure, where sizes are costs.
+//! Policies that measure, with sizes that are costs.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use toma::policy::Policy;
 use toma::testing::{FakeDevice, StoppedClock};
 use toma::{Adaptive, NoCache, Throughput, execute};
 
-/// Items of costs 1 to 7.
+/// Returns the cost of an item, from 1 to 7.
 fn cost(item: usize) -> usize {
     1 + item * 5 % 7
 }
 
-/// The costs of the pieces that succeeded, and how many failed. An attempt needs 10,000 bytes and 1000
+/// Returns the costs of the pieces that succeeded, and the number of failures. An attempt needs 10,000 bytes and 1000
 /// for each unit of cost, and takes `millis` for its cost.
 fn run(
     (items, cost): (usize, fn(usize) -> usize),
@@ -44,8 +44,8 @@ fn adaptive_predicts_from_pieces_that_do_not_fill_their_step() {
     assert!(late.iter().all(|size| (160..=200).contains(size)), "{late:?}");
 }
 
-/// With each piece a little smaller than its step, a step that followed the pieces would shrink, and
-/// look upward, for ever.
+/// Each piece is a little smaller than its step, so a step that followed the pieces would shrink, and search upward
+/// again, forever.
 #[test]
 fn throughput_stays_where_a_smaller_step_is_slower() {
     let (worked, failed) = run((20_000, cost), 300, Throughput::default(), |size| 200 + size as u64);
@@ -54,7 +54,7 @@ fn throughput_stays_where_a_smaller_step_is_slower() {
     assert!(late.iter().all(|size| (185..=200).contains(size)), "{late:?}");
 }
 
-/// A heavy item that is a piece by itself says nothing of the memory that others need.
+/// A heavy item that is a piece by itself is no evidence for the memory that other items need.
 #[test]
 fn a_single_item_is_left_out_and_the_others_keep_their_size() {
     let device = FakeDevice::new(110_500);
@@ -75,7 +75,7 @@ fn a_single_item_is_left_out_and_the_others_keep_their_size() {
     assert!(sizes.iter().rev().skip(1).take(5).all(|&size| size == 50), "{sizes:?}");
 }
 
-/// Bytes of a large device are more than 32 bits can count.
+/// A large device has more bytes than 32 bits can count.
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn the_unit_of_costs_changes_nothing() {

@@ -1,4 +1,4 @@
-//! Sizes by cost: what is packed together, what is tried, what is left out, what is learned.
+//! Sizes by cost: packing of items, attempts, items left out, and learned sizes.
 
 mod against_twin;
 mod extremes;

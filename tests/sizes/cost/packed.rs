@@ -1,10 +1,10 @@
-//! Which items go together, and what users write.
+//! Packing of items into pieces, and costs given by users.
 
 use toma::classify::OutOfMemory;
 use toma::execute;
 use toma::{Bisect, NoCache};
 
-/// Start and end of each piece.
+/// Returns start and end of each piece.
 fn packed(costs: &[u64], step: usize) -> Vec<(usize, usize)> {
     execute::with::<NoCache>().by_cost(|i| costs[i]).map(0..costs.len(), step, |start, end| (start, end))
 }
@@ -18,7 +18,7 @@ fn a_piece_takes_what_fits() {
     assert_eq!(packed(&[7; 3], usize::MAX), [(0, 3)]);
     assert_eq!(packed(&[0; 5], 2), [(0, 2), (2, 4), (4, 5)], "an item costs at least 1");
     assert_eq!(packed(&[0, 3, 0, 0, 3, 0], 3), [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6)]);
-    // Sums beyond every integer.
+    // The sums exceed every integer type.
     let costs = [u64::MAX, u64::MAX, 1, 1, u64::MAX, 0];
     for step in [2, usize::MAX] {
         assert_eq!(packed(&costs, step), [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6)]);

@@ -13,14 +13,14 @@ use crate::kit::{fits, panic_of};
 
 const BUCKETS: [fn(u64) -> u64; 4] = [u64::next_power_of_two, |length| length, |length| length / 10, |_| 0];
 
-/// Memory of a batch of these items, with dense attention or without.
+/// Returns the memory of a batch of these items, with dense attention or without.
 fn taken(lengths: &[u64], items: &[usize], is_dense: bool) -> u64 {
     let longest = items.iter().map(|&item| lengths[item].max(1)).max().unwrap();
     items.len() as u64 * if is_dense { longest * longest } else { longest }
 }
 
 proptest! {
-    /// Whatever the lengths, the memory, the buckets and the sizes are counted by.
+    /// Tested for any lengths, memory, buckets and units of size.
     #[test]
     fn each_item_has_its_own_value_in_its_own_place(
         lengths in vec(0_u64..40, 0..60),
@@ -53,7 +53,7 @@ proptest! {
         }
     }
 
-    /// Pieces in order are as long as the step allows, and no longer.
+    /// Pieces in order are as long as the step allows.
     #[test]
     fn pieces_in_order_are_as_full_as_the_step_allows(lengths in vec(0_u64..40, 0..60), step in 1_usize..400) {
         let form = execute::with::<NoCache>().by_padded_cost(|item| lengths[item]);
@@ -69,7 +69,7 @@ proptest! {
     }
 }
 
-/// Failures of calls on texts of these lengths, of which so much padding fits.
+/// Returns the number of failures of a call on texts of these lengths, of which pieces up to `limit` with padding fit.
 fn failures(cache: &GlobalCache, lengths: &[u64], initial: usize, limit: u64) -> usize {
     let failures = Cell::new(0);
     let form = execute::with::<NoCache>().cache(cache).by_padded_cost(|item| lengths[item]).in_buckets();
@@ -88,7 +88,7 @@ fn failures(cache: &GlobalCache, lengths: &[u64], initial: usize, limit: u64) ->
 fn each_bucket_remembers_its_size_and_begins_near_that_of_its_neighbor() {
     let cache = GlobalCache::new();
     let lengths: Vec<u64> = (0..600).map(|item| [100, 60, 30][item % 3]).collect();
-    // 12,800 is halved four times; the others begin with twice what the one before them had.
+    // 12,800 is halved four times. Each later bucket begins with twice the step of the one before it.
     let mut of_call = [0; 2].map(|_| failures(&cache, &lengths, 12_800, 800));
     assert_eq!(of_call, [4 + 1 + 1, 0]);
     assert_eq!(cache.entries().len(), 3);
@@ -131,7 +131,7 @@ fn a_bucket_is_one_call_whatever_its_function_is() {
     assert_eq!(form.map(0..3, 99, <[usize]>::to_vec), [0, 1, 2]);
 }
 
-/// A policy that is asked after each piece asks what is left.
+/// A policy that is asked after each piece needs the number of items left.
 #[test]
 fn many_pieces_take_no_time_that_grows_with_their_square() {
     let form = execute::with::<NoCache>().policy(Adaptive::default()).by_padded_cost(|_| 10);
@@ -152,7 +152,7 @@ fn buckets_are_told_apart_from_those_of_other_keys() {
 #[test]
 fn panics_and_plain_values() {
     let form = || execute::with::<NoCache>().by_padded_cost(|item| item).in_buckets();
-    // A panic that says that memory ran out is an attempt like any other.
+    // A panic that is classified as out of memory is a failed attempt like any other.
     let values = form().map(0..9, 100, |items| {
         assert!(items.len() < 3, "CUDA out of memory. Tried to allocate 2.00 GiB");
         items.to_vec()

@@ -1,4 +1,4 @@
-//! What observers and reports show of a call with costs.
+//! Events and reports of a call with costs.
 
 use std::sync::Mutex;
 
@@ -88,7 +88,7 @@ fn a_long_list_is_cut() {
     );
 }
 
-/// No piece need fill a step, so a step that no piece filled has neither worked nor failed.
+/// A piece may be smaller than the step, so a step that no piece filled has neither worked nor failed.
 #[test]
 fn a_report_tells_the_costs_that_ran_and_failed() {
     let costs = |item: usize| if item % 7 == 3 { 200u64 } else { 1 };

@@ -1,26 +1,26 @@
-//! The slow, obvious twin: what a call with costs must do under `Halve`, from the rules alone.
+//! The slow, obvious twin: predicts a call with costs under `Halve` from the rules alone.
 //!
 //! - An item costs at least 1. A piece is as many items as cost at most the step together, and at least one.
 //! - A piece of several items that fails begins a search, unless one runs. The state before it is the snapshot.
 //!   The next size is half of the piece's own cost.
 //! - While a search runs, no piece reaches beyond the piece that began it, and the step does not grow.
-//! - When all items of that piece have succeeded, the failure was real: what was learned stays.
+//! - When all items of that piece have succeeded, the failure was real: the learned state stays.
 //! - A single item that fails above the floor is left out. The state is the snapshot again, and the search ends.
 //! - A failure at the floor goes through at once. A single item there is left out if a piece as heavy has
 //!   succeeded, in this call and since the last item that was left out at the floor.
 
 use std::ops::Range;
 
-/// One call: what items cost, the sizes it may use, and which pieces run out of memory.
+/// One call: costs of the items, sizes that the call may use, and the memory that decides which pieces fail.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) costs: Vec<u64>,
     pub(crate) initial: u64,
     pub(crate) min: u64,
     pub(crate) multiple_of: u64,
-    /// What the items need in truth, of which their cost may be a bad guess.
+    /// Bytes that the items really need. Their cost may be a bad estimate of them.
     pub(crate) needs: Vec<u64>,
-    /// Pieces that need more run out of memory.
+    /// Pieces that need more than this run out of memory.
     pub(crate) memory: u64,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Story {
     pub(crate) settled: Option<u64>,
 }
 
-/// What is known.
+/// Learned state of a call.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     step: u64,
@@ -47,7 +47,7 @@ struct State {
 /// A search for an item that fits nowhere.
 #[derive(Clone, Copy, Debug)]
 struct Search {
-    /// Where the piece ends that began it.
+    /// End of the piece that began the search.
     end: usize,
     snapshot: State,
 }
@@ -73,7 +73,7 @@ impl Case {
         (size / self.multiple_of * self.multiple_of).clamp(self.floor(), self.cap())
     }
 
-    /// What must happen, with what an earlier call has settled.
+    /// Returns the story of the call, given the size that an earlier call has settled.
     pub(crate) fn tell(&self, known: Option<u64>) -> Story {
         let mut story = Story::default();
         let step = known.map_or(self.cap(), |size| self.fit(size));
@@ -110,7 +110,7 @@ impl Case {
         story
     }
 
-    /// One item, and then as many more as go with it.
+    /// Returns the first item and as many more as fit the step together with it.
     fn pack(&self, items: Range<usize>, step: u64) -> Range<usize> {
         let mut end = items.start + 1;
         while end < items.end && self.cost(&(items.start..end + 1)) <= step {
@@ -121,7 +121,7 @@ impl Case {
 }
 
 impl State {
-    /// The heaviest piece that filled more than half of the step settles.
+    /// Settles the cost of the heaviest piece that filled more than half of the step.
     fn succeeds(&mut self, cost: u64) {
         if self.shrunk && cost <= self.step && 2 * cost > self.step {
             let before = self.settled.filter(|_| self.settled_at == Some(self.step)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! How long attempts take, as the events and the report tell it.
+//! Durations of attempts in events and in the report.
 
 use std::time::{Duration, Instant};
 

@@ -10,7 +10,7 @@ use toma::{NoCache, execute};
 use crate::child::alone;
 use crate::observing::record::Record;
 
-/// Writes down the calls of one name, because other tests run at the same time.
+/// Returns a record of the calls of one name, and its observer. Other tests run at the same time.
 fn listener(name: &'static str) -> (Arc<Record>, impl Observer + Send + 'static) {
     let record = Arc::new(Record::default());
     let heard = Arc::clone(&record);

@@ -1,5 +1,5 @@
-//! Reports of calls that did more than shrink: why a size was tried again, where the work went, and what was
-//! left out.
+//! Reports of calls that did more than shrink: why a size was retried, where the work moved, and which items were left
+//! out.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ fn fails(_: usize, _: usize) -> Result<(), OutOfMemory> {
     Err(OutOfMemory::new(None))
 }
 
-/// Tokens of texts; the third fits nowhere.
+/// Tokens of texts, the third of which fits nowhere.
 const TOKENS: [u64; 12] = [30, 30, 500, 30, 30, 30, 30, 30, 30, 30, 30, 10];
 
 fn embed(start: usize, end: usize) -> Result<(), OutOfMemory> {
@@ -50,11 +50,11 @@ fn a_wait_for_the_device() {
     "#]]);
 }
 
-/// What keeps an attempt of another thread going.
+/// Keeps an attempt of another thread going until it is dropped.
 type Other = Mutex<Option<Sender<()>>>;
 
-/// Another thread is in the middle of an attempt that holds 60 bytes, until shortly after `work` is done or drops what
-/// keeps it going.
+/// Runs `work` while an attempt of another thread holds 60 bytes. The attempt ends shortly after `work` is done or
+/// drops the sender.
 fn beside_another(device: &FakeDevice, work: impl FnOnce(&Other)) {
     thread::scope(|scope| {
         let ((goes_on, ends), (begun, begins)) = (channel(), channel());
@@ -195,7 +195,7 @@ fn an_item_that_fits_nowhere_and_is_told() {
     "#]]);
 }
 
-/// Nothing in its weight tells it from others.
+/// The item has the same weight as the others.
 #[test]
 fn an_item_that_has_to_be_looked_for() {
     let cache = GlobalCache::new();
@@ -228,7 +228,7 @@ fn an_item_that_fits_nowhere_and_fails_the_call() {
     "#]]);
 }
 
-/// An injected failure says nothing of the limit, and the next call starts as this one did.
+/// An injected failure is no evidence for the limit, and the next call starts at the same size as this one.
 #[test]
 fn failures_that_were_injected() {
     let _injection = inject::above(4);

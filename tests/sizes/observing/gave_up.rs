@@ -1,4 +1,4 @@
-//! How calls that give up tell it: the same for each form.
+//! Reports and events of calls that give up, which are the same for each form.
 
 use expect_test::expect;
 

@@ -1,4 +1,4 @@
-//! Whose report `report::last` gives.
+//! Tests which report `report::last` returns.
 
 use std::panic::catch_unwind;
 use std::thread;
@@ -10,7 +10,7 @@ fn call(name: &'static str, items: usize) {
     execute::with::<NoCache>().name(name).range(0..items, 2, |_, _| ());
 }
 
-/// Name, items and attempts.
+/// Returns name, items and attempts of the last report.
 fn last() -> (String, Option<usize>, usize) {
     let report = report::last().expect("a call has ended on this thread");
     (report.name.to_string(), report.length, report.attempts)

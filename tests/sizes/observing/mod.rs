@@ -1,4 +1,4 @@
-//! What can be seen of a call: every event in order, its report, and its `tracing` events.
+//! Observation of a call: every event in order, its report, and its `tracing` events.
 
 #![expect(
     clippy::needless_raw_string_hashes,

@@ -1,4 +1,4 @@
-//! What is told when the body or the observer panics, or the future is dropped.
+//! Events and reports when the body or the observer panics, or the future is dropped.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,20 +1,20 @@
-//! An observer that writes down everything it is told.
+//! An observer that records all of its events.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use toma::observe::{Event, EventKind, Observer};
 
-/// All that was told, in order.
+/// All events, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Record(Mutex<Vec<Told>>);
 
-/// One event, with nothing left out.
+/// One event with all of its fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) call: u64,
     pub(crate) name: String,
-    /// The kind and all its fields but the duration.
+    /// The kind of the event and all of its fields except the duration.
     pub(crate) line: String,
     pub(crate) elapsed: Option<Duration>,
 }
@@ -24,7 +24,7 @@ impl Record {
         self.0.lock().unwrap().clone()
     }
 
-    /// The lines since the last time, joined. The end of an attempt stands behind its beginning.
+    /// Returns the lines since the last call, joined. The end of an attempt stands behind its beginning.
     pub(crate) fn take(&self) -> String {
         let mut text = String::new();
         for Told { line, .. } in std::mem::take(&mut *self.0.lock().unwrap()) {
@@ -46,7 +46,7 @@ impl Observer for Record {
     }
 }
 
-/// Names every field, so that a new one has to be tested too.
+/// Formats an event. Every field is named, so that a new field fails to compile until it is tested.
 fn line(kind: &EventKind<'_>) -> (String, Option<Duration>) {
     let line = match *kind {
         EventKind::Started { initial, start, length, remembered } => {

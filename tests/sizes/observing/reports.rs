@@ -13,7 +13,7 @@ fn last() -> Report {
     report::last().expect("a call has ended on this thread")
 }
 
-/// Sizes, successes and what ended them.
+/// Returns the sizes, their successes, and the class of the failure that ended each.
 fn tried(report: &Report) -> Vec<(usize, usize, Option<Class>)> {
     report.tried.iter().map(|&Tried { size, succeeded, failed, .. }| (size, succeeded, failed)).collect()
 }
@@ -31,7 +31,7 @@ fn of_a_success() {
     }
 }
 
-/// Even pieces need not fill a step, and the later ones may be one item smaller.
+/// Even pieces may be smaller than the step, and the later ones may be one item smaller.
 #[test]
 fn of_even_pieces() {
     let run = |items, limit| {
@@ -75,7 +75,7 @@ fn of_a_call_that_remembers() {
         let report = last();
         assert_eq!((report.remembered, report.start, report.attempts), (Some(4), 4, 2), "{name}");
         assert_eq!((tried(&report), report.settled), (vec![], None), "{name}");
-        // Fewer items than the remembered size.
+        // A call with fewer items than the remembered size.
         form(&world, 3).unwrap();
         assert_eq!((last().remembered, last().start), (Some(4), 3), "{name}");
     }
@@ -200,7 +200,7 @@ fn keeps_the_attempt_nearest_to_the_limit() {
     let held = std::cell::RefCell::new(Vec::new());
     let body = |start: usize, end: usize| {
         let bytes = 100 * (end - start) as u64;
-        // One piece is heavier, and one keeps half of what there is.
+        // One piece is heavier, and one keeps half of the available bytes.
         let peak = device.alloc(if start == 4 { 3 * bytes } else { bytes })?;
         if start == 6 {
             drop(peak);

@@ -1,4 +1,4 @@
-//! Reports as people read them.
+//! The printed form of reports.
 
 use expect_test::{Expect, expect};
 use toma::classify::OutOfMemory;
@@ -8,13 +8,13 @@ use crate::observing::world::{
     FINE, OTHER, OUT_OF_MEMORY, POISONED, Restless, TRANSIENT_SMALL, World, inline,
 };
 
-/// Compares the last report, its times left out.
+/// Compares the printed form of the last report, without its times.
 pub(crate) fn shows(expected: &Expect) {
     let text = report::last().unwrap().to_string();
     expected.assert_eq(&text.lines().map(|line| timeless(line) + "\n").collect::<String>());
 }
 
-/// A line with words in place of times, and of the share that is lost.
+/// Returns a line with placeholders for the times and for the lost share.
 fn timeless(line: &str) -> String {
     let is_lost = line.starts_with("  lost");
     let masked = |word: &str| match word.strip_prefix('(').unwrap_or(word) {
@@ -117,7 +117,7 @@ fn a_rest_that_fails() {
     "#]]);
 }
 
-/// A seed does not tell whether there ever was an earlier call.
+/// A seeded size does not show whether there was an earlier call.
 #[test]
 fn a_call_that_starts_from_a_seed() {
     let cache = GlobalCache::new();
@@ -195,7 +195,7 @@ fn left_early() {
     "#]]);
 }
 
-/// Looks between what works and what does not, and finds the limit itself.
+/// `Bisect` searches between a size that works and one that fails, and finds the limit itself.
 #[test]
 fn bisects_to_the_limit() {
     let cache = GlobalCache::new();
@@ -269,7 +269,7 @@ mod measured {
         "#]]);
     }
 
-    /// What worked in more memory is no news of what works in less.
+    /// A size that worked with more memory is no evidence for one with less.
     #[test]
     fn after_the_memory_was_halved() {
         let (device, cache) = (FakeDevice::new(100), GlobalCache::new());

@@ -1,11 +1,11 @@
-//! Every event of a call, in order, with every field: the same for each form.
+//! Every event of a call, in order and with every field, which is the same for each form.
 
 use expect_test::{Expect, expect};
 use toma::Bisect;
 
 use crate::observing::world::{FINE, FORMS, Fate, Form, OUT_OF_MEMORY, TRANSIENT_LARGE, World};
 
-/// Runs each form in a world of its own and compares what it told.
+/// Runs each form in a world of its own and compares its events.
 pub(crate) fn told(script: &[Fate], ends: Fate, expected: &Expect, call: impl Fn(Form, &mut World) -> Fate) {
     let told = FORMS.map(|(name, form)| {
         let mut world = World::new(script.iter().copied());

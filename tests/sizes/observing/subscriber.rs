@@ -1,4 +1,4 @@
-//! A `tracing` subscriber that keeps what it is given.
+//! A `tracing` subscriber that records its events.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};
@@ -18,16 +18,16 @@ pub(crate) struct Collect {
 }
 
 impl Collect {
-    /// Wants events up to this level.
+    /// Returns a subscriber that is interested in events up to this level.
     pub(crate) fn up_to(most: LevelFilter) -> Self {
         Self { most, lines: Arc::default() }
     }
 
-    /// Runs `work` with this subscriber on this thread, and gives what it was told of ours.
+    /// Runs `work` with this subscriber on this thread, and returns the recorded events of this crate.
     pub(crate) fn during(&self, work: impl FnOnce()) -> String {
         tracing::subscriber::with_default(self.clone(), work);
-        // The level in force is that of all subscribers when the newest came, those that are gone since
-        // included: without one that wants nothing, calls of other tests stay observed.
+        // `tracing` computes its maximum level when a subscriber comes, and includes those that are gone since. Without
+        // a new subscriber that is interested in nothing, calls of other tests would stay observed.
         drop(Dispatch::new(Self::up_to(LevelFilter::OFF)));
         std::mem::take(&mut *self.lines.lock().unwrap()).concat()
     }
@@ -64,7 +64,7 @@ struct Fields(String);
 
 impl Fields {
     fn push(&mut self, field: &Field, value: &dyn fmt::Display) {
-        // What differs from run to run.
+        // Values that differ from run to run.
         let known = match field.name() {
             "call" | "elapsed" => &field.name().to_uppercase() as &dyn fmt::Display,
             _ => value,
@@ -74,7 +74,7 @@ impl Fields {
 }
 
 impl Visit for Fields {
-    /// A number is a number to a subscriber, not its text.
+    /// A number reaches the subscriber as a number, not as text.
     fn record_u64(&mut self, field: &Field, value: u64) {
         self.push(field, &value);
     }

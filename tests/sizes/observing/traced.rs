@@ -1,4 +1,4 @@
-//! Every event as a `tracing` event with its fields; none built without a subscriber.
+//! Every event as a `tracing` event with its fields. Without a subscriber no event is built.
 
 use expect_test::expect;
 use toma::classify::OutOfMemory;
@@ -9,7 +9,7 @@ use crate::child::alone;
 use crate::observing::subscriber::Collect;
 use crate::observing::world::{FINE, OTHER, OUT_OF_MEMORY, TRANSIENT_LARGE, World, inline};
 
-/// A call with every kind of event.
+/// Makes a call with every kind of event.
 fn eventful() {
     let mut world = World::new([TRANSIENT_LARGE, OUT_OF_MEMORY, FINE, FINE, OTHER]);
     world.policy = Box::new(Bisect::default());
@@ -17,10 +17,10 @@ fn eventful() {
     inline(&world, 4).unwrap();
 }
 
-/// What is told of the eventful call up to a level.
+/// Returns the recorded events of the eventful call up to a level.
 fn told(most: LevelFilter) -> String {
-    // Tests beside this one may be the first to come by an event's place in the code, with no subscriber
-    // there. Once each has been passed, a new subscriber asks for it anew.
+    // Other tests may be the first to reach the call site of an event, when there is no subscriber. Once each call site
+    // has been reached, a new subscriber registers its interest in it anew.
     Collect::up_to(LevelFilter::TRACE).during(eventful);
     Collect::up_to(most).during(eventful)
 }

@@ -1,4 +1,4 @@
-//! A body that fails by a script, run by each form with everything that can be seen of it.
+//! A body that fails by a script, run by each form, with records of everything observable.
 
 use std::cell::RefCell;
 use std::thread::sleep;
@@ -22,19 +22,19 @@ pub(crate) const FORMS: [(&str, Form); 3] =
 
 pub(crate) const INITIAL: usize = 8;
 
-/// What the script says of one attempt.
+/// Scripted result of one attempt.
 pub(crate) type Fate = Result<(), Trouble>;
 
 pub(crate) const FINE: Fate = Ok(());
 pub(crate) const OUT_OF_MEMORY: Fate = Err(Trouble { class: Class::OutOfMemory, requested: Some(4096) });
-/// Asks for more than is free.
+/// Requests more bytes than are free.
 pub(crate) const TRANSIENT_LARGE: Fate = Err(Trouble { class: Class::Transient, requested: Some(4096) });
-/// Asks for less than is free.
+/// Requests fewer bytes than are free.
 pub(crate) const TRANSIENT_SMALL: Fate = Err(Trouble { class: Class::Transient, requested: Some(16) });
 pub(crate) const POISONED: Fate = Err(Trouble { class: Class::Poisoned, requested: None });
 pub(crate) const OTHER: Fate = Err(Trouble { class: Class::Other, requested: None });
 
-/// An error that only the call's own `classify` understands.
+/// An error that only the call's own `classify` can interpret.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Trouble {
     class: Class,
@@ -47,20 +47,20 @@ impl Trouble {
     }
 }
 
-/// What a call may use, and what is seen of it.
+/// Options of a call, and records of it.
 pub(crate) struct World {
     pub(crate) record: Record,
     pub(crate) cache: GlobalCache,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) min: usize,
-    /// How long each attempt takes at least.
+    /// Minimum duration of each attempt.
     pub(crate) pause: Duration,
     memory: Memory,
     script: RefCell<Vec<Fate>>,
 }
 
 impl World {
-    /// The attempts meet these fates in turn, and all later ones succeed.
+    /// Returns a world whose attempts end as scripted, in turn. All later attempts succeed.
     pub(crate) fn new(script: impl IntoIterator<Item = Fate>) -> Self {
         let world = Self {
             record: Record::default(),
@@ -87,7 +87,7 @@ impl World {
         self.script.borrow_mut().pop().unwrap_or(FINE)
     }
 
-    /// One batch.
+    /// Runs one batch.
     pub(crate) fn batch(&self) -> Result<usize, Trouble> {
         let with = execute::with::<NoCache>().cache(&self.cache).policy(&*self.policy).min(self.min);
         let with = with.observer(&self.record).device(&self.memory).name("work").classify(Trouble::classify);
@@ -132,7 +132,7 @@ pub(crate) async fn awaited(start: usize, end: usize, world: &World) -> Result<(
     world.attempt(start, end)
 }
 
-/// Grows from one item to the most, and begins again.
+/// A policy that grows from one item to the maximum, and begins again.
 #[derive(Debug)]
 pub(crate) struct Restless {
     pub(crate) most: usize,

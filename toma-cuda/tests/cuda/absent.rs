@@ -22,7 +22,7 @@ fn without_a_driver_a_device_says_so() {
     });
 }
 
-/// The error asks the driver for its words, and panics where it finds none.
+/// The error asks the driver for its text, and panics if there is no driver.
 #[test]
 fn without_a_driver_an_error_is_classified_all_the_same() {
     without_driver(|| {
@@ -52,7 +52,7 @@ fn a_driver_without_devices_has_none() {
     with_double(|double| {
         double.ask(Request::SetDeviceCount(0));
         assert_eq!(Device::new(0).unwrap_err().kind(), io::ErrorKind::NotFound);
-        // What the driver really answers on a machine without a device.
+        // The code that the driver returns on a machine without a device.
         double.fail(Function::Initialize, 0, CUresult::CUDA_ERROR_NO_DEVICE);
         let error = Device::new(0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);

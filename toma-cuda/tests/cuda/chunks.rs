@@ -57,7 +57,7 @@ fn mutable_chunks_share_the_memory_of_the_whole() {
     });
 }
 
-/// Elements wider than a byte: what is cut are items.
+/// Elements are wider than a byte, and the loop cuts elements, not bytes.
 #[test]
 fn slices_of_the_device_and_of_the_host_are_cut_together() {
     with_device(|double, device, stream| {

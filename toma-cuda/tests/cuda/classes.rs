@@ -1,4 +1,4 @@
-//! Errors of the driver by their codes, wherever they stand.
+//! Errors of the driver are classified by their codes, however they are wrapped.
 
 use std::error::Error;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::stage::with_double;
 const OUT_OF_MEMORY: DriverError = DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
 const ILLEGAL_ADDRESS: DriverError = DriverError(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
 
-/// Codes that leave the context unusable, as the manual of the driver says of each.
+/// Codes that leave the context unusable, according to the driver's manual.
 const POISONED: &[CUresult] = &[
     CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
     CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
@@ -50,7 +50,7 @@ const OTHER: &[CUresult] = &[
     CUresult::CUDA_ERROR_UNKNOWN,
 ];
 
-/// An error around another, with a text that would be believed if there were no type.
+/// An error around another, with a text that would decide the class if there were no type.
 #[derive(Debug)]
 struct Around(DriverError, &'static str);
 
@@ -66,7 +66,7 @@ impl Error for Around {
     }
 }
 
-/// The typed error and what an `unwrap` of it leaves, which is a text.
+/// Returns the classes of the typed error, and of the text that an `unwrap` of it leaves.
 fn classes(code: CUresult) -> [Class; 2] {
     let error = DriverError(code);
     [class_of(error), class_of_unwrap(Err(error))]

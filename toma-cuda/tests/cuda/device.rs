@@ -27,7 +27,7 @@ fn free_is_what_the_driver_has_left_and_what_the_pool_holds_back() {
         assert_eq!((double.ask(Request::TakenBytes), read().free_bytes), (100, 900));
         assert_eq!((double.calls(Function::Synchronize), double.calls(Function::Trim)), (1, 1));
         drop((second, zeros(stream, 800).unwrap()));
-        // Another program took what this one has: nothing may come out above the total.
+        // Another program took memory that this one has allocated: free bytes must not exceed the total.
         double.set_total(500);
         assert_eq!((read().free_bytes, read().total_bytes), (500, 500));
     });

@@ -1,12 +1,12 @@
 //! A test double of the CUDA driver: it counts bytes and fails on purpose, and computes nothing.
 //!
-//! The tests compile it into a library named like the driver and put it first on the loader path of
-//! the processes they run in, so that cudarc talks to it as to the real one. It has the functions
-//! that cudarc and `toma::cuda` call, for devices that are nothing but an account of bytes, and beside
-//! them one of its own, `double_answer`, by which a test sets it up.
+//! The tests compile it into a library named like the driver and put it first on the loader path of the processes they
+//! run in, so that cudarc uses it like the real one. It has the functions that cudarc and `toma::cuda` call, for
+//! devices that are only an account of bytes, and one more, `double_answer`, by which a test sets it up and asks for
+//! its counts.
 //!
-//! Its memory pool is as unhelpful as a pool may be: freed bytes serve only requests of the same
-//! size, and stay reserved until the pool is trimmed. A real pool is as bad where it is fragmented.
+//! Its memory pool reuses as little as a pool may: freed bytes serve only requests of the same size, and stay reserved
+//! until the pool is trimmed. A real pool behaves like this when it is fragmented.
 
 #![allow(unsafe_code, reason = "it stands in for a library that is written in C")]
 #![allow(non_snake_case, reason = "the names of the driver")]
@@ -19,7 +19,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use function::{Function, Request};
 
-/// Its own, as it is a library of its own; not for the lints, which see it among the tests.
+/// A copy of its own, because the double is a separate library; not for the lints, which see it among the tests.
 #[cfg(not(clippy))]
 #[path = "function.rs"]
 mod function;
@@ -55,14 +55,14 @@ struct State {
     devices: [Device; 2],
     device_count: c_int,
     has_pools: bool,
-    /// By address.
+    /// Blocks by address.
     blocks: BTreeMap<u64, Block>,
     next_address: u64,
     handles: usize,
     calls: [u64; FUNCTIONS],
-    /// A function, how many calls of it still succeed, and with what the next fails.
+    /// The function that fails, the number of calls before it fails, and its code.
     failing: Option<(usize, u32, Code)>,
-    /// What every call returns, once a context is poisoned.
+    /// The code that every call returns once a context is poisoned.
     poisoned: Code,
 }
 
@@ -74,7 +74,7 @@ struct Device {
     bytes: u64,
     used_bytes_of_pool: u64,
     peak_bytes_of_pool: u64,
-    /// Sizes that the pool holds back.
+    /// Sizes of the blocks that the pool holds back.
     held_back: Vec<u64>,
 }
 
@@ -111,7 +111,7 @@ impl Device {
 }
 
 impl State {
-    /// Counts a call; the code it has to return, when it has to fail.
+    /// Counts a call, and returns its code.
     fn call(&mut self, function: Function) -> Code {
         self.calls[function as usize] += 1;
         if self.poisoned != SUCCESS {
@@ -145,7 +145,7 @@ impl State {
         SUCCESS
     }
 
-    /// A free that has to fail frees all the same: what it returns is the error of earlier work.
+    /// A free that has to fail frees all the same, because it returns the error of earlier work.
     fn free(&mut self, address: u64) -> Code {
         let code = self.call(Function::Free);
         let Some(block) = self.blocks.remove(&address) else { return INVALID_VALUE };
@@ -160,7 +160,7 @@ impl State {
         block.content.get_mut(offset..offset.checked_add(size)?)
     }
 
-    /// Counts a copy, and lets `work` have the bytes of the device.
+    /// Counts a copy, and passes the bytes of the device to `work`.
     fn copy(&mut self, address: u64, size: usize, work: impl FnOnce(&mut [u8])) -> Code {
         let code = self.call(Function::Copy);
         if code != SUCCESS {
@@ -172,7 +172,7 @@ impl State {
         })
     }
 
-    /// Hands out a handle of something.
+    /// Writes a new handle.
     fn create(&mut self, handle: Out<'_, usize>) -> Code {
         self.handles += 1;
         handle.write(self.handles);
@@ -205,7 +205,7 @@ extern "C" fn double_answer(request: Request) -> u64 {
     0
 }
 
-/// Functions of the driver: with the names by which cudarc finds them.
+/// Defines functions of the driver, with the names by which cudarc finds them.
 macro_rules! driver {
     ($($(#[$about:meta])* fn $name:ident($($argument:ident: $ty:ty),*) $body:block)*) => {$(
         $(#[$about])*
@@ -288,12 +288,12 @@ driver! {
     }
 
     fn cuMemcpyHtoDAsync_v2(address: u64, source: *const u8, size: usize, _stream: usize) {
-        // SAFETY: the caller has as many bytes there as it says.
+        // SAFETY: the caller has `size` bytes there.
         state().copy(address, size, |bytes| unsafe { source.copy_to(bytes.as_mut_ptr(), size) })
     }
 
     fn cuMemcpyDtoHAsync_v2(target: *mut u8, address: u64, size: usize, _stream: usize) {
-        // SAFETY: the caller has room for as many bytes there as it says.
+        // SAFETY: the caller has room for `size` bytes there.
         state().copy(address, size, |bytes| unsafe { target.copy_from(bytes.as_ptr(), size) })
     }
 
@@ -322,8 +322,8 @@ driver! {
         state.poisoned
     }
 
-    /// It keeps what is freed in any case. A peak can be set to nothing, and stays there until the next
-    /// allocation.
+    /// Accepts any threshold, because the pool keeps all freed memory anyway. A peak can only be reset to zero, and
+    /// stays there until the next allocation.
     fn cuMemPoolSetAttribute(pool: usize, attribute: c_int, value: &u64) {
         let mut state = state();
         if attribute == USED_MEM_HIGH {

@@ -13,8 +13,8 @@ use toma_cuda::Device;
 use crate::function::Function;
 use crate::stage::{Double, with_device, zeros};
 
-/// Runs out of memory at 64, where dropping what was allocated fails with `code`; says how many attempts
-/// there were, and what came out.
+/// Runs out of memory at 64, while dropping the first slice fails with `code`. Returns the number of attempts and the
+/// result.
 fn batch(
     double: &Double,
     device: Option<&Device>,
@@ -42,9 +42,9 @@ fn batch(
 fn the_retry_does_not_get_the_error_of_what_was_dropped_unless_it_is_poison() {
     with_device(|double, device, stream| {
         let harmless = DriverError(CUresult::CUDA_ERROR_INVALID_HANDLE);
-        // The reason for taking it: without the device it stays, and the retry fails with it.
+        // The reason for taking the error: without the device it stays, and the retry fails with it.
         assert_eq!(batch(double, None, stream, harmless.0), (2, Err(harmless)));
-        // An out of memory that was left behind shrinks no second time.
+        // An out-of-memory error from a drop does not shrink the batch a second time.
         for error in [harmless, DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)] {
             device.release_cached_memory();
             assert_eq!(batch(double, Some(device), stream, error.0), (2, Ok(32)));

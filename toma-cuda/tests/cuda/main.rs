@@ -1,7 +1,7 @@
 //! cudarc's side of `toma` against a test double of the CUDA driver, without a GPU.
 //!
-//! Each test runs in a process of its own, whose loader path begins with the folder of the double:
-//! that the double is what was loaded, also where there is a real driver, is checked and printed.
+//! Each test runs in a process of its own, whose loader path begins with the folder of the double. The test checks and
+//! prints that the double was loaded, even if the machine has a real driver.
 
 #![cfg(target_os = "linux")]
 

@@ -19,7 +19,7 @@ fn exactly_the_specified_sizes_are_tried_under_a_budget() {
         let sizes = RefCell::new(Vec::new());
         let done = execute::with::<NoCache>().device(device).range(0..130, 128, |start, end| {
             sizes.borrow_mut().push(end - start);
-            // Two bytes an item.
+            // Two bytes per item.
             let first = zeros(stream, end - start)?;
             let second = zeros(stream, end - start)?;
             drop((first, second));
@@ -31,7 +31,7 @@ fn exactly_the_specified_sizes_are_tried_under_a_budget() {
     });
 }
 
-/// The double's pool gives 60 back for 60 only: without a trim there would be no room for 30 and 30.
+/// The double's pool reuses 60 bytes for 60 only: without a trim there would be no room for 30 and 30.
 #[test]
 fn the_pool_is_trimmed_before_a_retry_which_then_succeeds() {
     with_device(|double, device, stream| {
@@ -75,7 +75,7 @@ fn a_failure_at_every_allocation_and_copy_in_turn_loses_nothing_and_no_value() {
                 device.release_cached_memory();
                 assert_eq!(double.ask(Request::TakenBytes), 0, "{function:?} {failing}");
             }
-            // These are all there are in an attempt.
+            // An attempt makes `count` calls of the function, so the first attempt succeeds and the second one fails.
             double.fail(function, count, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
             assert!(work(stream, 8).is_ok());
             assert!(work(stream, 8).is_err());

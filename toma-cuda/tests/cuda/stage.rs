@@ -1,4 +1,4 @@
-//! What the tests share: the double, the process it is loaded in, and what is asked of it.
+//! Helpers that the tests share: the double, the process it is loaded in, and requests to it.
 
 #![expect(
     unsafe_code,
@@ -20,7 +20,7 @@ use toma_cuda::Device;
 
 use crate::function::{Function, Request};
 
-/// Names the folder with a library that was compiled elsewhere, where there is no compiler.
+/// The variable that names a folder with a precompiled library, for machines without a compiler.
 const COMPILED: &str = "CUDA_DOUBLE";
 
 const CHILD: &str = "CUDA_DOUBLE_CHILD";
@@ -37,7 +37,7 @@ pub(crate) fn with_double<F: FnOnce(&Double)>(test: F) {
     run::<F, _>(folder, || test(&Double::loaded()));
 }
 
-/// The same with device 0 and the stream that everything runs on.
+/// Runs `test` with the double, device 0, and the stream that everything runs on.
 #[track_caller]
 pub(crate) fn with_device<F: FnOnce(&Double, &Device, &Arc<CudaStream>)>(test: F) {
     run::<F, _>(folder, || {
@@ -88,7 +88,7 @@ fn folder() -> &'static Path {
     FOLDER.get_or_init(|| env::var_os(COMPILED).map_or_else(compiled, PathBuf::from))
 }
 
-/// Compiles the double, into its place by one step: another run of these tests may be loading it.
+/// Compiles the double and moves it into place in one step, because another run of these tests may be loading it.
 fn compiled() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda-double");
     fs::create_dir_all(&folder).unwrap();
@@ -103,8 +103,8 @@ fn compiled() -> PathBuf {
     folder
 }
 
-/// A folder with files of every name that cudarc looks for, none of them a library: what is first on
-/// the loader path is what is loaded, so a driver of this machine is not found either.
+/// A folder with files of every name that cudarc looks for, none of them a library. The first match on the loader path
+/// is loaded, so a driver of this machine is not found either.
 fn broken_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in ["cuda", "nvcuda"].iter().flat_map(|name| cudarc::get_lib_name_candidates(name)) {
@@ -126,17 +126,17 @@ impl Double {
         double
     }
 
-    /// As much memory as `bytes` in all.
+    /// Sets the total memory.
     pub(crate) fn set_total(&self, bytes: u64) {
         self.ask(Request::SetTotal(bytes));
     }
 
-    /// The call of this function after `skip` more fails once.
+    /// Lets the call of this function after `skip` more fail once.
     pub(crate) fn fail(&self, function: Function, skip: u32, code: CUresult) {
         self.ask(Request::Fail(function, skip, code as u32));
     }
 
-    /// Everything fails from now on.
+    /// Lets every call fail from now on.
     pub(crate) fn poison(&self, code: CUresult) {
         self.ask(Request::Poison(code as u32));
     }
@@ -153,7 +153,7 @@ impl Double {
     }
 }
 
-/// Zeros on the device; bytes, so that a length is a size.
+/// Allocates zeros on the device. Elements are bytes, so that a length is a size.
 pub(crate) fn zeros(stream: &Arc<CudaStream>, len: usize) -> Result<CudaSlice<u8>, DriverError> {
     stream.alloc_zeros(len)
 }

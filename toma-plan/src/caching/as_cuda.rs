@@ -13,9 +13,8 @@ use super::{BlockId, CachingAllocator, Settings};
 /// up, and in segments that stay reserved. A request that exceeds the capacity of `settings` counts nothing.
 ///
 /// ```
-/// # mod toma { pub use toma_trace as trace; pub use toma_plan as plan; }
-/// use toma::plan::caching::{Settings, as_cuda};
-/// use toma::trace::{Label, Place, Recorder, ScopeKind, ThreadId};
+/// use toma_plan::caching::{Settings, as_cuda};
+/// use toma_trace::{Label, Place, Recorder, ScopeKind, ThreadId};
 ///
 /// let mut recorder = Recorder::new();
 /// recorder.begin_scope(ThreadId(0), Label::new(ScopeKind::Function, "f").at("src/net.rs", 1));
@@ -24,7 +23,7 @@ use super::{BlockId, CachingAllocator, Settings};
 ///
 /// let figures = lines.figures("f", 1, &Place::device("cuda", 0)).expect("the line ran");
 /// assert_eq!((figures.peak, figures.reserved), (40_448, 2 << 20));
-/// # Ok::<(), toma::trace::Contradiction>(())
+/// # Ok::<(), toma_trace::Contradiction>(())
 /// ```
 pub fn as_cuda(trace: &Trace, settings: Settings) -> Lines {
     let mut allocator = Replayed { allocator: CachingAllocator::new(settings), held: BTreeMap::new() };

@@ -5,8 +5,7 @@
 //! bytes and seconds. Nothing here depends on tensors, so another framework can use it as well.
 //!
 //! ```
-//! # mod toma { pub use toma_plan::checkpoint; }
-//! use toma::checkpoint::{Costs, Solver, Stage};
+//! use toma_plan::checkpoint::{Costs, Solver, Stage};
 //!
 //! const MIB: u64 = 1 << 20;
 //!
@@ -34,8 +33,7 @@
 //! # Overview
 //!
 //! ```
-//! # mod toma { pub use toma_plan::checkpoint; }
-//! use toma::checkpoint::*;
+//! use toma_plan::checkpoint::*;
 //!
 //! # fn all(stages: Vec<Stage>, actions: Vec<Action>) -> Result<(), Box<dyn std::error::Error>> {
 //! let costs: Costs = Costs::new(stages)?.with_input_gradient(1 << 20)?;

@@ -42,8 +42,7 @@ impl Plan {
     /// Use it for work that began like the planned work and then turned out to be different.
     ///
     /// ```
-    /// # mod toma { pub use toma_plan::checkpoint; }
-    /// use toma::checkpoint::{Action, Costs, Solver, Stage};
+    /// use toma_plan::checkpoint::{Action, Costs, Solver, Stage};
     ///
     /// let costs = Costs::new(vec![Stage { output_bytes: 1, saved_bytes: 2, ..Stage::default() }; 3])?;
     /// let plan = costs.plan(costs.keep_all_bytes(), Solver::Auto)?;

@@ -6,8 +6,7 @@
 /// fields have the same value: see [`Stage::repeated_alike`].
 ///
 /// ```
-/// # mod toma { pub use toma_plan::checkpoint; }
-/// use toma::checkpoint::Stage;
+/// use toma_plan::checkpoint::Stage;
 ///
 /// let stage = Stage {
 ///     forward_seconds: 0.010,

@@ -43,9 +43,8 @@ use crate::alike::{Recorded, Unlike};
 /// be like it. All bytes are in addition to those that existed before the trace.
 ///
 /// ```
-/// # mod toma { pub use toma_trace as trace; pub use toma_plan as plan; }
-/// use toma::plan::{Growth, HeadRoom};
-/// use toma::trace::{Contradiction, Place, Recorder, ThreadId, Trace};
+/// use toma_plan::{Growth, HeadRoom};
+/// use toma_trace::{Contradiction, Place, Recorder, ThreadId, Trace};
 ///
 /// /// Makes 1,000 bytes for each item, and gives back all but a gradient of 500.
 /// fn step(items: u64) -> Result<Trace, Contradiction> {

@@ -22,10 +22,9 @@ impl Growth {
     /// bytes is freed that the allocator [resumed](CachingAllocator::resumed) with.
     ///
     /// ```
-    /// # mod toma { pub use toma_trace as trace; pub use toma_plan as plan; }
-    /// use toma::plan::Growth;
-    /// use toma::plan::caching::{CachingAllocator, Settings};
-    /// use toma::trace::{Contradiction, Place, Recorder, ThreadId, Trace};
+    /// use toma_plan::Growth;
+    /// use toma_plan::caching::{CachingAllocator, Settings};
+    /// use toma_trace::{Contradiction, Place, Recorder, ThreadId, Trace};
     ///
     /// fn step(items: u64) -> Result<Trace, Contradiction> {
     ///     let mut recorder = Recorder::new();

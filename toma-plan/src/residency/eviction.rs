@@ -8,9 +8,8 @@ use super::{Plan, Step};
 /// evicted, least recently used first. So a poor eviction costs time, but never changes a result.
 ///
 /// ```
-/// # mod toma { pub use toma_plan as plan; }
 /// use std::cmp::Reverse;
-/// use toma::plan::residency::{Eviction, Situation};
+/// use toma_plan::residency::{Eviction, Situation};
 ///
 /// /// The largest leaves first.
 /// struct Largest;

@@ -5,9 +5,8 @@
 //! time. Nothing here depends on tensors: the runtime that executes a step moves the bytes.
 //!
 //! ```
-//! # mod toma { pub use toma_plan as plan; }
 //! use std::time::Duration;
-//! use toma::plan::residency::{Eviction as _, Flow, Lru, Operator, Step, Storage, Terms, Use, simulate};
+//! use toma_plan::residency::{Eviction as _, Flow, Lru, Operator, Step, Storage, Terms, Use, simulate};
 //!
 //! const MIB: u64 = 1 << 20;
 //!

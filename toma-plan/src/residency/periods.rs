@@ -17,8 +17,7 @@ use std::collections::{HashMap, VecDeque};
 /// one.
 ///
 /// ```
-/// # mod toma { pub use toma_plan as plan; }
-/// use toma::plan::residency::Periods;
+/// use toma_plan::residency::Periods;
 ///
 /// let mut periods = Periods::new();
 /// // In each step of 100 prints, ten are repeated four times.

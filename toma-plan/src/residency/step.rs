@@ -11,9 +11,8 @@ use thiserror::Error;
 /// which may reach over the end of the step into the next one.
 ///
 /// ```
-/// # mod toma { pub use toma_plan as plan; }
 /// use std::time::Duration;
-/// use toma::plan::residency::{Operator, Step, Storage, Use};
+/// use toma_plan::residency::{Operator, Step, Storage, Use};
 ///
 /// // Two weights of 100 bytes, used in turn; each operator makes a result that the next one uses.
 /// let weight = Storage { bytes: 100, birth: None, death: None, stays: false };
@@ -26,7 +25,7 @@ use thiserror::Error;
 /// let step = Step { storages: vec![weight, weight, result], operators: vec![operator(&[0]), operator(&[1, 2])] };
 /// step.check()?;
 /// assert_eq!((step.peak_bytes(), step.least_budget()), (280, (1, 180)));
-/// # Ok::<(), toma::plan::residency::InvalidStep>(())
+/// # Ok::<(), toma_plan::residency::InvalidStep>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,9 +5,8 @@ use super::{Next, Step, Storage};
 /// Times at which each storage of a step is used and freed, for [`Candidate::next`](super::Candidate::next).
 ///
 /// ```
-/// # mod toma { pub use toma_plan as plan; }
 /// use std::time::Duration;
-/// use toma::plan::residency::{Next, Operator, Step, Storage, Timeline, Use};
+/// use toma_plan::residency::{Next, Operator, Step, Storage, Timeline, Use};
 ///
 /// let weight = Storage { bytes: 100, birth: None, death: None, stays: false };
 /// let operator = |uses| Operator { uses, inside_bytes: 0, duration: Duration::ZERO };

@@ -50,7 +50,7 @@ fn settings(trace: &Trace) -> Settings {
     trace.max_split_size.map_or(settings, |bytes| settings.max_split_size(bytes).unwrap())
 }
 
-/// Around every limit of the rules, and in between.
+/// Sizes around every limit of the rules, and in between.
 fn bytes() -> impl Strategy<Value = u64> {
     let limits =
         vec![512, MIB, 2 * MIB, 10 * MIB, 11 * MIB, 12 * MIB, 19 * MIB, 20 * MIB, 22 * MIB, 40 * MIB];
@@ -69,7 +69,7 @@ struct Pair {
     replay: CachingAllocator,
     twin: Twin,
     alive: Vec<(BlockId, Option<u64>)>,
-    /// Of requested, allocated and reserved bytes.
+    /// Peaks of requested, allocated and reserved bytes.
     peaks: [u64; 3],
     failures: u64,
 }
@@ -148,12 +148,12 @@ fn ten_thousand_random_traces() {
         Ok(())
     };
     TestRunner::new(config).run(&trace(), follows).unwrap();
-    // Out of memory, retries, retries that helped, and oversize blocks that were enough.
+    // Traces with out of memory, retries, retries that helped, and releases of oversize blocks that sufficed.
     let reached = reached.map(|counter| counter.get());
     assert!(reached.iter().all(|&traces| traces > 100), "{reached:?}");
 }
 
-/// Bytes and what was asked for of each block, by segment: without addresses.
+/// Bytes and requested bytes of each block, by segment: without addresses.
 fn shape(replay: &CachingAllocator) -> Vec<Vec<(u64, Option<u64>)>> {
     let cells =
         |segment: Segment| segment.blocks.iter().map(|block| (block.bytes, block.requested)).collect();

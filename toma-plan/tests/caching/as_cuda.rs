@@ -1,4 +1,4 @@
-//! The tables in the README of `pytorch_memlab`, from what a CPU would record.
+//! The tables in the README of `pytorch_memlab`, from the recording of a CPU.
 
 use toma_core::marks::Column;
 use toma_plan::caching::{Settings, as_cuda};

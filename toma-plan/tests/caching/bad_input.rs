@@ -1,4 +1,4 @@
-//! What is refused, and what is answered all the same.
+//! Calls that are refused, and extremes that are accepted.
 
 use toma_plan::caching::{CachingAllocator, InvalidFree, Settings};
 

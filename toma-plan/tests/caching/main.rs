@@ -11,7 +11,7 @@ use toma_plan::caching::{Block, CachingAllocator, Settings};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// A block as the tables write it.
+/// A block in the notation of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Used(u64),
@@ -27,7 +27,7 @@ pub(crate) fn parts(allocator: &CachingAllocator) -> Vec<Vec<Part>> {
     allocator.segments().map(|segment| segment.blocks.iter().map(part).collect()).collect()
 }
 
-/// More than any table needs.
+/// An allocator with more memory than any table needs.
 pub(crate) fn large() -> CachingAllocator {
     CachingAllocator::new(Settings::new(1 << 40))
 }

@@ -10,10 +10,10 @@ fn allocator(capacity: u64, max_split_size: u64) -> CachingAllocator {
     CachingAllocator::new(Settings::new(capacity).max_split_size(max_split_size).unwrap())
 }
 
-/// With blocks from 32 MiB on oversize: bytes of a free block, bytes asked for, and bytes of the block that
-/// serves if it is that one.
+/// Requests where blocks from 32 MiB on are oversize: bytes of a free block, requested bytes, and bytes of the block
+/// that serves them if the free block does.
 const REQUESTS: &[(u64, u64, Option<u64>)] = &[
-    // Below 32 MiB all is as ever.
+    // Blocks below 32 MiB behave as usual.
     (30 * MIB, 2 * MIB, Some(2 * MIB)),
     (30 * MIB, 30 * MIB, Some(30 * MIB)),
     // An oversize block serves no other size.
@@ -22,7 +22,7 @@ const REQUESTS: &[(u64, u64, Option<u64>)] = &[
     (32 * MIB, 32 * MIB - 511, Some(32 * MIB)),
     (32 * MIB, 32 * MIB, Some(32 * MIB)),
     (36 * MIB, 32 * MIB, Some(36 * MIB)),
-    // It is never cut, and refused where 20 MiB would be lost.
+    // An oversize block is never split, and not used if 20 MiB would be wasted.
     (52 * MIB, 32 * MIB, None),
     (52 * MIB, 32 * MIB + 1, Some(52 * MIB)),
     (60 * MIB, 40 * MIB + 512, Some(60 * MIB)),
@@ -48,7 +48,7 @@ fn a_new_segment_is_cut_as_the_size_says() {
     for bytes in [2 * MIB, 22 * MIB + 512] {
         allocator.allocate(bytes).unwrap();
     }
-    // The segment of 20 MiB is oversize and its parts are not; the size above 22 MiB is oversize.
+    // The segment of 20 MiB is oversize and its parts are not; a request above 22 MiB is oversize.
     assert_eq!(parts(&allocator), [vec![Used(2 * MIB), Free(18 * MIB)], vec![Used(24 * MIB)]]);
 }
 
@@ -59,10 +59,10 @@ fn the_smallest_oversize_block_that_is_enough_is_released_first() {
     for id in ids {
         allocator.free(id).unwrap();
     }
-    // Not one of the larger blocks, and not the small segment, which a retry would release.
+    // The block of 40 MiB serves; the larger ones stay, and so does the small segment, which a retry would release.
     allocator.allocate(36 * MIB).unwrap();
     assert_eq!(parts(&allocator), [[Free(60 * MIB)], [Free(42 * MIB)], [Used(40 * MIB)], [Free(2 * MIB)]]);
-    // More than 20 MiB smaller than all of them, so none serves: the one of 42 MiB makes room.
+    // The request is over 20 MiB smaller than all of them, so none serves; the one of 42 MiB makes room.
     allocator.allocate(2 * MIB).unwrap();
     assert_eq!(
         parts(&allocator),

@@ -1,11 +1,11 @@
-//! What the rules come to, worked out by hand.
+//! Results of the rules, worked out by hand.
 
 use toma_plan::caching::{CachingAllocator, Pool, Settings};
 
 use crate::Part::{Free, Used};
 use crate::{MIB, large, parts};
 
-/// Bytes asked for, bytes of the block, bytes of its segment.
+/// Requested bytes, bytes of the block, bytes of its segment.
 const FIRST_REQUESTS: &[(u64, u64, u64)] = &[
     (1, 512, 2 * MIB),
     (511, 512, 2 * MIB),
@@ -20,7 +20,7 @@ const FIRST_REQUESTS: &[(u64, u64, u64)] = &[
     (10 * MIB - 1, 10 * MIB, 10 * MIB),
     (10 * MIB, 10 * MIB, 10 * MIB),
     (10 * MIB + 1, 10 * MIB + 512, 12 * MIB),
-    // A rest of 1 MiB stays in the block, a larger one is cut off.
+    // A rest of 1 MiB stays in the block, a larger one is split off.
     (11 * MIB - 512, 11 * MIB - 512, 12 * MIB),
     (11 * MIB, 12 * MIB, 12 * MIB),
     (20 * MIB - 1, 20 * MIB, 20 * MIB),
@@ -44,12 +44,12 @@ fn a_first_request() {
     }
 }
 
-/// Bytes asked for where a free block of `cached` bytes is all there is; bytes of the block, where it serves.
+/// Requested bytes with a single free block of `cached` bytes, and bytes of the resulting block if that one serves.
 const LATER_REQUESTS: &[(u64, u64, Option<u64>)] = &[
-    // In the small pool 512 bytes are enough to be cut off.
+    // In the small pool a rest of 512 bytes is split off.
     (2 * MIB, 512, Some(512)),
     (2 * MIB, MIB, Some(MIB)),
-    // In the large pool more than 1 MiB is.
+    // In the large pool a rest of more than 1 MiB is split off.
     (20 * MIB, MIB + 512, Some(MIB + 512)),
     (20 * MIB, 19 * MIB - 512, Some(19 * MIB - 512)),
     (20 * MIB, 19 * MIB - 511, Some(20 * MIB)),
@@ -59,7 +59,7 @@ const LATER_REQUESTS: &[(u64, u64, Option<u64>)] = &[
     // No pool serves the sizes of the other.
     (20 * MIB, MIB, None),
     (2 * MIB, MIB + 1, None),
-    // By default a block of any size is cut.
+    // By default a block of any size is split.
     (4096 * MIB, 2 * MIB, Some(2 * MIB)),
 ];
 
@@ -122,14 +122,14 @@ fn the_best_fit_serves_and_of_equals_the_lowest_address() {
     allocator.allocate(2 * MIB).unwrap();
     assert_eq!(sizes(&allocator), [Free(three), Used(two), Used(two), Free(rest)]);
     allocator.allocate(2 * MIB).unwrap();
-    // 1 MiB + 512 bytes are more than 1 MiB.
+    // The rest of 1 MiB + 512 bytes is more than 1 MiB.
     assert_eq!(sizes(&allocator), [Used(2 * MIB), Free(MIB + 512), Used(two), Used(two), Free(rest)]);
 }
 
 #[test]
 fn freed_blocks_merge_with_free_neighbors() {
     let rest = 2 * MIB - 4 * 512;
-    // The order in which three neighbors are freed before a fourth, and what is seen on the way.
+    // The order in which three neighbors are freed before a fourth, and the blocks after each step.
     let orders = [
         ([0, 1, 2], vec![vec![Free(512), Used(512), Used(512)], vec![Free(1024), Used(512)]]),
         ([2, 1, 0], vec![vec![Used(512), Used(512), Free(512)], vec![Used(512), Free(1024)]]),
@@ -231,7 +231,7 @@ fn out_of_memory_is_a_retry_and_leaves_no_cached_segment() {
         error.to_string(),
         "no segment for 25165824 bytes: 23068672 of 46137344 bytes are reserved, 2097664 allocated"
     );
-    // What is free inside of a segment in use serves as before.
+    // Free blocks inside of a segment in use serve as before.
     allocator.allocate(18 * MIB).unwrap();
     allocator.free(kept).unwrap();
     assert_eq!(allocator.stats().retries, 1);

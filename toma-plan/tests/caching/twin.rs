@@ -2,7 +2,7 @@
 
 use crate::MIB;
 
-/// Bytes of a block, its address, and what was asked for if it is in use.
+/// Bytes of a block, its address, and the requested bytes if it is in use.
 pub(crate) type Cell = (u64, u64, Option<u64>);
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Segment {
 }
 
 impl Twin {
-    /// The address of the block, unless memory runs out.
+    /// Returns the address of the block, unless memory runs out.
     pub(crate) fn allocate(&mut self, bytes: u64) -> Option<u64> {
         if bytes >= 1 << 60 {
             return None;
@@ -66,7 +66,7 @@ impl Twin {
         self.segments.iter().map(Segment::bytes).sum()
     }
 
-    /// The free cells of the pool of a size: bytes, address, and where each stands; the smallest first.
+    /// The free cells of the pool of a size: bytes, address, and the indices of segment and cell; the smallest first.
     fn free_cells(&self, size: u64) -> Vec<(u64, u64, usize, usize)> {
         let mut found = Vec::new();
         for (at, segment) in self.segments.iter().enumerate() {
@@ -102,7 +102,7 @@ impl Twin {
             has_room = fits(self);
             self.oversize_releases += u64::from(has_room);
         }
-        // A retry, even where the oversize blocks that were too few have made room.
+        // Counts as a retry even if releasing oversize blocks has made some room.
         if !has_room {
             self.retries += 1;
             self.release();
@@ -131,7 +131,7 @@ impl Twin {
         {
             released.push(largest);
         }
-        // Each is a segment of its own; otherwise a part of a segment would go back to the driver.
+        // Each is a segment of its own; otherwise a part of a segment would be returned to the driver.
         assert!(released.iter().all(|cell| self.segments[cell.2].bytes() == cell.0));
         self.segments.retain(|segment| released.iter().all(|cell| cell.1 != segment.cells[0].1));
         total(&released) >= enough

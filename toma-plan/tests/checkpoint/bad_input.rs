@@ -1,4 +1,4 @@
-//! What is refused, and extremes that are answered all the same.
+//! Inputs that are refused, and extremes that are accepted.
 
 use toma_plan::checkpoint::{Costs, InvalidCosts, Saving, Solver, Stage};
 
@@ -31,7 +31,7 @@ fn times_are_finite_and_not_negative() {
     let longest = Stage { forward_seconds: f64::MAX, ..Stage::default() };
     assert_eq!(Costs::new(vec![longest.clone(); 2]), Err(InvalidCosts::TooLong { count: 2 }));
     assert!(Costs::new(vec![longest]).is_ok());
-    // What a plan adds up stays finite, too.
+    // Sums of seconds in a plan stay finite, too.
     let longest = Stage { repeat_seconds: f64::MAX / 2.0, ..Stage::default() };
     assert_eq!(Costs::new(vec![longest; 2]), Err(InvalidCosts::TooLong { count: 2 }));
 }
@@ -102,7 +102,7 @@ fn one_stage_runs_once() {
     assert_eq!((plan.seconds(), plan.bound_seconds(), plan.stages()), (3.0, 3.0, 1));
     let error = costs.plan(7, Solver::Auto).unwrap_err();
     assert_eq!(error.to_string(), "a budget of 7 bytes is too small for auto: stage 0 needs 8 bytes");
-    // memonger runs its one segment again, with the output of the first run still there.
+    // memonger runs its one segment again, while the output of the first run is still live.
     assert_eq!(costs.plan(8, Solver::SqrtN).unwrap_err().least_bytes, 11);
 }
 
@@ -149,7 +149,7 @@ fn names_of_solvers_are_read_as_they_are_shown() {
     assert_eq!(error.to_string(), "`Rotor` is no solver: expected keep-all, sqrt-n, rotor or auto");
 }
 
-/// Its first run takes 3 bytes more if it saves, and its repeat none.
+/// The first run of the stage takes 3 bytes more if it saves, and its repeat takes none.
 #[test]
 fn where_first_runs_need_more_than_repeats_all_run_twice() {
     let stage = Stage {

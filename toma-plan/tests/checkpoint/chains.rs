@@ -6,8 +6,8 @@ use proptest::prelude::Strategy;
 
 use toma_plan::checkpoint::{Costs, Saving, Stage};
 
-/// Stages that compute and hold alike, as Revolve has them: only the output of one is held beside what is
-/// saved, which is large enough to be held once.
+/// Stages of equal cost, as in Revolve: a plan holds outputs, and at most one saved stage at a time, because saved
+/// activations are large.
 pub(crate) fn revolve(length: usize) -> Costs {
     let stage = Stage { forward_seconds: 1.0, output_bytes: 1, saved_bytes: 1000, ..Stage::default() };
     Costs::new(vec![stage.repeated_alike(); length]).unwrap()
@@ -25,7 +25,7 @@ pub(crate) fn tanh(length: usize) -> Costs {
     Costs::new(vec![stage.repeated_alike(); length]).unwrap()
 }
 
-/// Stages with times of 1 to 8 and bytes of 1 to 10, whose repeats cost what their first runs do.
+/// Stages with times of 1 to 8 and bytes of 1 to 10. A repeat costs as much as the first run.
 pub(crate) fn random(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs> {
     let stage = (1..=8_u8, 1..=5_u64, 0..=5_u64, 0..=1_u64, 0..=1_u64).prop_map(|(f, a, more, x, y)| Stage {
         forward_seconds: f.into(),
@@ -41,8 +41,8 @@ pub(crate) fn random(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Cos
     vec(stage.prop_map(Stage::repeated_alike), lengths).prop_map(|stages| Costs::new(stages).unwrap())
 }
 
-/// Stages of all kinds: also without bytes or time, saved in part, or not to be repeated. Times are whole, so
-/// that sums are exact.
+/// Stages of all kinds, also without bytes or time, saved in part, or not repeatable. Times are whole numbers, so that
+/// sums are exact.
 pub(crate) fn any(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs> {
     (vec(any_stage(), lengths), 0..=6_u64)
         .prop_map(|(stages, input)| Costs::new(stages).unwrap().with_input_gradient(input).unwrap())
@@ -82,7 +82,7 @@ fn any_stage() -> impl Strategy<Value = Stage> {
     )
 }
 
-/// Of the first run, of a later one and of backward.
+/// Seconds of the first run, of a later one and of backward.
 fn seconds() -> impl Strategy<Value = [f64; 3]> {
     [0..=8_u8, 0..=8, 0..=8].prop_map(|seconds| seconds.map(f64::from))
 }
@@ -91,7 +91,7 @@ fn any_must_save() -> impl Strategy<Value = bool> {
     weighted(0.15)
 }
 
-/// The same without parts, and without what passes.
+/// The same without parts, and without values used by later stages.
 pub(crate) fn any_in_whole(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs> {
     any(lengths).prop_map(|costs| {
         let mut stages = costs.stages().to_vec();

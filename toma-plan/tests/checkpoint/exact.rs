@@ -1,18 +1,18 @@
-//! The fastest plan of all, for short chains: A* over what is held, and every state without any cleverness.
+//! The fastest plan of all, for short chains: A* over the sets of held activations, and a plain search of every state.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use toma_plan::checkpoint::{Action, Costs, Stage};
 
-/// What is held at some moment, by bits of stages.
+/// Activations that are held at some moment, by bits of stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Moment {
     held: u16,
     saved: u16,
     /// Stages that have run.
     reached: u8,
-    /// Stages whose backward has not.
+    /// Stages whose backward has not run.
     left: u8,
 }
 
@@ -41,7 +41,7 @@ impl Moment {
 /// A chain with times in whole seconds, where nothing is saved in part.
 pub(crate) struct Exact<'a> {
     costs: &'a Costs,
-    /// What the stages hold together, by the bits of those whose output is held, and of those that are saved.
+    /// Bytes that stages hold together, by the bits of stages whose output is held, and of stages that are saved.
     outputs: Vec<u64>,
     saved: Vec<u64>,
     budget: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Exact<'a> {
 /// The least seconds known to each moment, and how it is reached.
 type Known = HashMap<Moment, (u64, Option<(Moment, Action)>)>;
 
-/// A move: where it leads, what it takes, and what it is.
+/// A move: the next moment, its seconds, and its action.
 type Move = (Moment, u64, Option<Action>);
 
 impl<'a> Exact<'a> {
@@ -122,7 +122,7 @@ impl<'a> Exact<'a> {
         Some((next.without_output(index).without_input(index), whole(cost.backward_seconds)))
     }
 
-    /// The stages that may run: the next one in the first sweep, then all that are left and can be repeated.
+    /// The stages that may run: the next one in the first sweep, then all that are left and can be recomputed.
     fn runnable(&self, now: Moment) -> impl Iterator<Item = usize> {
         let reached = usize::from(now.reached);
         let is_first_sweep = reached < self.stages().len();
@@ -130,7 +130,7 @@ impl<'a> Exact<'a> {
         stages.filter(move |stage| is_first_sweep || !self.stages()[*stage].must_save)
     }
 
-    /// The moves of plans, where no run repeats what is there.
+    /// The moves of plans, in which no run recomputes an activation that is held.
     fn moves(&self, now: Moment) -> Vec<Move> {
         let mut moves = Vec::new();
         for stage in self.runnable(now).filter(|stage| now.saved & (1 << stage) == 0) {
@@ -150,8 +150,8 @@ impl<'a> Exact<'a> {
         moves
     }
 
-    /// Everything that is possible: any run whose input is there, and anything is dropped at any time, but for
-    /// the last output, which others hold.
+    /// All possible moves: any run whose input is held, and drops of anything at any time, except of the last output,
+    /// which the caller holds.
     fn all_moves(&self, now: Moment) -> Vec<Move> {
         let mut moves = Vec::new();
         for stage in self.runnable(now) {
@@ -171,7 +171,7 @@ impl<'a> Exact<'a> {
         moves
     }
 
-    /// What is left to do at the least: every backward, and a run of every stage that is not saved.
+    /// A lower bound of the remaining seconds: every backward, and a run of every stage that is not saved.
     fn to_go(&self, now: Moment) -> u64 {
         let left = self.stages()[..now.left.into()].iter().enumerate();
         let of = |(index, cost): (usize, &Stage)| {
@@ -183,7 +183,7 @@ impl<'a> Exact<'a> {
         left.map(of).sum()
     }
 
-    /// The least seconds, and the actions that take them.
+    /// Returns the least seconds, and the actions that take them.
     pub(crate) fn fastest(&self) -> Option<(u64, Vec<Action>)> {
         let mut from = Known::new();
         let start = Moment::start(self.costs);
@@ -207,7 +207,7 @@ impl<'a> Exact<'a> {
         None
     }
 
-    /// The least seconds, by Dijkstra's algorithm over everything that is possible.
+    /// Returns the least seconds, by Dijkstra's algorithm over all possible moves.
     pub(crate) fn exhaustive(&self) -> Option<u64> {
         let start = Moment::start(self.costs);
         let mut known = HashMap::from([(start, 0)]);

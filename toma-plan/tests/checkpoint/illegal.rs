@@ -8,7 +8,7 @@ fn save(stage: usize) -> Action {
     Action::Save { stage, way: 0, holds_input: true }
 }
 
-/// Three stages, of which the second cannot be repeated.
+/// Three stages, of which the second cannot be recomputed.
 fn costs() -> Costs {
     let stage = Stage { output_bytes: 1, saved_bytes: 2, ..Stage::default() };
     Costs::new(vec![stage.clone(), Stage { must_save: true, ..stage.clone() }, stage]).unwrap()

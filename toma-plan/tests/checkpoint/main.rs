@@ -1,5 +1,4 @@
-//! Plans of checkpoints: tables worked out elsewhere, an exact search, a slow twin of the simulator, and bad
-//! input.
+//! Plans of checkpoints: tables worked out elsewhere, an exact search, a slow twin of the simulator, and bad input.
 
 #![expect(clippy::float_cmp, reason = "times are small whole numbers, which floats hold exactly")]
 
@@ -26,7 +25,7 @@ pub(crate) fn runner(cases: u32) -> TestRunner {
     TestRunner::new(ProptestConfig { cases, rng_algorithm: algorithm, ..ProptestConfig::default() })
 }
 
-/// By how many percent a time is above that of a run that repeats nothing.
+/// Returns the extra time in percent over a run that recomputes nothing.
 pub(crate) fn percent_more(plan: &Plan, seconds: f64) -> f64 {
     (seconds / plan.keep_all_seconds() - 1.0) * 100.0
 }

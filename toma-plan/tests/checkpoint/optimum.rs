@@ -1,4 +1,4 @@
-//! Solvers against the fastest plan there is.
+//! Solvers against the fastest possible plan.
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
@@ -9,13 +9,13 @@ use crate::chains::{any_in_whole, random};
 use crate::exact::Exact;
 use crate::rounds::rounds;
 
-/// Chains of the same strategy, the same in every run.
+/// Draws chains of this strategy, the same in every run.
 fn drawn(chains: impl Strategy<Value = Costs>, count: usize) -> impl Iterator<Item = Costs> {
     let mut runner = TestRunner::deterministic();
     std::iter::repeat_with(move || chains.new_tree(&mut runner).unwrap().current()).take(count)
 }
 
-/// The actions of plans lose nothing: not that nothing is dropped between them, nor that nothing is made twice.
+/// The restrictions of plans cost no time: that nothing is dropped between actions, and that nothing is made twice.
 #[test]
 fn the_exact_search_is_as_fast_as_anything_possible() {
     for costs in drawn(random(1..=6), rounds(60, 1000)).chain(drawn(any_in_whole(1..=5), rounds(12, 200))) {
@@ -42,7 +42,7 @@ fn as_seconds(whole: u64) -> f64 {
     whole as f64
 }
 
-/// The time of a solver by that of the fastest plan, in the mean over chains and budgets.
+/// Returns the mean times of solvers, relative to the fastest plan, over chains and budgets.
 fn means(chains: impl Iterator<Item = Costs>) -> [f64; 2] {
     let mut sums = [0.0; 2];
     let mut plans = 0.0;
@@ -64,7 +64,7 @@ fn means(chains: impl Iterator<Item = Costs>) -> [f64; 2] {
     sums.map(|sum| sum / plans)
 }
 
-/// One percent is promised. Without detours it is 0.42, 0.58 and 0.89 percent.
+/// The documentation promises one percent. Without detours the means are 0.42, 0.58 and 0.89 percent.
 #[test]
 fn auto_is_within_one_percent_of_the_fastest_plan() {
     let part = rounds(5, 1);
@@ -80,7 +80,7 @@ fn auto_is_near_the_fastest_plan_where_repeats_cost_otherwise_or_are_impossible(
     assert!(auto <= 1.01 && auto < rotor, "{auto}, rotor {rotor}");
 }
 
-/// Rotor repeats segments as a whole, so its least bytes are not the least of all.
+/// Rotor recomputes segments as a whole, so its least bytes are not the least of all plans.
 #[test]
 fn the_least_bytes_are_nearly_those_of_any_plan() {
     let mut equal = 0;

@@ -1,4 +1,4 @@
-//! What holds for every plan of random chains of all kinds.
+//! Properties of every plan of random chains of all kinds.
 
 use std::cell::Cell;
 
@@ -23,7 +23,7 @@ fn follows_twin(costs: &Costs, plan: &Plan) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What one solver finds; its time is infinite where nothing fits.
+/// Returns the time of a solver's plan; infinite if nothing fits.
 fn seconds(costs: &Costs, budget: u64, solver: Solver) -> Result<f64, TestCaseError> {
     let keep_all = costs.keep_all_bytes();
     match costs.plan(budget, solver) {
@@ -42,7 +42,7 @@ fn seconds(costs: &Costs, budget: u64, solver: Solver) -> Result<f64, TestCaseEr
             prop_assert!(budget < error.least_bytes);
             prop_assert_eq!((error.budget_bytes, error.solver), (budget, solver));
             prop_assert!(error.stage < costs.stages().len());
-            // With what it says is the least, there is a plan.
+            // A budget of the reported least bytes has a plan.
             prop_assert_eq!(
                 costs.plan(error.least_bytes, solver).map(|plan| plan.peak_bytes() <= error.least_bytes),
                 Ok(true)
@@ -73,11 +73,11 @@ fn plans_of_all_solvers_fit_and_are_what_they_say() {
         reached.set([none + u64::from(rotor.is_infinite()), better + u64::from(auto < rotor), repeats]);
         Ok(())
     };
-    // The bytes of scaled chains are more than the slots of a table.
+    // Scaled chains have more bytes than a table has slots.
     let scale = (0..=2_u32).prop_map(|zeros| 997_u64.pow(zeros));
     let cases = rounds(1_000, 10_000);
     runner(cases).run(&(any(1..=8), anything::<Index>(), scale), holds).unwrap();
-    // Nothing fits, the local search helps, and something is repeated.
+    // Cases in which nothing fits, in which the local search helps, and in which stages are recomputed.
     assert!(reached.get().into_iter().all(|times| times > u64::from(cases) * 3 / 100), "{:?}", reached.get());
 }
 
@@ -102,7 +102,7 @@ fn a_plan_goes_on_after_any_first_runs() {
         let after = plan.after(&costs, &first).unwrap();
         follows_twin(&costs, &after)?;
         prop_assert!(after.actions().starts_with(&first));
-        // Nothing is needed where it has begun as planned.
+        // No change is needed if the run has begun as planned.
         let own = plan.after(&costs, &plan.actions()[..first.len()]).unwrap();
         prop_assert_eq!(own.actions(), plan.actions());
         most.set(most.get().max(after.repeats().sum::<usize>()));

@@ -1,10 +1,10 @@
-//! ResNet-152, as it was measured. The benchmark of plans has it as well.
+//! ResNet-152, as it was measured. The benchmark of plans uses it as well.
 
 use toma_plan::checkpoint::{Costs, Saving, Stage};
 
 const MIB: f64 = 1_048_576.0;
 
-/// How finely bytes are told apart.
+/// The granularity of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grain {
     Byte,
@@ -25,10 +25,10 @@ impl Grain {
     }
 }
 
-/// What a way to save less has: MiB, extra seconds, and MiB of the peak of backward.
+/// A way to save fewer bytes of a stage: saved MiB, extra seconds, and MiB of the peak of backward.
 type Way = (f64, f64, f64);
 
-/// MiB of output, saved and peaks of forward and backward.
+/// Seconds of a block, and MiB of its output, of its saved activations and of the peaks of forward and backward.
 struct Block {
     seconds: f64,
     mib: [f64; 4],
@@ -61,7 +61,7 @@ impl Block {
     }
 }
 
-/// Whether a stage may be saved in part.
+/// The ways in which a stage may be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inside {
     Whole,
@@ -95,7 +95,7 @@ fn block(w: f64) -> Block {
     Block { seconds, mib: [4.0 * w, 12.0 * w, 5.0 * w, 8.0 * w], ways }
 }
 
-/// The one that changes the number of channels, and in all groups but the first the size.
+/// The first block of a group, which changes the number of channels, and the size in all groups but the first.
 fn first_block(group: usize, w: f64) -> Block {
     let (seconds, saved) = if group == 0 { (230.0, 16.0 * w) } else { (375.0, 19.0 * w) };
     let ways = vec![(saved - 2.0 * w, 0.0, 10.0 * w), (saved - 6.0 * w, 0.18 * seconds, 14.0 * w)];

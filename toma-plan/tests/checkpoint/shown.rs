@@ -1,4 +1,4 @@
-//! How a plan is shown.
+//! The text of a plan.
 
 use toma_plan::checkpoint::{Costs, Held, Plan, Saving, Solver, Stage};
 
@@ -68,7 +68,7 @@ fn plans_are_compared_by_what_they_do() {
     let plan = |mib, solver| costs().plan(mib * MIB, solver).unwrap();
     assert_eq!(plan(14, Solver::Auto), plan(14, Solver::Auto));
     assert_ne!(plan(14, Solver::Auto), plan(15, Solver::Auto));
-    // A plan of one's own has the bound of its peak.
+    // A plan made by hand has the bound for its peak.
     let own = Plan::new(&costs(), plan(15, Solver::Rotor).actions().to_vec()).unwrap();
     assert_eq!((own.bound_seconds(), own.solver()), (plan(15, Solver::Rotor).bound_seconds(), None));
 }

@@ -1,4 +1,4 @@
-//! Figures that were worked out elsewhere, for chains that are written down.
+//! Figures that were worked out elsewhere, for given chains.
 
 use toma_plan::checkpoint::{Action, Costs, Plan, Point, Solver};
 
@@ -8,7 +8,7 @@ use crate::resnet::{Grain, Inside, resnet152};
 
 const MIB: u64 = 1 << 20;
 
-/// Budgets in MiB, and the percent of time beyond keeping all: of rotor and of the bound, then with stages
+/// Budgets in MiB, and the percent of time beyond keeping all: of rotor and of the bound, then of both with stages
 /// saved in parts.
 const TABLE: [(u64, [f64; 4]); 8] = [
     (400, [32.2, 25.9, 29.5, 23.1]),
@@ -41,7 +41,7 @@ fn resnet_152_takes_the_times_of_the_table() {
         assert!(percent.iter().zip(expected).all(|(a, b)| is_near(*a, b)), "{mib} MiB: {percent:?}");
     }
     assert_eq!(whole.keep_all_bytes(), 2754 * MIB);
-    // Ways to save that cost no time leave out what nothing needs.
+    // Ways to save that cost no time leave out activations that backward does not need.
     let plan = parts.plan(2312 * MIB, Solver::Rotor).unwrap();
     assert!(percent_more(&plan, plan.seconds()) < 1e-9, "{plan}");
     let plan = parts.plan(2311 * MIB, Solver::Rotor).unwrap();
@@ -86,7 +86,7 @@ fn the_curve_of_resnet_152_goes_from_the_least_bytes_to_no_repeats() {
         assert!(curve[0].bytes <= costs.least_bytes());
         let Some(Point { bytes, seconds, .. }) = curve.last() else { unreachable!() };
         assert!(*bytes <= most * MIB && (seconds / costs.keep_all_seconds() - 1.0).abs() < 1e-12);
-        // Its slots are those of the largest budget, so it may be slower by as much as they round up.
+        // The curve uses the slots of the largest budget, so a plan may be slower because its bytes are rounded up.
         for (mib, [rotor, _, parts, _]) in TABLE {
             let percent = if inside == Inside::Whole { rotor } else { parts };
             let within = curve.iter().rev().find(|point| point.bytes <= mib * MIB).unwrap();
@@ -98,7 +98,7 @@ fn the_curve_of_resnet_152_goes_from_the_least_bytes_to_no_repeats() {
     }
 }
 
-/// Runs segments a second time, but for those of one stage, which are saved.
+/// Runs segments a second time, except segments of one stage, which are saved.
 fn segments(counts: &[usize]) -> Vec<Action> {
     let save = |stage| Action::Save { stage, way: 0, holds_input: true };
     let starts: Vec<_> = counts
@@ -189,7 +189,7 @@ fn chains_of_tanh_take_the_known_bytes() {
     let plan = Plan::new(&tanh(5), first.chain(second).chain(third).collect()).unwrap();
     assert!(plan.peak_bytes() <= 4, "{}", plan.peak_bytes());
 
-    // A hundred nodes in 20, as cuts at every tenth have it: each runs twice at most, and some once.
+    // A hundred nodes in 20 slots, as with cuts at every tenth: each runs twice at most, and some once.
     let costs = tanh(100);
     assert_eq!(costs.plan(20, Solver::SqrtN).unwrap().peak_bytes(), 20);
     for solver in [Solver::Rotor, Solver::Auto] {

@@ -1,23 +1,23 @@
-//! The simulator once more, slow and plain: every buffer by its name, added up after each action.
+//! A second simulator, slow and plain: every buffer by its name, added up after each action.
 
 use std::collections::BTreeMap;
 
 use toma_plan::checkpoint::{Action, Costs};
 
-/// What takes bytes.
+/// A buffer that takes bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Buffer {
     Output(usize),
     Saved {
         stage: usize,
     },
-    /// What passes a stage that is saved without its input.
+    /// A value for later stages, left by a stage that is saved without its input.
     Left {
         stage: usize,
     },
-    /// That of the output of a stage, counted from 1: 0 is the input of the first.
+    /// The gradient of a stage's output, counted from 1: 0 is the input of the first stage.
     Gradient(usize),
-    /// What is there during an action only.
+    /// A temporary that lives during one action only.
     Passing,
 }
 
@@ -35,7 +35,7 @@ struct Twin<'a> {
     told: Told,
 }
 
-/// What the actions take, or the index of the first that is illegal.
+/// Returns peak, seconds and runs of the actions, or the index of the first illegal one.
 pub(crate) fn simulate(costs: &Costs, actions: &[Action]) -> Result<Told, usize> {
     let count = costs.stages().len();
     let last = costs.stages()[count - 1].gradient_bytes;
@@ -49,7 +49,7 @@ pub(crate) fn simulate(costs: &Costs, actions: &[Action]) -> Result<Told, usize>
 }
 
 impl Twin<'_> {
-    /// The stage whose output's gradient is there, counted from 1.
+    /// The stage whose output has a live gradient, counted from 1.
     fn gradient(&self) -> usize {
         let is_gradient =
             |buffer: &Buffer| if let Buffer::Gradient(stage) = buffer { Some(*stage) } else { None };

@@ -1,4 +1,4 @@
-//! Needs of other sizes, and the largest size that fits.
+//! Bytes at other sizes, and the largest size that fits.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn sizes() -> impl Strategy<Value = Vec<u32>> {
     prop::sample::select(vec![vec![4, 8], vec![1, 2], vec![9, 2], vec![4, 8, 48]])
 }
 
-/// Two pieces that make these blocks, and hold some.
+/// Records two pieces that make these blocks, and hold some.
 fn late(blocks: &[(u64, u64, bool)], bytes: impl Fn(&(u64, u64, bool)) -> u64) -> Trace {
     let mut recorder = Recorder::new();
     for _ in 0..2 {
@@ -35,7 +35,7 @@ fn late(blocks: &[(u64, u64, bool)], bytes: impl Fn(&(u64, u64, bool)) -> u64) -
     recorder.finish()
 }
 
-/// The sizes of the pieces that items are cut into: full ones and a rest, or even ones.
+/// Returns the sizes of the pieces that items are cut into: full ones and a rest, or even ones.
 fn cut(items: u64, size: u64, is_even: bool) -> Vec<u64> {
     let (mut left, mut pieces) = (items, Vec::new());
     while left > 0 {
@@ -46,7 +46,7 @@ fn cut(items: u64, size: u64, is_even: bool) -> Vec<u64> {
     pieces
 }
 
-/// The most bytes while all pieces run, however they are cut; and the same where one more piece runs last.
+/// Returns the peak while all pieces run, for the worse cut; and the same if one more piece runs last.
 fn played(program: &Program, items: u64, size: u64) -> [u64; 2] {
     let cuts = [cut(items, size, false), cut(items, size, true)];
     [0, 1].map(|more| {
@@ -81,13 +81,13 @@ proptest! {
         let before = allocator.stats().requested.current;
         growth.replay(&gpu(), size, pieces, &mut allocator).unwrap();
         let took = allocator.stats().requested.peak - before;
-        // Near a size that was run, scratch is what it was there.
+        // Just below a recorded size, scratch is that of the recorded size.
         let is_close = recorded.iter().any(|known| size < u64::from(*known) && u64::from(*known) - size <= u64::from(*known) / 16);
         prop_assert!(is_close || took == program.needs(&gpu(), size, pieces), "{took}");
         prop_assert!(took >= program.needs(&gpu(), size, pieces));
     }
 
-    /// A look at a larger size by shapes alone takes no scratch away.
+    /// A trace of a larger size by shapes alone does not change the known scratch.
     #[test]
     fn scratch_is_known_from_the_traces_that_have_it(program in programs(), size in 1..100_u64) {
         let traces = [(4, program.record(4, 2)), (8, program.record(8, 2)), (48, program.by_shapes().record(48, 2))];
@@ -117,7 +117,7 @@ proptest! {
         }
     }
 
-    /// Below the smallest size that was recorded other lines hold, also for a rest.
+    /// Other lines hold below the smallest recorded size, also for a rest.
     #[test]
     fn the_largest_size_is_that_of_a_search_where_blocks_begin_late(
         blocks in vec((1..600_u64, 1..1_800_u64, any::<bool>()), 1..6), bytes in 0..20_000_u64, items in 0..50_u64,
@@ -138,7 +138,7 @@ proptest! {
         prop_assert_eq!(left, adds);
     }
 
-    /// The moment and the holders that are shown are those of the figure.
+    /// The moment and the holders that are shown belong to the predicted figure.
     #[test]
     fn the_highest_moment_is_the_need(program in programs(), size in 1..64_u64, pieces in 1..3_u64) {
         let growth = grown(&program, &[4, 8], 2);
@@ -152,8 +152,7 @@ proptest! {
     }
 }
 
-/// One piece of a step of 784-512-512-10 neurons with cross entropy: in bytes, what lives at its two highest
-/// moments.
+/// One piece of a step of 784-512-512-10 neurons with cross entropy: the live bytes at its two highest moments.
 fn piece(
     recorder: &mut Recorder,
     size: u64,
@@ -193,7 +192,7 @@ fn the_highest_line_is_another_beyond_the_sizes_that_were_recorded() {
     let growth = of_mlp();
     let needs = |size| growth.needs_bytes(&Place::HOST, size);
     assert_eq!((needs(64), needs(100)), (2_809_904, 2_883_632));
-    // A line through these two peaks says 4,775,984, which is 43 % too low.
+    // A line through these two peaks predicts 4,775,984, which is 43 % too low.
     assert_eq!(needs(1024), 8_429_568);
     assert_eq!(growth.line(&Place::HOST, 64), Line { fixed: 2_678_832, per_item: 2048 });
     assert_eq!(growth.line(&Place::HOST, 1024), Line { fixed: 0, per_item: 8232 });
@@ -227,11 +226,11 @@ fn outputs(size: u64) -> Trace {
 fn a_rest_holds_less_than_a_full_piece() {
     let growth = Growth::fit(&[(4, &outputs(4)), (8, &outputs(8))]).unwrap();
     let needs = |size| growth.needs_bytes_for(&Place::HOST, size, 21);
-    // The third of 7, 7 and 7; the second of 9, 9 and 3, of 10, 10 and 1, and of 11 and 10.
+    // The largest is the third of 7, 7 and 7; the second of 9, 9 and 3, of 10, 10 and 1, and of 11 and 10.
     assert_eq!([8, 9, 10, 11].map(needs), [3500, 3600, 4000, 4100]);
     // Three full pieces of 9 would need 4,500 bytes.
     assert_eq!(growth.largest_for(&Place::HOST, 4000, 21), Some(10));
-    // Of 10 items in pieces of 6 the second of 5 and 5 needs more than that of 6 and 4.
+    // In pieces of at most 6, 10 items are cut into 5 and 5 or 6 and 4; the second 5 needs more than the 4.
     assert_eq!(growth.needs_bytes_for(&Place::HOST, 6, 10), 2000);
 }
 
@@ -242,13 +241,13 @@ fn the_largest_size_leaves_head_room() {
     assert_eq!(growth.largest(&Place::HOST, free), Some(1000));
     assert_eq!(growth.largest(&Place::HOST, HeadRoom::default().usable(free)), Some(990));
     assert_eq!(growth.largest_for(&Place::HOST, free, 1000), Some(1000));
-    // One item more takes a second piece, which runs beside the gradients of the first.
+    // One item more takes a second piece, which runs next to the gradients of the first.
     assert_eq!(growth.largest_for(&Place::HOST, free, 1001), Some(1000));
     assert_eq!(growth.largest_for(&Place::HOST, free, 2001), Some(674));
     assert_eq!(growth.largest_for(&Place::HOST, free, 10_000), Some(674));
     assert_eq!(growth.largest_for(&Place::HOST, 2_678_832 + 2048, 10_000), None);
     assert_eq!(growth.largest(&Place::HOST, 2_600_000), None);
-    // Elsewhere it needs nothing.
+    // On another device it needs nothing.
     assert_eq!(growth.largest(&gpu(), 0), Some(u64::MAX));
     assert_eq!(growth.needs_bytes_for(&gpu(), u64::MAX, u64::MAX), 0);
 }

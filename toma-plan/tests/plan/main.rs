@@ -1,4 +1,4 @@
-//! What follows from traces, against twins that record the same step at the size in question.
+//! Predictions from traces, against twins that record the same step at the size in question.
 
 mod grown;
 mod program;

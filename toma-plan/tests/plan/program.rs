@@ -1,4 +1,4 @@
-//! Steps drawn at random, which can be recorded at any size and in any number of pieces.
+//! Random steps, which can be recorded at any size and in any number of pieces.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,17 +22,17 @@ impl Bytes {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// An operator makes a block and takes scratch for itself.
+    /// An operator that makes a block and takes scratch for itself.
     Call(Place, Bytes, Bytes),
-    /// A block is made outside of all operators.
+    /// A block that is made outside of all operators.
     Make(Place, Bytes),
     Grow(Index, Bytes),
     Free(Index),
-    /// Frees what was there before.
+    /// Frees a block that existed before the step.
     FreeExisting(Index),
 }
 
-/// A step: its first piece, and what each further one does. A piece frees only what it has made.
+/// A step: the acts of its first piece, and those of each further one. A piece frees only its own blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     existing: Vec<(Place, u64)>,
@@ -65,12 +65,12 @@ fn act(frees_existing: bool) -> impl Strategy<Value = Act> {
 }
 
 impl Program {
-    /// The trace of so many pieces of a size, whose values are held.
+    /// Returns the trace of `pieces` pieces of a size, whose values are held.
     pub(crate) fn record(&self, size: u64, pieces: u64) -> Trace {
         self.record_each((0..pieces).map(|_| size))
     }
 
-    /// The trace of pieces of these sizes, one after the other.
+    /// Returns the trace of pieces of these sizes, one after the other.
     fn record_each(&self, sizes: impl Iterator<Item = u64>) -> Trace {
         let mut recorder = Recorder::new();
         let there = |(place, bytes): &(Place, u64)| recorder.existing(place, *bytes).unwrap();
@@ -86,12 +86,12 @@ impl Program {
         recorder.finish()
     }
 
-    /// Bytes of the blocks that are there before.
+    /// Bytes of the blocks that existed before.
     pub(crate) fn existing(&self, place: &Place) -> impl Iterator<Item = u64> {
         self.existing.iter().filter(move |(at, _)| at == place).map(|(_, bytes)| *bytes)
     }
 
-    /// The same step, recorded by shapes alone.
+    /// Returns the same step, as it is recorded by shapes alone.
     pub(crate) fn by_shapes(&self) -> Self {
         let mut step = self.clone();
         for act in step.first.iter_mut().chain(&mut step.further) {
@@ -102,12 +102,12 @@ impl Program {
         step
     }
 
-    /// The most bytes that live beyond those before, by the trace of just that.
+    /// Returns the peak bytes beyond those before, from a trace of exactly these pieces.
     pub(crate) fn needs(&self, place: &Place, size: u64, pieces: u64) -> u64 {
         self.needs_of(place, (0..pieces).map(|_| size))
     }
 
-    /// The same of pieces of these sizes.
+    /// Returns the peak bytes beyond those before, for pieces of these sizes.
     pub(crate) fn needs_of(&self, place: &Place, sizes: impl Iterator<Item = u64>) -> u64 {
         let live = self.record_each(sizes).live(place);
         live.peak().bytes - live.before()

@@ -1,4 +1,4 @@
-//! Which steps couple the rows of a batch.
+//! Steps that couple the rows of a batch, and steps that do not.
 
 use toma_plan::{Combined, Coupled, Coupling, Judged, Rows, Unlike};
 
@@ -42,7 +42,7 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let mean = tape.along("aten::mean", &[0], &[&x], &[3]);
         tape.call("aten::sub", &[&x, &mean], &[b, 3]);
     }),
-    // Spread over the batch it is the same for all rows.
+    // Expanded over the batch, the mean is the same for all rows.
     ("aten::expand", Coupling::RowsWithAggregate, |tape, b| {
         let x = layer(tape, b);
         let mean = tape.along("aten::mean", &[0], &[&x], &[3]);
@@ -55,7 +55,7 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let sum = tape.call("aten::sum", &[&x], &[]);
         tape.write("aten::div_", &[&x, &sum]);
     }),
-    // The aggregate wants no gradient; what it meets does.
+    // The aggregate requires no gradient; the operand that it is multiplied with does.
     ("aten::mul", Coupling::RowsWithAggregate, |tape, b| {
         let x = layer(tape, b);
         tape.no_gradients = true;
@@ -63,13 +63,13 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         tape.no_gradients = false;
         tape.call("aten::mul", &[&x, &mean], &[b, 3]);
     }),
-    // Of each row another column.
+    // Takes another column of each row.
     ("aten::diagonal", Coupling::AlongBatch, |tape, b| {
         let x = tape.data(&[b, 9]);
         let diagonal = tape.view("aten::diagonal", &x, &[b]);
         tape.call("aten::mean", &[&diagonal], &[]);
     }),
-    // The next piece would take what this one has left.
+    // The next piece would read the state that this piece has left.
     ("aten::copy_", Coupling::ChangesConstant, |tape, b| {
         let (x, state) = (layer(tape, b), tape.data(&[3]));
         let sum = tape.call("aten::add.Tensor", &[&x, &state], &[b, 3]);
@@ -85,7 +85,7 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let x = layer(tape, b);
         tape.along("aten::_softmax", &[-2], &[&x], &[b, 3]);
     }),
-    // Weights that want no gradient count where they meet what does.
+    // Weights without gradients couple rows once they meet values with gradients.
     ("aten::_softmax", Coupling::AlongBatch, |tape, b| {
         let x = layer(tape, b);
         tape.no_gradients = true;
@@ -164,7 +164,7 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let loss = mean_of_squares(tape, &x);
         tape.call("aten::mul", &[&loss, &loss], &[]);
     }),
-    // One over a mean.
+    // One divided by a mean.
     ("aten::div", Coupling::ThroughAggregate, |tape, b| {
         let (x, one) = (layer(tape, b), tape.weight(&[]));
         let loss = mean_of_squares(tape, &x);
@@ -183,7 +183,7 @@ fn couplings_are_named() {
     assert_eq!(text, "`aten::mm` (operator 2) gives a result with the batch in two dimensions");
 }
 
-/// What couples the rows of a step whose last result is its result.
+/// Returns the coupling of rows in a step whose last result is its result.
 fn coupled(step: Step) -> Option<Coupled> {
     rows(step).unwrap().combined.err()
 }
@@ -211,7 +211,7 @@ const APART: &[Step] = &[
         let (one, other) = (mean_of_squares(tape, &picked), mean_of_squares(tape, &y));
         tape.call("aten::add", &[&one, &other], &[]);
     },
-    // A weight that is spread over the batch, and used as it is.
+    // A weight that is expanded over the batch, and used as it is.
     |tape, b| {
         let (x, weight) = (layer(tape, b), tape.weight(&[3, 3]));
         let spread = tape.view("aten::expand", &weight, &[b, 3, 3]);
@@ -233,7 +233,7 @@ const APART: &[Step] = &[
         let both = tape.along("aten::stack", &[0], &[&one, &other], &[2]);
         tape.call("aten::sum", &[&both], &[]);
     },
-    // How often the batch is right, which no gradient sees.
+    // The number of correct answers in the batch, which no gradient depends on.
     |tape, b| {
         let (x, labels) = (layer(tape, b), tape.data(&[b]));
         mean_of_squares(tape, &x);
@@ -264,7 +264,7 @@ const APART: &[Step] = &[
         tape.backward();
         tape.call(if b == 4 { "aten::detach" } else { "aten::add_" }, &[&x], &[5, 3]);
     },
-    // Normalized rows, convolutions and pools beside the batch.
+    // Normalized rows, and convolutions and pools along dims other than the batch.
     |tape, b| {
         let (images, wide) = (tape.data(&[b, 3, 9, 9]), tape.weight(&[2, 3, 3, 3]));
         let x = tape.call("aten::convolution", &[&images, &wide], &[b, 2, 7, 7]);
@@ -273,7 +273,7 @@ const APART: &[Step] = &[
         let x = tape.layer_norm(&x, &[b, 1]);
         mean_of_squares(tape, &x);
     },
-    // Batch norm that has seen rows before.
+    // Batch norm with statistics of earlier rows.
     |tape, b| {
         let (x, running) = (layer(tape, b), tape.data(&[3]));
         tape.no_gradients = true;
@@ -293,7 +293,7 @@ fn rows_that_stay_apart_raise_no_alarm() {
     }
 }
 
-/// Steps and how results of their pieces make up that of the whole.
+/// Steps, and the way in which results of their pieces make up the result of the whole.
 const COMBINED: &[(Combined, Step)] = &[
     (Combined::Rows, |tape, b| drop(layer(tape, b))),
     (Combined::Mean, |tape, b| {
@@ -331,7 +331,7 @@ const COMBINED: &[(Combined, Step)] = &[
         let sums = tape.along("aten::sum", &[1], &[&x], &[b]);
         tape.call("aten::mean", &[&sums], &[]);
     }),
-    // A penalty on weights beside a mean.
+    // A penalty on weights in addition to a mean.
     (Combined::Mean, |tape, b| {
         let (x, weight) = (layer(tape, b), tape.weight(&[5, 3]));
         let (loss, penalty) = (mean_of_squares(tape, &x), mean_of_squares(tape, &weight));
@@ -357,7 +357,7 @@ const COMBINED: &[(Combined, Step)] = &[
         let (x, labels, weights) = (layer(tape, b), tape.data(&[b]), tape.data(&[3]));
         tape.call("aten::nll_loss_forward", &[&x, &labels, &weights], &[]);
     }),
-    // All rows but those that are masked, as with smoothed labels.
+    // All rows but the masked ones, as with smoothed labels.
     (Combined::Counted, |tape, b| {
         let (x, mask) = (layer(tape, b), tape.data(&[b]));
         let (sum, masked) = (tape.call("aten::sum", &[&x], &[]), tape.call("aten::sum", &[&mask], &[]));
@@ -423,7 +423,7 @@ fn judged(step: Step) -> Judged {
     Judged::of([(4, &traces[0]), (8, &traces[1])]).unwrap()
 }
 
-/// A run of a step for real is of the program that was judged, at any size and by any loss weight.
+/// A real run of a step belongs to the program that was judged, at any size and with any weight of the loss.
 #[test]
 fn only_the_program_that_was_judged_is_recognized() {
     fn weighted(tape: &mut Tape, b: u64, weight: f64) {
@@ -472,7 +472,7 @@ fn only_the_program_that_was_judged_is_recognized() {
     }
 }
 
-/// What is found of a step whose last operator has an attribute.
+/// Returns the judgement of a step whose last operator has this attribute.
 fn rows_with(name: &str, value: i64, step: Step) -> Rows {
     let traces = [4, 8].map(|size| {
         let mut tape = Tape::default();

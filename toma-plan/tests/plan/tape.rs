@@ -11,7 +11,7 @@ pub(crate) struct Value {
     gradient: bool,
 }
 
-/// Records calls; results want gradients when an argument does.
+/// Records calls; results require gradients when an argument does.
 #[derive(Default)]
 pub(crate) struct Tape {
     recorder: Recorder,
@@ -20,7 +20,7 @@ pub(crate) struct Tape {
 }
 
 impl Tape {
-    /// Data that want no gradient.
+    /// Makes data that require no gradient.
     pub(crate) fn data(&mut self, shape: &[u64]) -> Value {
         let storage = self.recorder.existing(&Place::HOST, 0).unwrap();
         Value { storage, shape: shape.to_owned(), gradient: false }
@@ -34,7 +34,7 @@ impl Tape {
         self.along(name, &[], inputs, shape)
     }
 
-    /// A call with the attribute `dim`.
+    /// Records a call with the attribute `dim`.
     pub(crate) fn along(&mut self, name: &str, dims: &[i64], inputs: &[&Value], shape: &[u64]) -> Value {
         let storage = self.recorder.birth(MAIN, &Place::HOST, 0).unwrap();
         let operator = self.begin(name, inputs);
@@ -44,7 +44,7 @@ impl Tape {
         self.end(operator, inputs, Operand::new(storage, Access::Makes, shape))
     }
 
-    /// A call with a second result that wants no gradient, such as a seed.
+    /// Records a call with a second result that requires no gradient, such as a seed.
     pub(crate) fn attend(&mut self, input: &Value, shape: &[u64]) -> Value {
         let operator = self.begin("aten::_scaled_dot_product_flash_attention", &[input]);
         let [result, seed] = [(); 2].map(|()| self.recorder.birth(MAIN, &Place::HOST, 0).unwrap());
@@ -52,7 +52,7 @@ impl Tape {
         self.end(operator, &[input], Operand::new(result, Access::Makes, shape))
     }
 
-    /// A layer norm over the last dimension, with the statistics that no gradient sees.
+    /// Records a layer norm over the last dimension, with statistics that no gradient depends on.
     pub(crate) fn layer_norm(&mut self, input: &Value, statistics: &[u64]) -> Value {
         let operator = self.begin("aten::native_layer_norm", &[input]);
         for _ in ["mean", "rstd"] {
@@ -63,7 +63,7 @@ impl Tape {
         self.end(operator, &[input], Operand::new(result, Access::Makes, input.shape()))
     }
 
-    /// A call with a number.
+    /// Records a call with a number.
     pub(crate) fn scaled(&mut self, name: &str, input: &Value, number: f64) -> Value {
         let storage = self.recorder.birth(MAIN, &Place::HOST, 0).unwrap();
         let operator = self.begin(name, &[input]);
@@ -71,13 +71,13 @@ impl Tape {
         self.end(operator, &[input], Operand::new(storage, Access::Makes, &input.shape))
     }
 
-    /// A view of a value.
+    /// Records a view of a value.
     pub(crate) fn view(&mut self, name: &str, input: &Value, shape: &[u64]) -> Value {
         let operator = self.begin(name, &[input]);
         self.end(operator, &[input], Operand::new(input.storage, Access::Views, shape))
     }
 
-    /// A call that writes into its first input and returns it.
+    /// Records a call that writes into its first input and returns it.
     pub(crate) fn write(&mut self, name: &str, inputs: &[&Value]) -> Value {
         let operator = self.begin(name, &[]);
         self.recorder.uses(operator, inputs[0].as_operand(Access::Writes)).unwrap();
@@ -106,12 +106,12 @@ impl Tape {
         value
     }
 
-    /// From here on the calls are those of backward.
+    /// Records all further calls as calls of backward.
     pub(crate) fn backward(&mut self) {
         self.recorder.begin_scope(MAIN, Label::new(ScopeKind::Node, "Backward"));
     }
 
-    /// The trace, with an attribute of its last operator.
+    /// Returns the trace, with an attribute of its last operator.
     pub(crate) fn finish_with(mut self, attribute: &str, values: &[i64]) -> Trace {
         let last = self.last.expect("an operator");
         self.recorder.attribute(last, attribute, values).unwrap();

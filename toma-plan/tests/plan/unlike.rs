@@ -1,4 +1,4 @@
-//! Traces that are not of the same step, and those whose rows see each other.
+//! Traces of different steps, and traces whose rows are coupled.
 
 use toma_plan::Growth;
 use toma_trace::{Label, Place, Recorder, ScopeKind, Trace};
@@ -123,7 +123,7 @@ fn growth_with_the_square_is_found_by_its_operator() {
     let names: Vec<_> =
         growth.squares().map(|(_, operator)| &*growth.trace()[operator.unwrap()].name).collect();
     assert_eq!(names, ["aten::mm", "aten::pdist"]);
-    // Two sizes do not tell a line from a parabola.
+    // Two sizes cannot distinguish a line from a parabola.
     assert_eq!(Growth::fit(&[(4, &at(4)), (8, &at(8))]).unwrap().squares().count(), 0);
 }
 
@@ -173,7 +173,7 @@ fn what_was_there_and_stays_is_no_difference() {
     assert_eq!(growth.needs_bytes(&gpu(), 100), 0);
 }
 
-/// Attempts by their depths, each of which makes 8 bytes for each item; all of it is freed at the end.
+/// Attempts, given by their depths, each of which makes 8 bytes for each item; all of it is freed at the end.
 fn attempts(depths: &[usize], size: u64) -> Trace {
     let mut recorder = Recorder::new();
     let (mut open, mut made) = (Vec::new(), Vec::new());

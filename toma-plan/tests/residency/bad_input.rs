@@ -1,4 +1,4 @@
-//! Steps that cannot be.
+//! Impossible steps.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ fn over_a_link_that_stands_still_a_step_that_moves_takes_forever() {
     for speed in [0.0, f64::NAN, -1.0] {
         let links =
             Terms { in_bytes_per_second: speed, out_bytes_per_second: speed, ..Terms::bytes_alone(2) };
-        // Whatever a plan is worth then, it fits.
+        // The plan may be of little use, but it fits.
         let fits = Flow::default().plan(&step, &links).is_none_or(|plan| plan.peak_bytes() <= 2);
         assert!(fits, "{speed}");
     }

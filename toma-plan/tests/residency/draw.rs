@@ -11,7 +11,7 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to less than `end`.
+    /// Returns a number from 0 to less than `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.number() % u64::try_from(end).unwrap()).unwrap()
     }

@@ -1,4 +1,4 @@
-//! The least bytes that anything moves, by looking at everything.
+//! The least bytes that any sequence of moves needs, by exhaustive search.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use toma_plan::residency::{
 
 use crate::{Draw, float};
 
-/// Where each storage lies: away bits, then copy bits.
+/// Location of each storage: bits of evicted storages, then bits of storages with a host copy.
 type State = (u32, u32);
 
-/// The least bytes moved by operators from the first to the last, if what is there at first has no copies.
+/// Returns the least bytes moved from the first operator to the last, if storages that exist at first have no copies.
 ///
-/// What lies on the device may leave before any operator that does not use it.
+/// A storage on the device may be evicted before any operator that does not use it.
 fn least_moved(step: &Step, budget: u64) -> Option<u64> {
     let mut states: HashMap<State, u64> = HashMap::from([((0, 0), 0)]);
     let mut living = 0_u32;
@@ -68,7 +68,7 @@ fn bytes(step: &Step, storages: u32) -> u64 {
     named.map(|(_, storage)| storage.bytes).sum()
 }
 
-/// A step of up to 14 accesses in which everything is made, used and gone.
+/// A step of up to 14 accesses in which every storage is made, used and freed.
 fn whole(draw: &mut Draw) -> Step {
     let mut step = Step::default();
     let storages = 3 + draw.below(4);
@@ -77,7 +77,7 @@ fn whole(draw: &mut Draw) -> Step {
     while order.len() < accesses {
         order.push(draw.below(storages));
     }
-    // Makes come anywhere, each before the uses of what it makes.
+    // Storages are made at random positions, each before its uses.
     for at in (1..order.len()).rev() {
         order.swap(at, draw.below(at + 1));
     }
@@ -92,7 +92,7 @@ fn whole(draw: &mut Draw) -> Step {
                 births[storage] = Some(at);
                 step.operators.push(operator(Vec::new()));
             }
-            // Two uses by one operator.
+            // One operator has two uses.
             (Some(birth), Some(before))
                 if birth < before
                     && step.operators[before].uses.iter().all(|used| used.storage != storage) =>
@@ -145,12 +145,12 @@ fn flow_is_near_the_least_of_anything() {
             }
         }
     }
-    // Promised are 1.02 and 1.25.
+    // The documentation promises 1.02 and 1.25.
     assert!(sum / count <= 1.0001 && most <= 1.01, "{} {most}", sum / count);
     assert!(next / count > 1.1, "{}", next / count);
 }
 
-/// What is used again last leaves first: the optimum where all are of one size and nothing is written.
+/// Evicts the storage whose next use is last: the optimum if all sizes are equal and nothing is written.
 pub(crate) struct Belady;
 
 impl Eviction for Belady {
@@ -169,7 +169,7 @@ impl Eviction for Belady {
     }
 }
 
-/// The least fetches of a sequence of uses, by what may lie on the device.
+/// Returns the least fetches of a sequence of uses, by a search over the sets of storages on the device.
 fn least_fetches(step: &Step, room: u32) -> u64 {
     let count = step.storages.len();
     let mut states: HashMap<u32, u64> = HashMap::from([((1 << count) - 1, 0)]);

@@ -1,4 +1,4 @@
-//! A large step, as the benchmark of plans has it.
+//! A large step, shared with the benchmark of plans.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::draw::Draw;
 
 const MIB: u64 = 1 << 20;
 
-/// Operators forward and backward that a layer has.
+/// Forward operators of a layer.
 const FORWARD: usize = 10;
 const BACKWARD: usize = 14;
 
-/// Training of so many layers with two weights each, as of a transformer with Adam: 30 operators a layer.
+/// A training step of `count` layers with two weights each, as of a transformer with Adam: 30 operators a layer.
 pub(crate) fn layers(count: usize) -> Step {
     let mut net = Net { step: Step::default(), draw: Draw(7) };
     let weights: Vec<_> =
@@ -84,12 +84,12 @@ impl Net {
         self.step.storages.len() - 1
     }
 
-    /// The storage is gone before the next operator.
+    /// Ends a storage before the next operator.
     fn ends(&mut self, storage: usize) {
         self.step.storages[storage].death = Some(self.step.operators.len());
     }
 
-    /// An operator that makes a storage, of any bytes where none are said.
+    /// Records an operator that makes a storage, of random bytes if none are given.
     fn makes(&mut self, uses: impl Iterator<Item = usize>, bytes: Option<u64>) -> usize {
         let bytes = bytes.unwrap_or((1 + self.draw.below(8) as u64) * MIB);
         let made = self.stores(bytes, Some(self.step.operators.len()));
@@ -100,7 +100,7 @@ impl Net {
         made
     }
 
-    /// An operator that writes the first of what it uses.
+    /// Records an operator that writes the first `written` storages it uses.
     fn calls(&mut self, uses: impl IntoIterator<Item = usize>, written: usize) {
         let uses = uses.into_iter().enumerate().map(|(at, storage)| Use { storage, writes: at < written });
         let duration = Duration::from_micros(50 + self.draw.below(400) as u64);

@@ -23,7 +23,7 @@ pub(crate) fn float(bytes: u64) -> f64 {
 }
 
 impl Draw {
-    /// One in so many times.
+    /// Returns true once in `times` draws on average.
     pub(crate) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

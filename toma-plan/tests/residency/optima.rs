@@ -33,7 +33,7 @@ fn recorded(name: &str) -> Step {
     step
 }
 
-/// Steps with the budgets whose optima are known.
+/// Recorded steps, with the budgets whose optima are known.
 fn optima() -> Vec<(Step, Optimum)> {
     let optima: Vec<Optimum> = serde_json::from_str(&text("optima")).unwrap();
     assert!(optima.len() > 12);
@@ -44,7 +44,7 @@ fn plan(step: &Step, terms: &Terms) -> Plan {
     let plan = Flow::default().plan(step, terms).unwrap();
     let outcome = simulate_plan(step, terms, &plan, 4);
     let last = outcome.last().unwrap();
-    // Rounds that begin with everything on the device come to the same.
+    // Rounds that begin with everything on the device end up moving the planned bytes.
     assert_eq!((last.bytes_in, last.bytes_out), (plan.bytes_in(), plan.bytes_out()));
     assert!(outcome.peak_bytes <= terms.budget_bytes && plan.peak_bytes() <= terms.budget_bytes);
     plan
@@ -70,13 +70,13 @@ fn plans_move_hardly_more_than_the_optimum() {
         worst_lru = worst_lru.max(float(on_demand[1]) / float(optimum.moved_bytes));
     }
     ratios.sort_by(f64::total_cmp);
-    // Promised are 1.03 and 1.08.
+    // The documentation promises 1.03 and 1.08.
     assert!(ratios[ratios.len() / 2] <= 1.0001 && ratios[ratios.len() - 1] <= 1.006, "{ratios:?}");
     assert!(worst_lru > 2.0, "{worst_lru}");
 }
 
-/// Seconds of a plan and of the evictions on demand by those of the operators, over a link that takes a part of them for
-/// the optimal bytes, half of them each way.
+/// Returns the seconds of a plan and of two evictions on demand, relative to the seconds of the operators. The link
+/// takes a fraction `part` of that time for the optimal bytes, half of them each way.
 fn slowdowns(step: &Step, optimum: &Optimum, part: f64) -> [f64; 3] {
     let speed = float(optimum.moved_bytes) / 2.0 / (part * step.seconds());
     let budget_bytes = optimum.budget_bytes;
@@ -118,16 +118,16 @@ fn cyclic_inference_moves_hardly_more_than_belady() {
     for layers in [48, 100] {
         let step = inference(layers);
         let terms = Terms::bytes_alone((layers as u64 / 2) * (1 << 20) + (1 << 10));
-        // Belady's rule takes turns over as many steps as layers, while a plan keeps the same half.
+        // Belady's rule repeats after as many steps as there are layers, while a plan keeps the same half.
         let belady = simulate(&step, &terms, &mut Belady, 3 * layers).rounds.split_off(layers);
         let belady: u64 = belady.iter().map(Round::bytes).sum();
         let flow = bytes(&plan(&step, &terms)) * 2 * layers as u64;
         assert!(float(flow) <= 1.03 * float(belady), "{layers}: {flow} of {belady}");
-        // Over a link that takes as long for a layer as the layer runs, nothing waits.
+        // Nothing waits if the link moves a layer in the time in which the layer runs.
         let links = Terms { in_bytes_per_second: 1000.0 * 1_048_576.0, ..terms };
         let plan = plan(&step, &links);
         assert!(plan.seconds() < 1.0001 * step.seconds(), "{layers}: {plan}");
-        // LRU fetches all.
+        // LRU fetches every layer.
         let lru = simulate(&step, &terms, &mut Lru, 3).last().unwrap();
         assert_eq!(lru.bytes(), layers as u64 * (1 << 20));
     }
@@ -146,7 +146,7 @@ fn plans_fit_and_are_no_worse_than_acting_on_demand() {
         assert!(outcome.peak_bytes <= budget && outcome.out_of_memory.is_none(), "{seed}");
         let total = |rounds: &[Round]| rounds[4..].iter().map(Round::bytes).sum::<u64>();
         let on_demand = simulate(&step, &terms, &mut NextEvent, 8);
-        // What comes with each step may leave at once on demand, and after an operator by a plan.
+        // On demand a storage that comes with each step may be evicted at once, by a plan only after an operator.
         let comes = step.storages.iter().any(|storage| storage.birth.is_none() && storage.death.is_some());
         let [planned, on_demand] = [total(&outcome.rounds), total(&on_demand.rounds)];
         assert!(comes || planned <= on_demand, "{seed} {budget} {plan}");

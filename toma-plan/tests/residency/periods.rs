@@ -5,7 +5,7 @@ use toma_plan::residency::Periods;
 use crate::Draw;
 use crate::rounds::rounds;
 
-/// A word of so many letters, of which no part repeated makes the whole.
+/// A random word over an alphabet of this many letters, which is no repetition of a shorter word.
 fn word(draw: &mut Draw, letters: usize) -> Vec<u64> {
     loop {
         let word: Vec<_> = (0..=draw.below(60)).map(|_| draw.below(letters) as u64).collect();
@@ -32,7 +32,7 @@ fn what_is_found_repeats() {
     }
 }
 
-/// The same rules, by looking at all prints each time.
+/// A twin with the same rules, which looks at all prints each time.
 #[derive(Default)]
 struct Twin {
     all: Vec<u64>,
@@ -47,7 +47,7 @@ impl Twin {
         (period..end).rev().take_while(|at| self.all[*at] == self.all[at - period]).count()
     }
 
-    /// How far back the last sixteen came before.
+    /// Returns the distance to the previous occurrence of the last sixteen prints.
     fn candidate(&self) -> Option<usize> {
         let begin = self.all.len().checked_sub(16)?;
         let last = &self.all[begin..];
@@ -79,7 +79,7 @@ impl Twin {
     }
 }
 
-/// Parts, of which some are repeated a few times each.
+/// Random parts, some of which are repeated a few times.
 fn parts(draw: &mut Draw, letters: usize) -> Vec<u64> {
     let mut all = Vec::new();
     for _ in 0..=draw.below(6) {
@@ -117,7 +117,7 @@ fn loops_within_a_step_are_none() {
         let mut draw = Draw(seed);
         let mut step: Vec<u64> = Vec::new();
         for part in 0..4 {
-            // Between loops comes what is no loop, and is longer.
+            // Between the loops are words that do not repeat and are longer.
             let word: Vec<_> = word(&mut draw, 5).iter().map(|letter| 1000 * part + letter).collect();
             let looped = word.repeat(1 + draw.below(4));
             let between = 1000 * part + 10;

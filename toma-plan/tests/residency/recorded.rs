@@ -1,18 +1,18 @@
-//! Steps of traces.
+//! Steps made from traces.
 
 use toma_plan::residency::{Step, Storage, Use};
 use toma_trace::{Access, Contradiction, Operand, Place, Recorder, ThreadId, Trace};
 
 const MAIN: ThreadId = ThreadId(0);
 
-/// A step that frees the gradient of the step before, makes one anew, and updates a weight with it.
+/// A step that frees the gradient of the step before, makes a new one, and updates a weight with it.
 fn training() -> Result<Trace, Contradiction> {
     let mut recorder = Recorder::new();
     let place = Place::HOST;
     let [weight, old, tiny] = [400, 400, 8].map(|bytes| recorder.existing(&place, bytes));
     let (weight, old, tiny) = (weight?, old?, tiny?);
     let operand = |storage, access| Operand::new(storage, access, &[10, 10]);
-    // Operator 0 makes a result by way of something larger.
+    // Operator 0 makes a result, by way of a larger temporary.
     let forward = recorder.begin_operator(MAIN, "aten::mm");
     recorder.uses(forward, operand(weight, Access::Reads))?;
     recorder.uses(forward, operand(weight, Access::Reads))?;
@@ -31,7 +31,7 @@ fn training() -> Result<Trace, Contradiction> {
     recorder.uses(backward, operand(new, Access::Makes))?;
     recorder.end_operator(backward)?;
     recorder.death(MAIN, result)?;
-    // Operator 2 adds it to the weight, and memory is taken after it.
+    // Operator 2 adds it to the weight, and memory is allocated after it.
     let update = recorder.begin_operator(MAIN, "aten::add_");
     recorder.uses(update, operand(weight, Access::Reads))?;
     recorder.uses(update, operand(new, Access::Reads))?;

@@ -1,4 +1,4 @@
-//! Steps that are drawn.
+//! Random steps.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use toma_plan::residency::{Operator, Step, Storage, Use};
 
 use crate::Draw;
 
-/// Any step of up to `most` operators and as many storages, with every kind of life.
+/// Returns a step of up to `most` operators and as many storages, with every kind of lifetime.
 pub(crate) fn any(draw: &mut Draw, most: usize) -> Step {
     let operators = 1 + draw.below(most);
     let mut storages = Vec::new();
@@ -15,7 +15,7 @@ pub(crate) fn any(draw: &mut Draw, most: usize) -> Step {
         let birth = (!draw.one_in(2)).then(|| draw.below(operators));
         let death = match birth {
             None => draw.one_in(3).then(|| 1 + draw.below(operators)),
-            // Of what is gone before its successor is made, or lives within the step.
+            // Ends in the next step before its successor is made, or within this step.
             Some(birth) => match draw.below(5) {
                 0 => None,
                 1 => Some(draw.below(birth + 1)),

@@ -28,7 +28,7 @@ fn three_weights_in_the_room_of_two() {
     let step = weights(3, &[0, 1, 2]);
     let terms = Terms { budget_bytes: 20, in_bytes_per_second: 10.0, out_bytes_per_second: 5.0 };
     let lru = simulate(&step, &terms, &mut Lru, 3);
-    // What was there at first was last used at operator 0, as what operator 0 uses is.
+    // Storages that exist at first count as used at operator 0, as do those that operator 0 uses.
     let first = [
         (0, 1, CopiedOut),
         (1, 0, CopiedOut),
@@ -52,9 +52,9 @@ fn what_leaves_frees_its_memory_when_it_is_out() {
     step.operators[0].uses[0].writes = true;
     let terms = Terms { budget_bytes: 10, in_bytes_per_second: 10.0, out_bytes_per_second: 5.0 };
     let outcome = simulate(&step, &terms, &mut Lru, 2);
-    // Weight 1 is out after 2 s. Operator 1 waits 2 s for weight 0 to be out and 1 s for weight 1 to come.
+    // Weight 1 is out after 2 s. Operator 1 waits 2 s for weight 0 to be out and 1 s for weight 1 to be fetched.
     assert_eq!((outcome.rounds[0].seconds, outcome.rounds[0].stalled_seconds), (7.0, 5.0));
-    // Weight 1 was not written, and leaves at once.
+    // Weight 1 was not written, so it is evicted without a copy.
     assert_eq!((outcome.rounds[1].seconds, outcome.rounds[1].bytes_out), (6.0, 10));
     assert_eq!((outcome.seconds(), outcome.stalled_seconds()), (13.0, 9.0));
 }
@@ -66,7 +66,7 @@ fn what_dies_is_not_copied_out_first() {
     step.storages.push(Storage { bytes: 10, birth: Some(0), death: Some(3), stays: false });
     step.operators[0].inside_bytes = 10;
     let outcome = simulate(&step, &Terms::bytes_alone(20), &mut NextEvent, 3);
-    // The input leaves for the result to be made, then the result, which is not used again, for the input to come.
+    // The input is evicted to make the result, then the result, which is not used again, to fetch the input.
     let round = outcome.last().unwrap();
     assert_eq!((round.bytes_in, round.bytes_out), (10, 20));
     assert_eq!(outcome.out_of_memory, None);
@@ -90,7 +90,7 @@ fn a_plan_fetches_ahead() {
         plan.to_string(),
         "own: 4 absences in 20.00B, 40.00B in, 0.00B out, 4.000 s of operators and 0.000 s of stalls"
     );
-    // In less room fetches wait for their operators.
+    // With less room, fetches wait for their operators.
     let less = simulate_plan(&step, &Terms { budget_bytes: 10, ..terms }, &plan, 3);
     assert_eq!((less.rounds[2].seconds, less.peak_bytes, less.out_of_memory), (8.0, 10, None));
     assert_eq!(simulate(&step, &terms, &mut Genoa, 3).rounds[2].seconds, 8.0);
@@ -141,10 +141,10 @@ fn what_need_not_leave_after_all_is_taken_back() {
         candidate(2, 3, 2, Next::Unknown),
         candidate(3, 10, 3, Next::Unknown),
     ];
-    // All three are chosen, and the third suffices with the first.
+    // All three are candidates, but the third and the first suffice.
     assert_eq!(evicted(&mut Lru, 12, &candidates), [1, 3]);
     assert_eq!(evicted(&mut Lru, 16, &candidates), [1, 2, 3]);
-    // More than there is: all.
+    // More than all candidates have: all are evicted.
     assert_eq!(evicted(&mut Lru, 100, &candidates), [1, 2, 3]);
 }
 
@@ -154,7 +154,7 @@ fn without_a_known_step_the_least_recently_used_leaves_first() {
     for eviction in [&mut Lru as &mut dyn Eviction, &mut NextEvent, &mut Flow::default(), &mut Genoa] {
         assert_eq!(evicted(eviction, 10, &unknown), [2], "{}", eviction.name());
     }
-    // Among others it counts as used as far ahead as it has been idle.
+    // Among others, a storage of unknown use counts as used as far ahead as it has been idle.
     let mixed = [
         candidate(1, 10, 7, Next::Unknown),
         candidate(2, 10, 3, Next::Use(14)),

@@ -1,4 +1,4 @@
-//! The simulator once more, slow and plain: what lies where by its number, and each rule as it is written.
+//! A second simulator, slow and plain: the location of each storage by its number, and each rule as it is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::{Draw, float, steps};
 
 #[derive(Debug, Default)]
 struct Twin {
-    /// What lies on the device, and the last operator that touched it.
+    /// Storages on the device, and the last operator that touched each.
     inside: BTreeMap<usize, u64>,
     outside: BTreeSet<usize>,
     copies: BTreeSet<usize>,
@@ -112,7 +112,7 @@ impl Twin {
     }
 }
 
-/// Walks from operator to operator until something happens.
+/// Walks from operator to operator until something happens to the storage.
 fn next(step: &Step, storage: usize, now: u64) -> Next {
     let count = step.operators.len();
     let row = step.storages[storage];
@@ -164,7 +164,7 @@ fn twin(step: &Step, budget: u64, eviction: &mut dyn Eviction, rounds: usize) ->
     twin
 }
 
-/// Says what it likes: too little, too much, twice, and what is not there.
+/// Gives random advice: too little, too much, twice, and unknown storages.
 struct Wild(Draw);
 
 impl Eviction for Wild {
@@ -233,7 +233,7 @@ fn genoa_peaks_at_the_least_budget() {
     }
 }
 
-/// The time of some rounds, of their operators, and the bytes that they fetched and copied out.
+/// Returns the seconds of some rounds and of their operators, and the bytes fetched and copied out.
 fn timed(step: &Step, terms: &Terms, eviction: &mut dyn Eviction) -> ([f64; 2], [u64; 2]) {
     let outcome = simulate(step, terms, eviction, 3);
     let running = outcome.seconds() - outcome.stalled_seconds();
@@ -256,7 +256,7 @@ fn time_is_that_of_operators_and_of_what_they_wait_for() {
         for (mut one, mut other) in evictions(seed).into_iter().zip(evictions(seed)) {
             let ([seconds, running], [bytes_in, _]) = timed(&step, &terms(speed(1.0)), &mut *one);
             assert!((running - 3.0 * step.seconds()).abs() < 1e-6, "{seed} {}", one.name());
-            // What is fetched on demand is waited for.
+            // Fetches on demand are waited for.
             assert!(seconds + 1e-6 >= float(bytes_in) / speed(1.0)[0], "{seed} {}", one.name());
             let ([faster, _], bytes) = timed(&step, &terms(speed(2.0)), &mut *other);
             assert!(faster <= seconds + 1e-6 && bytes[0] == bytes_in, "{seed} {}", one.name());

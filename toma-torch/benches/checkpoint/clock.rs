@@ -1,15 +1,15 @@
-//! Processor time, and the middle of several figures.
+//! Processor time, and the median of several figures.
 
 use cpu_time::ProcessTime;
 
-/// The seconds of the processor that work takes, all threads together.
+/// Returns the processor time of `work` in seconds, all threads together.
 pub(crate) fn seconds(work: impl FnOnce()) -> f64 {
     let begun = ProcessTime::now();
     work();
     begun.elapsed().as_secs_f64()
 }
 
-/// The least, the middle and the largest.
+/// The least, the median and the largest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     pub(crate) least: f64,
@@ -18,7 +18,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of at least one figure.
+    /// Sorts the figures, of which there must be at least one.
     pub(crate) fn of(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
         let (least, most) = (figures[0], figures[figures.len() - 1]);

@@ -1,4 +1,4 @@
-//! What checkpoints cost, against pytorch-memonger's partition on ResNet-152, and against plain runs.
+//! Costs of checkpoints, against pytorch-memonger's partition on ResNet-152, and against plain runs.
 //!
 //! ```text
 //! checkpoint                                  16 images of 224 x 224, five rounds: some ten minutes, 7 GB
@@ -7,9 +7,9 @@
 //! checkpoint --test                           everything once, small
 //! ```
 //!
-//! Times are of the processor, one thread: a busy machine only adds to them. Each round runs all plans; ratios are
-//! medians over rounds, each to the plain step of its round. Page faults are kept out, which plain steps
-//! pay for most: the program starts itself again with an allocator that gives no memory back.
+//! Times are of the processor, one thread, because a busy machine only adds to them. Each round runs all plans; ratios
+//! are medians over rounds, each to the plain step of its round. Page faults, which would cost plain steps most, are
+//! avoided: the program starts itself again with an allocator that returns no memory to the system.
 
 use std::env;
 use std::error::Error;
@@ -25,7 +25,7 @@ mod overhead;
 mod plans;
 mod resnet;
 
-/// glibc reads them as the process starts.
+/// Variables that glibc reads when the process starts.
 const ALLOCATOR: [(&str, &str); 3] =
     [("MALLOC_MMAP_MAX_", "0"), ("MALLOC_TRIM_THRESHOLD_", "17179869184"), ("MALLOC_TOP_PAD_", "268435456")];
 
@@ -45,7 +45,7 @@ struct Arguments {
     /// Everything once, small
     #[arg(long)]
     test: bool,
-    /// What `cargo bench` adds
+    /// Passed by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whether a figure is within its bar, in a word.
+/// Returns "yes" if a figure is within its bar, and "no" otherwise.
 fn told(figure: f64, most: f64) -> &'static str {
     if figure <= most { "yes" } else { "no" }
 }

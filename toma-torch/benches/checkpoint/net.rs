@@ -1,4 +1,4 @@
-//! ResNet-152 as tch builds it, with its layers open: each block is a stage, and so are the stem and the head.
+//! ResNet-152 as tch builds it, with visible layers: each block is a stage, and so are the stem and the head.
 
 use tch::Tensor;
 use tch::nn::{self, BatchNorm, Conv2D, ModuleT, Path};
@@ -7,7 +7,7 @@ use toma_torch::checkpoint::{self, SequentialT};
 /// Blocks of each group.
 pub(crate) const GROUPS: [usize; 4] = [3, 8, 36, 3];
 
-/// A region makes its layers stages; alone it runs plainly.
+/// Makes the net. Its layers are stages within a region; without one it runs plainly.
 pub(crate) fn resnet152(path: &Path<'_>, classes: i64) -> SequentialT {
     let mut net = checkpoint::seq_t().enabled(false).add(stem(path));
     let mut channels = 64;
@@ -61,7 +61,7 @@ fn norm(path: Path<'_>, channels: i64) -> BatchNorm {
     nn::batch_norm2d(path, channels, nn::BatchNormConfig::default())
 }
 
-/// A step, which a region may be around.
+/// A step, with or without a region around its forward.
 pub(crate) struct Step<M> {
     pub(crate) net: M,
     pub(crate) images: Tensor,
@@ -73,7 +73,7 @@ impl<M: ModuleT> Step<M> {
         self.net.forward_t(&self.images, true)
     }
 
-    /// The loss, whose gradients are added to those there are.
+    /// Adds the gradients of the loss to existing ones, and returns the loss.
     pub(crate) fn learn(&self, logits: Tensor) -> f64 {
         let loss = logits.cross_entropy_for_logits(&self.classes);
         drop(logits);

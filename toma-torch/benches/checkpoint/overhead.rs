@@ -1,4 +1,4 @@
-//! What regions cost by themselves.
+//! Costs of regions by themselves.
 
 use std::error::Error;
 
@@ -9,7 +9,7 @@ use toma_torch::cpu;
 use crate::clock::{self, Spread};
 use crate::told;
 
-/// Numbers that one operator takes 10 µs for, or little more.
+/// Numbers for which one operator takes 10 µs or a little more.
 const NUMBERS: i64 = 1 << 13;
 const REGIONS: usize = 40;
 const OPERATORS: usize = 1000;
@@ -24,7 +24,7 @@ fn input(numbers: i64) -> Tensor {
     Tensor::rand([numbers], (Kind::Float, Device::Cpu)).set_requires_grad(true)
 }
 
-/// The middle of what one takes over the other, in the order a, b, b, a.
+/// The median ratio of the times of `one` and `other`, in the order a, b, b, a.
 fn ratio(runs: usize, mut one: impl FnMut(), mut other: impl FnMut()) -> f64 {
     let mut quadruple = || {
         let first = clock::seconds(&mut one);
@@ -34,7 +34,7 @@ fn ratio(runs: usize, mut one: impl FnMut(), mut other: impl FnMut()) -> f64 {
     Spread::of((0..runs).map(|_| quadruple()).collect()).median
 }
 
-/// Regions of two operators, each of which is repeated.
+/// Regions of two operators, each of which is recomputed.
 fn regions(runs: usize) -> Result<(), Box<dyn Error>> {
     let input = input(NUMBERS);
     let two = |value: &Tensor| value.sigmoid().tanh();
@@ -52,12 +52,12 @@ fn regions(runs: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a region adds to its operators, whose results it all keeps.
+/// The time that a region adds to its operators, whose results it all keeps.
 fn recording(runs: usize) {
     let input = input(1);
     let form = checkpoint::with().name("chain").solver(Solver::KeepAll);
     let chain = || (0..OPERATORS).fold(input.shallow_clone(), |value, _| value.tanh());
-    // Twice: what it takes, then the plan.
+    // Runs twice: the first run learns the costs, the second one makes the plan.
     (0..2).for_each(|_| form.region(chain).backward());
     let difference = || clock::seconds(|| drop(form.region(chain))) - clock::seconds(|| drop(chain()));
     #[expect(clippy::cast_precision_loss, reason = "a thousand")]
@@ -65,7 +65,7 @@ fn recording(runs: usize) {
     println!("recording of an operator: {micros:.2} us (bar: 2 us): {}", told(micros, 2.0));
 }
 
-/// The peak of a step that keeps all, beyond that of a plain one.
+/// The peak of a step that keeps everything, beyond that of a plain one.
 fn bytes() -> Result<(), Box<dyn Error>> {
     let input = input(NUMBERS);
     let net = || {

@@ -6,16 +6,16 @@ use toma_torch::checkpoint::{Action, Costs, Plan, Solver};
 
 use crate::net::GROUPS;
 
-/// Blocks that pytorch-memonger's own ResNet-152 runs together; the stem and the head are saved.
+/// Numbers of blocks that pytorch-memonger's own ResNet-152 runs together; the stem and the head are saved.
 const SEGMENTS: [&[usize]; 4] = [&[3], &[4, 4], &[6; 6], &[3]];
 
-/// A plan with what it is called.
+/// A plan with its name.
 pub(crate) struct Named {
     pub(crate) name: &'static str,
     pub(crate) plan: Plan,
 }
 
-/// Plans beside memonger's, which has taken so many bytes.
+/// Returns plans to compare with memonger's, which has taken `its_bytes`.
 pub(crate) fn ours(costs: &Costs, memonger: &Plan, its_bytes: u64) -> Result<[Named; 3], Box<dyn Error>> {
     // The curve rises in bytes and falls in time.
     let as_fast = costs.curve().into_iter().find(|point| point.seconds <= memonger.seconds());
@@ -28,7 +28,7 @@ pub(crate) fn ours(costs: &Costs, memonger: &Plan, its_bytes: u64) -> Result<[Na
     ])
 }
 
-/// memonger's: each segment holds its input, and runs a second time.
+/// memonger's plan: each segment saves its input, and runs a second time.
 pub(crate) fn memonger() -> Vec<Action> {
     let last = 1 + GROUPS.iter().sum::<usize>();
     let save = |stage| Action::Save { stage, way: 0, holds_input: true };

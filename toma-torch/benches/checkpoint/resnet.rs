@@ -1,4 +1,4 @@
-//! ResNet-152: plain, memonger's partition, and plans of ours.
+//! ResNet-152: plain, memonger's partition, and plans of toma.
 
 use std::error::Error;
 
@@ -15,7 +15,7 @@ use crate::{Arguments, told};
 const CLASSES: i64 = 1000;
 const MIB: f64 = 1_048_576.0;
 
-/// What one plan took in all rounds.
+/// Peaks and times of one plan in all rounds.
 struct Taken {
     name: &'static str,
     plan: Option<Plan>,
@@ -31,7 +31,7 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let variables = VarStore::new(Device::Cpu);
     let net = net::resnet152(&variables.root(), CLASSES);
     let open = Step { net, images: images.shallow_clone(), classes: classes.shallow_clone() };
-    // Gradients are there before and after each step, as in any but the first.
+    // Gradients are defined before and after each step, as in every step but the first.
     let loss = open.learn(open.forward());
     let measured = checkpoint::with().name("measured").measure(|| open.forward())?;
     let costs = first_step(&open, &form())?;
@@ -56,12 +56,12 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     closed(&Step { net, images, classes }, &taken[2], rounds)
 }
 
-/// What is learned in one line is known in another by the name.
+/// Returns the form. Its name shares the learned costs between call sites.
 fn form() -> With<'static> {
     checkpoint::with().name("resnet")
 }
 
-/// What the first step learns, with the loss.
+/// Runs the first step, and returns the learned costs.
 fn first_step<M: ModuleT>(step: &Step<M>, form: &With<'_>) -> Result<Costs, &'static str> {
     step.learn(form.region(|| step.forward()));
     form.known().ok_or("backward has not run whole")
@@ -72,7 +72,7 @@ impl Taken {
         Self { name, plan, peak_bytes: 0, seconds: Vec::new() }
     }
 
-    /// One step; returns its peak.
+    /// Runs one step, and returns its peak.
     fn round(&mut self, step: &Step<SequentialT>, plain_loss: f64) -> Result<u64, String> {
         let mut loss = f64::NAN;
         let allocated_bytes = cpu::allocated_bytes();
@@ -91,7 +91,7 @@ impl Taken {
         }
     }
 
-    /// By how many percent it takes longer than the plain step of the same round.
+    /// The time in percent beyond the plain step of the same round.
     fn overhead(&self, plain: &Self) -> Spread {
         let ratios =
             self.seconds.iter().zip(&plain.seconds).map(|(took, plain)| (took / plain - 1.0) * 100.0);
@@ -152,7 +152,7 @@ fn tell(what: &str, figure: f64, bar: f64) {
     println!("{what}: {figure:.3} (bar: {bar}): {}", told(figure, bar));
 }
 
-/// tch's own net, which tells nothing of its layers, in as many bytes.
+/// Runs tch's own net, whose layers are not visible as stages, with as many bytes.
 fn closed<M: ModuleT>(step: &Step<M>, open: &Taken, rounds: usize) -> Result<(), Box<dyn Error>> {
     let Some(bytes) = open.plan.as_ref().map(Plan::peak_bytes) else { return Ok(()) };
     let form = checkpoint::with().name("closed");

@@ -1,5 +1,4 @@
-//! What is said of a step of training from dry runs of 4 and 8 items, against the bytes that are counted in a
-//! real one.
+//! Bytes of a training step, predicted from dry runs of 4 and 8 items, against the bytes counted in a real step.
 //!
 //! ```text
 //! nets                    every net, at 48 items or the most that 8 GiB hold
@@ -29,12 +28,12 @@ mod transformer;
 /// Nets whose real steps take minutes.
 const LEFT_OUT: [&str; 5] = ["convmixer", "dinov2", "efficientnet-b5", "efficientnet-b6", "efficientnet-b7"];
 
-/// It takes a mean in floats, which its last layer then refuses.
+/// A net that takes a mean in floats, which its last layer then refuses in other kinds.
 const FLOATS_ONLY: &str = "mobilenet-v2";
 
-/// By how many per mille it may be too high, and too low.
+/// Largest errors of a prediction in per mille: too high, and too low.
 const BARS: [f64; 2] = [10.0, -5.0];
-/// Bars of convolutions on CUDA, whose scratch no rule knows.
+/// Bars of convolutions on CUDA, whose scratch no rule predicts.
 const BARS_OF_CONVOLUTIONS: [f64; 2] = [20.0, -10.0];
 
 #[derive(Debug, Parser)]
@@ -57,19 +56,19 @@ struct Arguments {
     /// A fast net with few items
     #[arg(long)]
     test: bool,
-    /// What `cargo bench` adds
+    /// Passed by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What was said and counted of one net.
+/// Predicted and counted bytes of one net.
 struct Row {
     name: &'static str,
     kind: Kind,
     items: usize,
     said: u64,
     counted: u64,
-    /// Bytes of segments, said and counted.
+    /// Bytes of segments, predicted and counted.
     reserved: [u64; 2],
     bars: [f64; 2],
 }

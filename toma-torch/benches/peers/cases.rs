@@ -1,4 +1,4 @@
-//! Which cases there are.
+//! The cases to measure.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,7 @@ use crate::world::{self, Work, World};
 /// Figures by their names, each with its unit.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
-/// What is measured. Each is a process of its own: the allocator that counts, once it is in place,
-/// stays.
+/// A set of measurements. Each role is a process of its own, because the counting allocator, once installed, stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Role {
     Loop,
@@ -37,7 +36,7 @@ impl Role {
         }
     }
 
-    /// With what else tells it from other roles.
+    /// Further properties that distinguish this role from others.
     pub(crate) fn version(self) -> &'static str {
         match self {
             Self::Loop => "",
@@ -47,14 +46,14 @@ impl Role {
     }
 }
 
-/// Where sizes are remembered.
+/// The cache of sizes.
 type Cache = (&'static str, fn() -> Box<dyn SizeCache>);
 
 const NO_CACHE: Cache = ("NoCache", || Box::new(NoCache));
 const GLOBAL: Cache = ("GlobalCache", || Box::new(GlobalCache::new()));
 const STACKTRACE: Cache = ("StacktraceMemoryCache", || Box::new(StacktraceMemoryCache::new()));
 
-/// What decides the next size.
+/// The policy, which decides the next size.
 type Decision = (&'static str, fn() -> Box<dyn Policy>);
 
 const HALVE: Decision = ("Halve", || Box::new(Halve));
@@ -70,7 +69,7 @@ enum Variant {
     Adapting(Form, Cache, Decision),
 }
 
-/// A way to run a loop, and the world it runs in; in none, what it costs beyond its bodies.
+/// A way to run a loop, and the world it runs in. Without a world, the cost beyond the bodies is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     variant: Variant,
@@ -102,7 +101,7 @@ impl Bench {
         }
     }
 
-    /// The costs of a loop do not depend on its size, and its time does not on its form.
+    /// The cost of a loop does not depend on its size, and its time does not depend on its form.
     fn loops(&self) -> Vec<Case> {
         let overheads = Form::ALL.map(|form| Case { variant: Variant::Fixed(form, 1), world: None });
         let runs = [1, 2, 4].map(|share| self.in_worlds(Variant::Fixed(Form::Range, share)));
@@ -117,7 +116,7 @@ impl Bench {
         (0..self.worlds.len()).map(|world| Case { variant, world: Some(world) }).collect()
     }
 
-    /// What tells a case from all others of this role.
+    /// Returns the properties that distinguish a case from all others of this role.
     pub(crate) fn name(&self, case: &Case) -> Value {
         let group = case.world.map_or("overhead", |world| &self.worlds[world].name);
         let (form, cache, policy) = match case.variant {
@@ -153,7 +152,7 @@ impl Variant {
         }
     }
 
-    /// One call.
+    /// Makes one call.
     fn run(self, rows: &impl Rows, choice: Choice<'_>) -> std::result::Result<(), TchError> {
         match self {
             Self::Fixed(form, share) => form.by_hand(rows, share),
@@ -162,7 +161,7 @@ impl Variant {
     }
 }
 
-/// Every form with every cache, then every policy, where it may move most.
+/// Returns every form with every cache, then every policy, where its effect is largest.
 fn every_variant() -> Vec<Variant> {
     let halving = |cache| Form::ALL.map(|form| Variant::Adapting(form, cache, HALVE));
     let forms = [NO_CACHE, GLOBAL, STACKTRACE].into_iter().flat_map(halving);
@@ -171,7 +170,7 @@ fn every_variant() -> Vec<Variant> {
     forms.chain(policies).chain(others).collect()
 }
 
-/// What makes a difference where bytes are counted.
+/// Returns the variants for which counted bytes make a difference.
 fn counted() -> Vec<Variant> {
     let batch = Variant::Adapting(Form::Batch, GLOBAL, ADAPTIVE);
     vec![in_ranges(GLOBAL, ADAPTIVE), in_ranges(GLOBAL, THROUGHPUT), batch]

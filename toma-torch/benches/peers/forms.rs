@@ -1,4 +1,4 @@
-//! The forms of a loop: by hand, and as functions with an attribute.
+//! Forms of a loop: by hand, and as functions with an attribute.
 
 use std::cmp::min;
 
@@ -8,12 +8,12 @@ use toma::cache::SizeCache;
 use toma::memory::MemorySource;
 use toma::policy::Policy;
 
-/// Rows to work off.
+/// Rows to process.
 pub(crate) trait Rows {
     fn rows(&self) -> usize;
-    /// The size that is tried when nothing is known.
+    /// The initial size of a call without a learned one.
     fn initial(&self) -> usize;
-    /// A size that always fits, and a part of the largest such.
+    /// A size that always fits: the largest one divided by `share`.
     fn fixed(&self, share: usize) -> usize;
     fn data(&self) -> &Tensor;
     fn memory(&self) -> &dyn MemorySource;
@@ -22,7 +22,7 @@ pub(crate) trait Rows {
     fn chunk(&self, chunk: &Tensor, start: usize, end: usize) -> Result<(), TchError>;
 }
 
-/// What a call is to use.
+/// The options of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Choice<'a> {
     pub(crate) cache: &'a dyn SizeCache,
@@ -40,7 +40,7 @@ pub(crate) enum Form {
 impl Form {
     pub(crate) const ALL: [Self; 3] = [Self::Batch, Self::Range, Self::Chunked];
 
-    /// What is written without a library where the limit is known.
+    /// Loops by hand, without a library, as one can if the limit is known.
     pub(crate) fn by_hand(self, rows: &impl Rows, share: usize) -> Result<(), TchError> {
         let (size, end) = (rows.fixed(share), rows.rows());
         let mut pieces = (0..end).step_by(size).map(|start| (start, min(start + size, end)));
@@ -83,7 +83,7 @@ fn chunked(
     rows.chunk(chunk, start, end)
 }
 
-/// A size as libtorch takes it.
+/// A size in libtorch's type.
 pub(crate) fn number(size: usize) -> i64 {
     i64::try_from(size).expect("a size is small")
 }

@@ -1,4 +1,4 @@
-//! What is computed: the same as in `benches/peers/peers.py`.
+//! The computation, which is the same as in `benches/peers/peers.py`.
 
 use tch::{Device, Kind, TchError, Tensor};
 
@@ -15,7 +15,7 @@ const WIDTH: i64 = 512;
 /// More than any machine has: libtorch refuses it with its own error.
 const TOO_MANY_BYTES: i64 = 1 << 50;
 
-/// Rows, and the weights they are multiplied with, which are kept packed and unpacked at each attempt.
+/// Rows and the weights that they are multiplied with. Weights are stored packed, and unpacked in each attempt.
 pub(crate) struct Layer {
     input: Tensor,
     packed: Tensor,
@@ -39,7 +39,7 @@ impl Layer {
         self.input.f_narrow(0, 0, number(rows))
     }
 
-    /// What comes before the allocation that may be too much.
+    /// Computes the part before the allocation that may be too large.
     pub(crate) fn first_half(&self, rows: &Tensor) -> Result<Tensor, TchError> {
         let mut weights = self.packed.f_to_kind(Kind::Float)?;
         rows.f_matmul(&weights.f_mul_scalar_(1.0 / 127.0)?)?.f_relu_()
@@ -49,7 +49,7 @@ impl Layer {
         hidden.f_matmul(&self.last)?.f_sum_dim_intlist(1, false, Kind::Float)
     }
 
-    /// How far results are from what they have to be.
+    /// The largest difference of the results from the expected ones.
     pub(crate) fn difference(&self, out: &Tensor) -> Result<f64, TchError> {
         let expected = self.expected.f_narrow(0, 0, out.size()[0])?;
         (out - expected).f_abs()?.f_max()?.f_double_value(&[])

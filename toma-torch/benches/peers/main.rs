@@ -1,6 +1,6 @@
-//! The workloads of `benches/peers`, which `compare.py` there also runs through libraries for
-//! Python: what a call and a chunk cost when nothing fails, and whole runs over real tensors where
-//! only so many rows fit.
+//! The workloads of `benches/peers`, which `compare.py` there also runs through libraries for Python: the cost of a
+//! call and of a chunk when nothing fails, and whole runs over real tensors in which only a limited number of rows
+//! fits.
 //!
 //! ```text
 //! peers            every case, once
@@ -10,8 +10,8 @@
 //! peers counted    the same where libtorch's own bytes are counted, and their budget is real
 //! ```
 //!
-//! Asked questions, the first line printed names the peer and its cases; then each line
-//! read is the number of a case to measure, and each line printed is what that came to.
+//! In the last three modes the first line printed names the peer and its cases. Then each line read is the number of a
+//! case to measure, and each line printed is its result.
 
 mod cases;
 mod forms;
@@ -28,7 +28,7 @@ use serde_json::json;
 
 use crate::cases::{Bench, Role};
 
-/// What fails is either the machine or a wrong result.
+/// An error of the machine, or a wrong result.
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> Result<()> {
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     Role::value_variants().iter().try_for_each(|role| print_all(*role, is_test))
 }
 
-/// Needs what it is asked for until the last question.
+/// Answers questions, with the same data until the last one.
 fn answer(role: Role) -> Result<()> {
     let bench = Bench::new(role, false)?;
     let (cases, mut answers) = (bench.cases(), io::stdout().lock());

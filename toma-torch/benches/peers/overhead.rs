@@ -1,4 +1,4 @@
-//! What a call and a chunk cost beyond their bodies, when nothing fails.
+//! The cost of a call and of a chunk beyond their bodies, when nothing fails.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -12,10 +12,10 @@ use crate::cases::Figures;
 use crate::forms::{Form, Rows};
 use crate::layer::{run_out_of_memory, zeros};
 
-/// A time shorter than this is taken of more calls.
+/// Shorter times are measured with more calls.
 const ENOUGH: Duration = Duration::from_millis(20);
 
-/// Nothing to do, and more than one row does not fit while there is a limit.
+/// Bodies with no work. While there is a limit, more than one row does not fit.
 pub(crate) struct Empty {
     data: Tensor,
     rows: usize,
@@ -74,7 +74,7 @@ impl Rows for Empty {
 
 /// Microseconds per call with one chunk, and per chunk beyond it.
 ///
-/// It has failed once before, so that a cache has something to remember.
+/// The loop has failed once before, so that a cache has an entry.
 pub(crate) fn measure(
     is_test: bool,
     form: Form,

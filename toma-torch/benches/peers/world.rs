@@ -1,4 +1,4 @@
-//! Whole runs where only so many rows fit.
+//! Whole runs in which only a limited number of rows fits.
 
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
@@ -13,16 +13,16 @@ use crate::cases::Figures;
 use crate::forms::{Rows, number};
 use crate::layer::{Layer, run_out_of_memory, zeros};
 
-/// How much there is to do, and what fits.
+/// A world: the amount of work, and the limit.
 #[derive(Debug, Deserialize)]
 pub(crate) struct World {
     pub(crate) name: String,
     rows: usize,
-    /// The size that is tried when nothing is known.
+    /// The initial size of a call without a learned one.
     initial: usize,
     /// The most rows that fit.
     limit: usize,
-    /// Whether half of it is lost when half of the rows are done.
+    /// True if the limit is halved when half of the rows are done.
     halves: bool,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Work<'a> {
     ledger: RefCell<Ledger>,
 }
 
-/// Which sizes were tried during one run, and what fits now.
+/// Sizes tried during one run, and the current limit.
 struct Ledger {
     limit: usize,
     halves: bool,
@@ -48,19 +48,19 @@ struct Ledger {
     out_of_memory: u32,
 }
 
-/// What the engine is told about memory.
+/// The memory source that the engine gets.
 enum Memory {
     Host,
-    /// A budget of libtorch's CPU tensors, which is lost where more rows than the limit would fit.
+    /// A budget of libtorch's CPU tensors, which fails if more rows than the limit would fit.
     Counted(Counted),
 }
 
 struct Counted {
     device: toma_torch::Device,
-    /// What an attempt allocates whatever its size, and what a row adds.
+    /// Bytes that an attempt allocates at any size, and bytes per row.
     fixed_bytes: u64,
     row_bytes: u64,
-    /// What was there before.
+    /// Bytes allocated before the run.
     base_bytes: u64,
     budget: Cell<Option<Budget>>,
 }
@@ -72,7 +72,7 @@ impl<'a> Work<'a> {
         Ok(Self { layer, world, data, out, memory, ledger: RefCell::new(Ledger::new(world)) })
     }
 
-    /// A cold run, and one that starts with what the first has left.
+    /// Makes a cold run, and one that starts with the size that the first has cached.
     pub(crate) fn runs(&self, call: impl Fn() -> std::result::Result<(), TchError>) -> Result<Figures> {
         let mut figures = Figures::new();
         for run in ["cold", "warm"] {
@@ -97,7 +97,7 @@ impl<'a> Work<'a> {
 
     fn check(&self) -> Result<()> {
         let difference = self.layer.difference(&self.out)?;
-        // Sizes change the order of additions, and a row left out is off by far more.
+        // Sizes change the order of additions slightly; a missing row changes the result far more.
         if difference < 1e-2 {
             Ok(())
         } else {
@@ -141,7 +141,7 @@ impl Rows for Work<'_> {
 
     fn chunk(&self, chunk: &Tensor, start: usize, end: usize) -> std::result::Result<(), TchError> {
         let (size, limit) = (end - start, self.ledger.borrow().limit);
-        // A body gets so far before it runs out of memory.
+        // A body runs to this point before it runs out of memory.
         let hidden = self.layer.first_half(&chunk.f_narrow(0, 0, number(size.min(limit)))?)?;
         if size > limit {
             self.ledger.borrow_mut().out_of_memory += 1;
@@ -161,18 +161,18 @@ impl Ledger {
         Self { limit: world.limit, halves: world.halves, succeeded: Vec::new(), out_of_memory: 0 }
     }
 
-    /// Takes note of a piece; gives the limit where it has changed with it.
+    /// Records a piece; returns the limit if it has changed with this piece.
     fn done(&mut self, piece: std::ops::Range<usize>, rows: usize) -> Option<usize> {
         self.succeeded.push(piece.len());
         if !self.halves || piece.end * 2 < rows {
             return None;
         }
-        // Once and for all: a run that begins again finds no more memory than that.
+        // Lost for good: a run that begins again has no more memory than that.
         (self.halves, self.limit) = (false, self.limit / 2);
         Some(self.limit)
     }
 
-    /// The size in force at the end: of the last piece but one, for the last is what is left over.
+    /// Returns the final size in percent of the limit: of the last piece but one, because the last is a rest.
     #[expect(clippy::cast_precision_loss, reason = "sizes are small")]
     fn kept_percent(&self) -> f64 {
         let size = self.succeeded.iter().nth_back(1).or(self.succeeded.last()).copied().unwrap_or(0);
@@ -184,7 +184,7 @@ impl Memory {
     fn limit(&self, rows: usize) {
         if let Self::Counted(counted) = self {
             counted.budget.take();
-            // Half a row more, so that none fails that has to fit.
+            // Half a row more, so that a size within the limit never fails.
             let bytes = counted.row_bytes * rows as u64 + counted.row_bytes / 2;
             counted.budget.set(Some(Budget::new(counted.base_bytes + counted.fixed_bytes + bytes)));
         }
@@ -192,8 +192,8 @@ impl Memory {
 }
 
 impl Counted {
-    /// Two attempts tell what attempts allocate, as long as they are small: of very many rows the
-    /// second half takes more than the first.
+    /// Computes the bytes of attempts from two small ones. With very many rows the second half takes more than the
+    /// first.
     fn new(layer: &Layer, data: &Tensor) -> Result<Self> {
         let base_bytes = cpu::allocated_bytes();
         let peak = |rows: i64| {

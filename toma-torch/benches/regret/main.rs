@@ -1,5 +1,5 @@
-//! What it costs not to know the best size, on tensors: the time of whole runs over that of an oracle,
-//! the best fixed size as measured in the same run.
+//! The cost of not knowing the best size, on tensors: the time of whole runs over that of an oracle, the best fixed
+//! size as measured in the same run.
 //!
 //! ```text
 //! regret-torch            every world, for every policy
@@ -37,7 +37,7 @@ use table::{Bars, Row, Runs};
 use toma_torch::cpu;
 use world::{World, grid, small};
 
-/// How often everything is measured in a world.
+/// The number of rounds that measure everything in a world.
 const ROUNDS: usize = 3;
 
 const SOURCES: [Source; 3] = [Source::Unknown, Source::Counts, Source::Predicted];
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     let subjects: Vec<(&Entry, Source)> = policies
         .iter()
         .flat_map(|policy| SOURCES.map(|source| (*policy, source)))
-        // The others do not look.
+        // The other policies do not read counted bytes.
         .filter(|(policy, source)| policy.has_bars || *source != Source::Counts)
         .collect();
     let benches: Vec<Bench> = worlds.iter().map(|world| measure(world, &subjects, rounds)).collect();
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         println!("{row}");
         missed.extend(row.misses(policy, Bars::WIDE));
     }
-    // One small world, run once, says nothing about time.
+    // One small world, run once, proves nothing about time.
     if is_test || missed.is_empty() {
         return ExitCode::SUCCESS;
     }

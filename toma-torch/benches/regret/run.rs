@@ -1,4 +1,4 @@
-//! Whole runs, and the oracle among them.
+//! Whole runs, including those of the oracle.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,9 +13,9 @@ use crate::source::{Shown, Source};
 use crate::table::Runs;
 use crate::world::{Stage, World};
 
-/// What was measured in one world.
+/// Measurements of one world.
 pub(crate) struct Bench {
-    /// Of each policy with each kind of memory source.
+    /// Runs of each policy with each kind of memory source.
     pub(crate) runs: Vec<Runs>,
     /// The best fixed size, and its seconds.
     pub(crate) best_size: usize,
@@ -37,7 +37,7 @@ impl Bench {
     }
 }
 
-/// The fixed size with the shortest run, among parts of the limit.
+/// The fixed size with the shortest run, among fractions of the limit.
 fn oracle(stage: &Stage<'_>, rounds: usize) -> (usize, f64) {
     let limit = stage.world.limit;
     let sizes =
@@ -61,7 +61,7 @@ fn fixed(stage: &Stage<'_>, size: usize) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-/// A cold run knows nothing of those before.
+/// The key of the next cold run, so that it finds no sizes of earlier runs.
 static COLD: AtomicU64 = AtomicU64::new(0);
 
 /// A cold run and a warm one, each between two of the oracle's.
@@ -84,7 +84,7 @@ fn runs(stage: &Stage<'_>, policy: &Entry, source: Source, best_size: usize) -> 
     let cold = run();
     let (out_of_memory, start) =
         report::last().map_or((0, initial), |report| (report.out_of_memory, report.start));
-    // Where nothing failed, nothing is settled, and the next call begins as this one.
+    // Without a failure no size is cached, and the next call begins with the same one.
     let kept = cache.settled().unwrap_or(start);
     let between = fixed(stage, best_size);
     let warm = run();

@@ -1,4 +1,4 @@
-//! Worlds: a net, how much there is to do, and what fits.
+//! Worlds: a net, the amount of work, and the limit.
 
 use std::fmt;
 
@@ -9,21 +9,21 @@ use toma_torch::cpu::{self, Budget};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct World {
     pub(crate) net: Net,
-    /// Items to work off.
+    /// Items to process.
     pub(crate) items: usize,
-    /// The size a call starts with when nothing is known.
+    /// The initial size of a call without a learned one.
     pub(crate) initial: usize,
     /// The largest size that fits.
     pub(crate) limit: usize,
 }
 
-/// What is done with the items: activations are what takes the memory.
+/// The net that processes the items. Its activations take most of the memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Net {
-    /// Two layers with so many units between them. Their weights are kept in half precision, and
-    /// each attempt converts them, which is what it takes besides its items.
+    /// Two layers with this many units between them. Their weights are kept in half precision, and each attempt
+    /// converts them, which takes bytes in addition to its items.
     Layers(i64),
-    /// Attention over sequences of so many tokens.
+    /// Attention over sequences of this many tokens.
     Attention(i64),
 }
 
@@ -72,7 +72,7 @@ impl<'a> Stage<'a> {
             }
             Net::Attention(tokens) => (random(&[items, tokens, WIDTH]), Vec::new()),
         };
-        // Moved, because what is alive here is allocated when the budget is made.
+        // Moved, because live tensors are part of the allocated bytes when the budget is made.
         let weights = weights.into_iter().map(|weights| (weights * 0.1).to_kind(Kind::Half)).collect();
         let out = Tensor::zeros([items, WIDTH], (Kind::Float, Device::Cpu));
         let mut stage = Self { world, data, weights, out, budget: None };

@@ -45,6 +45,7 @@ impl With<'_> {
     /// During the run operators of the CPU draw from a generator of their own. On accelerators the generators of the
     /// process are set back afterwards, so a thread that draws there at the same time may draw numbers twice.
     ///
+    /// # Errors
     /// Errors of the closure and of its backward; for a closure that returns a tensor that it did not make or that
     /// requires no gradient; and for an operator of the CPU that draws random numbers and takes no generator.
     #[track_caller]

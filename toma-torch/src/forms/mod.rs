@@ -9,7 +9,6 @@ mod training;
 mod variables;
 
 use tch::Tensor;
-use tch::nn::Optimizer;
 use toma_core::Bisect;
 use toma_core::DefaultCache;
 use toma_core::chunk::{Chunk, Chunked};
@@ -107,7 +106,8 @@ where
 /// Takes one step of `optimizer` on the loss of `body`, in pieces that fit.
 ///
 /// This is `optimizer.backward_step(&body(data))`: gradients begin at zero, and the step is taken
-/// once those of all pieces are there. Returns the loss of the whole, without a graph.
+/// once the gradients of all pieces are there. Returns the loss of the whole, without a graph.
+/// `optimizer` is a `&mut Optimizer` of tch, or a [`Clipped`] one, whose gradients are clipped before the step.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn, nn::ModuleT as _, nn::OptimizerConfig as _};
@@ -136,7 +136,7 @@ where
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 pub fn backward_step<D, C, R, S, M>(
-    optimizer: &mut Optimizer,
+    optimizer: impl Steps,
     data: D,
     body: impl FnMut(Chunk<'_, D, C>) -> R,
 ) -> R
@@ -147,44 +147,6 @@ where
 {
     let device = Device::new(data.device());
     fitting(&device).backward_step(Loss::Found, optimizer, data, body)
-}
-
-/// Takes a step as [`backward_step`] does, with each gradient's elements kept between `-max` and `max`.
-#[track_caller]
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
-pub fn backward_step_clip<D, C, R, S, M>(
-    optimizer: &mut Optimizer,
-    max: f64,
-    data: D,
-    body: impl FnMut(Chunk<'_, D, C>) -> R,
-) -> R
-where
-    D: Chunked<C> + TensorData,
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    Auto: Judge<R, M>,
-{
-    let device = Device::new(data.device());
-    fitting(&device).backward_step(Loss::Found, Clipped::by_value(optimizer, max), data, body)
-}
-
-/// Takes a step as [`backward_step`] does, with the gradients scaled so that their norm is at most `max`.
-#[track_caller]
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
-pub fn backward_step_clip_norm<D, C, R, S, M>(
-    optimizer: &mut Optimizer,
-    max: f64,
-    data: D,
-    body: impl FnMut(Chunk<'_, D, C>) -> R,
-) -> R
-where
-    D: Chunked<C> + TensorData,
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    Auto: Judge<R, M>,
-{
-    let device = Device::new(data.device());
-    fitting(&device).backward_step(Loss::Found, Clipped::by_norm(optimizer, max), data, body)
 }
 
 /// Options of these functions: data that fit are not split, and the first attempt is at the size that a dry run

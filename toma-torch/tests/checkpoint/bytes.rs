@@ -96,7 +96,7 @@ fn weight() -> Tensor {
     weight
 }
 
-/// Twelve layers. Backward needs no output of the first ones, but the outputs of the last.
+/// Twelve linear layers, each before a tanh: backward needs the output of the tanh, but not the product before it.
 fn small_stages() -> (VarStore, checkpoint::SequentialT) {
     let variables = VarStore::new(ground::device());
     let layer = |at: i64| nn::linear(variables.root() / at, 64, 64, nn::LinearConfig::default());

@@ -226,7 +226,7 @@ fn writes_past_the_graph_into_what_is_saved() {
     });
 }
 
-/// Returns the gradient or the error of a backward, after the program has detached in place the result of `used`.
+/// Returns the gradient or error, plain and in a region, after the first argument of `used` was detached in place.
 fn detached(name: &str, used: impl Fn(&Tensor, &Tensor) -> Tensor) -> [Result<Vec<u8>, String>; 2] {
     let _alone = alone();
     let (w, x) = (variable(), numbers(2));

@@ -59,7 +59,7 @@ fn another_structure_is_noticed_at_the_first_operator_that_differs() {
     assert_eq!(gradient(4), (plain(4), None), "it ends sooner, as is known");
 }
 
-/// Begins like the other variants of the same shapes, and shares most operators with them to the end.
+/// Begins like the other variants of the same shapes, and has most of its later operators in common with them.
 fn variant(x: &Tensor, length: usize, differs_at: usize) -> Tensor {
     (0..length).fold(x.tanh(), |value, at| {
         checkpoint::cut();

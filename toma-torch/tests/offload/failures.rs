@@ -124,7 +124,7 @@ fn least(made: impl Fn() -> Vec<Tensor>, loss: Loss) -> u64 {
     ground::peak_allocated_bytes() - before
 }
 
-/// Distance in operators between two injected failures.
+/// Distance, in allocations, between two injected failures.
 fn stride() -> u32 {
     3 / rounds(1, 3)
 }

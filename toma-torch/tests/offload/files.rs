@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::ground;
 use tch::{Kind, Tensor, nn};
+use toma_torch::ErrorKind;
 use toma_torch::offload::{Lru, Residency};
 
 use crate::kit::{Rule, alone, bits, entered, manager, train};
@@ -123,6 +124,8 @@ fn a_file_that_changes_is_an_error_until_the_tensor_is_gone() {
         }
         let error = wide.read(&mut vec![0; 2 << 20]).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
+        let error = manager.fetch_all().unwrap_err();
+        assert!(error.kind() != ErrorKind::OutOfMemory && error.to_string().contains(says), "{error}");
     };
     changed(|path| truncate(path, 1 << 20), "has 1048576 bytes, and had");
     changed(|path| truncate(path, 16 << 20), "has 16777216 bytes, and had");

@@ -15,7 +15,7 @@ pub(crate) fn cpu_device() -> Device {
     Device::new(ground::device())
 }
 
-/// A manager that moves even the smallest storages, as on an accelerator, and fetches the bytes that were copied.
+/// A manager that moves even the smallest storages and, as on an accelerator, fetches the bytes that were copied.
 pub(crate) fn manager(eviction: impl Eviction + 'static) -> Manager {
     toma_torch::__private::believe_copies();
     Manager::new(&cpu_device()).min_bytes(1).eviction(eviction)

@@ -106,7 +106,7 @@ fn operators_of_other_threads_see_all_of_it_parked_or_none() {
             let mut sums = 0;
             begun.wait();
             while !is_over.load(Ordering::Relaxed) {
-                // The result of `f_dot` may also be parked before it is read.
+                // A result may also be parked before it is read.
                 let total = pair[0].f_dot(&pair[1]).and_then(|_| pair[0].f_sum(Kind::Double));
                 match total.and_then(|total| total.f_double_value(&[])) {
                     Ok(total) => {

@@ -117,8 +117,7 @@ fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would(
     }
 }
 
-/// Returns the bytes that each of four steps moves in 50 % of the memory, their losses, and the first plan if
-/// predicted.
+/// Returns the bytes that each of four steps moves in 50 % of the memory, their losses, and the plan if predicted.
 fn moved_of(net: fn() -> Net, told: bool, foresees: bool) -> (Vec<u64>, Vec<Vec<u32>>, Option<Plan>) {
     let bytes = budget_of(net, 50);
     let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());

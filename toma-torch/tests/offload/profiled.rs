@@ -50,7 +50,7 @@ fn all(variables: &VarStore, layers: &[nn::Linear], notes: &mut Vec<u64>) {
     train(variables, layers, notes);
 }
 
-/// Where the trace has the lines that note.
+/// Ticks of the lines that take notes, in a trace.
 fn note_ticks(trace: &Trace) -> Vec<Tick> {
     let lines = trace.scopes().filter(|(_, scope)| scope.label.kind == ScopeKind::Line);
     let notes = lines.filter(|(_, scope)| scope.label.name.trim().starts_with("notes.push("));

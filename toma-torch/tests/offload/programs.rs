@@ -283,7 +283,7 @@ fn guards_in_all_orders() {
     let _alone = alone();
     let weights = ramp(1000);
     let expected = bits(&(&weights * 2.0));
-    // Each bit of `order` decides the order of two guards.
+    // `order` numbers the 24 orders in which the four guards can be dropped.
     for order in 0..24_usize {
         let (manager, other) = (manager(Gone), manager(Gone));
         let mut guards: Vec<Option<Box<dyn std::any::Any>>> = vec![

@@ -14,8 +14,7 @@ use crate::resident;
 const WARM_UP: usize = 6000;
 const MINUTES: usize = 8;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Bytes that the system's allocator may keep in addition, because it splits chunks of other sizes anew: about three
-/// bytes per step.
+/// Bytes that the system's allocator may keep, because it splits chunks of other sizes anew: about three bytes a step.
 const SLACK_BYTES: u64 = 64 << 10;
 
 #[test]

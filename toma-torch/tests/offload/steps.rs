@@ -24,8 +24,7 @@ fn recorded(net: &Net, min_bytes: u64) -> Step {
 #[test]
 fn least_budgets_are_those_of_single_operators() {
     let _alone = alone();
-    // The largest operators: `addmm` with input, weight, bias and result, and `gelu_backward` with three tensors of 512
-    // x 1024.
+    // The largest operators: `addmm` (input, weight, bias, result), and `gelu_backward` (three tensors of 512 x 1024).
     for (net, least_bytes) in [(nets::perceptron(), 2_099_200), (nets::transformer(), 6_291_456)] {
         let step = recorded(&net, 1);
         step.check().unwrap();

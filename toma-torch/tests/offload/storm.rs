@@ -21,7 +21,7 @@ const TENSORS: usize = 20;
 /// From sizes that malloc reuses at once to sizes that it maps separately.
 const SIZES: [i64; 3] = [100, 5000, 60_000];
 
-/// A tensor whose elements follow from its first. Like programs, the gate keeps writers and readers apart.
+/// A tensor whose elements follow from its first. As in programs, a lock keeps writers and readers apart.
 struct Slot {
     first: RwLock<i64>,
     tensor: Mutex<Tensor>,
@@ -190,7 +190,7 @@ fn streamed(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
     elements(&Tensor::load_multi_from_stream(Cursor::new(stream))?[0].1)
 }
 
-/// Writes the tensor to a file and reads it again. tch panics if it cannot read.
+/// Writes the tensor to a file and reads it again. tch panics if it cannot read the memory.
 fn filed(tensor: &Tensor, file: &Path) -> Result<Vec<f32>, String> {
     let written =
         catch_unwind(AssertUnwindSafe(|| Tensor::write_safetensors(&[("it", tensor)], file).unwrap()));

@@ -95,7 +95,7 @@ fn half_the_variables_are_away_when_they_are_saved_and_loaded() {
     }
 }
 
-/// Half of the variables exceed the budget.
+/// The budget does not fit half of the variables.
 #[test]
 fn variables_that_exceed_the_budget_are_saved_and_loaded() {
     let _alone = alone();

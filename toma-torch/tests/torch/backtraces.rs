@@ -1,4 +1,4 @@
-//! Backtraces: gone where they are not read, back where they are read.
+//! Backtraces are absent where nobody reads them, and present where they are read.
 
 use std::thread;
 

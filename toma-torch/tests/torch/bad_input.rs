@@ -1,4 +1,4 @@
-//! What cannot be done is refused at once, in words that name it and its values.
+//! Invalid arguments are refused at once, by an error that names the argument and its values.
 
 use std::cell::Cell;
 use std::io;
@@ -13,7 +13,7 @@ use toma_torch::{ErrorKind, RngState};
 use crate::nets::{self, ROWS, Road};
 use crate::stage::{FLOATS, ROW, alone, panic_of, size};
 
-/// What is said of cutting `tensor` along `dim`; the body must not be called.
+/// Returns the error of cutting `tensor` along `dim`; the body must not be called.
 fn refusal(tensor: &Tensor, dim: isize) -> String {
     panic_of(|| execute::with::<NoCache>().dim(dim).chunked(tensor, 2, |_, _, _| panic!("it was called")))
 }
@@ -74,7 +74,7 @@ fn without_items_nothing_is_called_and_items_without_elements_are_items() {
     }
 }
 
-/// Tensors whose elements lie elsewhere than one after the other are cut like any other.
+/// Tensors whose elements are not contiguous are cut like any other.
 #[test]
 fn non_contiguous_tensors_shrink_too() {
     let _alone = alone();
@@ -83,7 +83,7 @@ fn non_contiguous_tensors_shrink_too() {
     for tensor in [wide.transpose(0, 1), every_second, numbered(&[1, 1024]).expand([16, 1024], false)] {
         assert!(tensor.size() == [16, 1024] && (!tensor.is_contiguous()));
         let (mut sizes, mut total) = (Vec::new(), 0.0);
-        // A row's sum in `f64` takes three times the row.
+        // A sum of a row in `f64` takes three times the row.
         let budget = Budget::beyond_allocated(13 * ROW);
         execute::with::<NoCache>().chunked(&tensor, 16, |chunk, start, end| {
             sizes.push(end - start);
@@ -118,7 +118,7 @@ fn a_device_that_is_not_there_is_named_with_how_many_there_are() {
     let _alone = alone();
     let devices = [
         (Device::Cuda(9999), "no device cuda:9999: libtorch sees "),
-        // An index beyond any device's is no device's.
+        // An index beyond every device is no device's.
         (Device::Cuda(usize::MAX), "no device cuda:-1: libtorch sees "),
         (Device::Vulkan, "no device vulkan:0: libtorch sees 0 of this kind"),
     ];
@@ -138,7 +138,7 @@ fn a_device_that_is_not_there_is_named_with_how_many_there_are() {
         assert!(error.to_string().starts_with(words), "{error}");
         assert_eq!(toma_torch::Device::existing(device).unwrap_err().kind(), ErrorKind::NoDevice);
         assert_eq!(memory.usage(), None);
-        // There is nothing to release, and nothing to tell.
+        // There is no memory to release and no peak to reset.
         memory.release_cached_memory();
         toma::memory::MemorySource::reset_peak(&memory);
     }

@@ -1,5 +1,5 @@
-//! Random bodies, called one after the other on one line: in pieces they come to what they come to as a whole, or they
-//! are not split.
+//! Random bodies, called one after the other at one call site: their pieces give the result of the whole, or they are
+//! not split.
 
 use std::cell::RefCell;
 
@@ -14,7 +14,7 @@ use crate::stage::{alone, panic_of};
 const DOUBLES: (Kind, Device) = (Kind::Double, Device::Cpu);
 const NONE: Option<&Tensor> = None;
 
-/// What bodies see: of each item a row of six, four targets, a label, and how much it counts.
+/// Arguments of a body: for each item a row of six numbers, four targets, a label, and its weight in the loss.
 struct Rows<'a> {
     x: &'a Tensor,
     targets: &'a Tensor,
@@ -24,11 +24,11 @@ struct Rows<'a> {
     number: f64,
 }
 
-/// What bodies capture.
+/// Tensors that bodies capture.
 struct World {
     weight: Tensor,
     table: Tensor,
-    /// Bodies may write to it; zeros before each call.
+    /// State that bodies may write to; zeros before each call.
     state: Tensor,
     kept: RefCell<Vec<Tensor>>,
 }
@@ -54,7 +54,7 @@ impl Rows<'_> {
         f64::from(i32::try_from(self.count()).unwrap())
     }
 
-    /// The largest of all, as the program reads it.
+    /// The largest element of all rows, which the program reads.
     fn largest(&self) -> f64 {
         self.x.abs().max().double_value(&[])
     }
@@ -64,14 +64,14 @@ impl Rows<'_> {
     }
 }
 
-/// Whether pieces make up the whole, and what the call must do about it.
+/// The relation of the pieces to the whole, which decides whether the call may split.
 #[derive(Clone, Copy, PartialEq)]
 enum Split {
-    /// They do, and a refusal would be a fault.
+    /// Pieces make up the whole, and a refusal would be a bug.
     Always,
-    /// They do, and few may be refused.
+    /// Pieces make up the whole, and few may be refused.
     Exact,
-    /// They do not.
+    /// Pieces do not make up the whole.
     Never,
 }
 use Split::{Always, Exact, Never};
@@ -258,7 +258,7 @@ struct Case {
     world: World,
     data: [Tensor; 4],
     number: f64,
-    /// More items than these run out of memory.
+    /// Attempts with more items than this run out of memory.
     limit: i64,
 }
 
@@ -270,7 +270,7 @@ impl Case {
     fn new(random: &mut Rng) -> Self {
         let items = random.i64(8..40);
         let counts = Tensor::randint(2, [items], DOUBLES);
-        // Something counts in all.
+        // At least one item counts.
         let _ = counts.get(0).fill_(1.0);
         let labels = Tensor::randint(4, [items], (Kind::Int64, Device::Cpu));
         Self {
@@ -290,7 +290,7 @@ impl Case {
         body(&Rows { x, targets, labels, counts, world: &self.world, number: self.number })
     }
 
-    /// The same, unless there are too many items for the memory there is.
+    /// Runs the body, unless there are too many items for the memory.
     fn attempt(&self, body: Body, rows: (&Tensor, &Tensor, &Tensor, &Tensor)) -> Result<Tensor, TchError> {
         if !is_dry() && rows.0.size()[0] > self.limit {
             return Err(TchError::Torch("CUDA out of memory. of the case".to_owned()));
@@ -298,14 +298,14 @@ impl Case {
         Ok(self.run(body, rows))
     }
 
-    /// All data, from the state that each call finds.
+    /// All data, after the state has been set to zeros.
     fn all(&self) -> (&Tensor, &Tensor, &Tensor, &Tensor) {
         let [x, targets, labels, counts] = &self.data;
         let _ = self.world.state.shallow_clone().zero_();
         (x, targets, labels, counts)
     }
 
-    /// The loss and its gradient.
+    /// Returns the loss and its gradient.
     fn whole(&self, body: Body) -> [Tensor; 2] {
         let loss = self.run(body, self.all());
         loss.backward();
@@ -314,7 +314,7 @@ impl Case {
         [loss.detach(), gradient]
     }
 
-    /// The same in pieces; `None` where the call is refused.
+    /// Returns loss and gradient in pieces, `None` if the call is refused.
     fn pieces(&self, body: Body, is_counted: bool) -> Option<[Tensor; 2]> {
         let (device, weight) = (toma_torch::Device::new(Device::Cpu), &self.world.weight);
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
@@ -325,7 +325,7 @@ impl Case {
         Some([loss.ok()?, gradient])
     }
 
-    /// Name and kind of a random body, and whether it was split and came to another result.
+    /// Returns name and kind of a random body, and whether it was split and gave another result.
     fn tried(&self, random: &mut Rng) -> (&'static str, Split, bool, bool) {
         if random.usize(0..3) == 0 {
             let (name, split, body) = OUTPUTS[random.usize(0..OUTPUTS.len())];
@@ -374,7 +374,7 @@ fn bodies_on_one_line_are_split_exactly_or_not_at_all() {
     assert!(refused.len() * 100 <= exact * 15, "seed {seed}: of {exact} are refused: {refused:?}");
 }
 
-/// One body after the other, where only the newest may be split.
+/// Calls one body after the other; only the newest may be split.
 #[test]
 fn a_verdict_is_of_one_body_alone() {
     let _alone = alone();
@@ -405,7 +405,7 @@ fn a_piece_in_which_nothing_counts_adds_nothing() {
     assert_eq!((loss.double_value(&[]), weight.grad().double_value(&[0])), (27.5, 55.0));
 }
 
-/// Cross-entropy leaves out labels of -100: pieces of as many rows do not count as much.
+/// Cross-entropy ignores labels of -100, so pieces of equal size may have different weights.
 #[test]
 fn labels_that_are_left_out_split_only_where_they_are_counted() {
     let _alone = alone();

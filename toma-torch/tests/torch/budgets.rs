@@ -1,7 +1,7 @@
-//! Random nets, rows and budgets: forms that are predicted never run out of memory, and use what there is.
+//! Random nets, rows and budgets: forms with a prediction never run out of memory, and use the memory there is.
 //!
-//! `TOMA_BUDGETS=N` draws so many budgets instead of the 72 of the checks, and `TOMA_STRESS_SEED=SEED` draws
-//! the same again.
+//! `TOMA_BUDGETS=N` draws this many budgets instead of the 72 of the checks, and `TOMA_STRESS_SEED=SEED` repeats a
+//! draw.
 
 use std::env;
 
@@ -24,7 +24,7 @@ fn setting(name: &str) -> Option<u64> {
     env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: must be a number")))
 }
 
-/// What is drawn of a net: training or inference of so many rows.
+/// A drawn case: training or inference of a net on this many rows.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     rows: usize,
@@ -32,7 +32,7 @@ struct Case {
 }
 
 impl Case {
-    /// The whole work in pieces of at most so many rows, on gradients that are not there yet.
+    /// Runs all rows in pieces of at most `most`, with no gradients defined before.
     fn run(self, net: &Learner, most: usize, is_predicted: bool) {
         let (device, data) = (Device::new(tch::Device::Cpu), net.first(self.rows));
         let form = execute::with::<NoCache>().device(&device).policy(Bisect::default()).max(most);
@@ -49,7 +49,7 @@ impl Case {
         }
     }
 
-    /// The most bytes beyond those before, in pieces of at most so many rows.
+    /// The peak bytes beyond those before, in pieces of at most `most` rows.
     fn peak(self, net: &Learner, most: usize) -> u64 {
         net.forget_gradients();
         let before = cpu::allocated_bytes();
@@ -60,10 +60,10 @@ impl Case {
         peak
     }
 
-    /// Whether the next larger pieces fit with the head-room, although they are more than 95 % and an item larger.
+    /// Returns whether the next larger pieces fit with the head-room, although they are over 95 % and one item larger.
     ///
-    /// Pieces are even, so that only sizes that make fewer differ. So a prediction may leave them out that is 1 % too
-    /// high, as it may be 1 % too low: scratch grows in steps.
+    /// Pieces are even, so sizes differ only if they make fewer pieces. A prediction may be 1 % too high, as it may be
+    /// 1 % too low, because scratch grows in steps. It may then miss such a size.
     fn fits_more(self, net: &Learner, size: usize, bytes: u64) -> bool {
         let fewer = self.rows.div_ceil(size) - 1;
         let larger = self.rows.div_ceil(fewer.max(1));
@@ -78,16 +78,16 @@ impl Case {
     }
 }
 
-/// What is wrong with one case, in words.
+/// Runs one case, and describes the mistake if there is one.
 ///
-/// Budgets begin at a single item with the head-room, and end where the whole fits. Less than 8 rows are predicted
-/// from less than 4, at which libraries choose other kernels: there one failure is allowed.
+/// Budgets range from a single item with the head-room to the whole. Fewer than 8 rows are predicted from fewer than 4,
+/// at which libraries choose other kernels, so one failure is allowed there.
 fn mistake(net: &Learner, random: &mut Rng) -> Option<String> {
-    // Without gradients oneDNN's LSTM corrupts the heap on some processors, and batch norm in training makes one
-    // output of all rows.
+    // Without gradients oneDNN's LSTM corrupts the heap on some processors, and batch norm in training couples all rows
+    // of the output.
     let only_trains = net.name == "lstm" || net.name.contains("norm");
     let trains = only_trains || random.bool();
-    // Outputs of two items cannot be judged where libtorch chooses other operators for one.
+    // Outputs of two items cannot be judged if libtorch chooses other operators for one.
     let case = Case { rows: random.usize(if trains { 2 } else { 3 }..=MOST), trains };
     let [whole, single] = [case.rows, 1].map(|most| case.peak(net, most));
     let least = single + single / 50;

@@ -1,4 +1,4 @@
-//! Tensors in chunks: views along any dim, whatever the tensor is like.
+//! Tensors in chunks: views along any dim of any tensor.
 
 use tch::{Kind, TchError, Tensor};
 use toma::NoCache;
@@ -8,7 +8,7 @@ use toma_torch::cpu::Budget;
 
 use crate::stage::{FLOATS, ROW, alone, panic_of, rows, size};
 
-/// The rows, numbered.
+/// Rows of consecutive numbers.
 fn numbered(sizes: &[i64]) -> Tensor {
     let count = sizes.iter().product::<i64>();
     Tensor::arange(count, FLOATS).reshape(sizes)
@@ -92,7 +92,7 @@ fn map_concatenates_in_order_along_any_dim() {
     let input = numbered(&[10, 3]);
     let _budget = Budget::beyond_allocated(120 + 2 * 40);
     for (dim, input) in [(0, input.shallow_clone()), (-1, input.transpose(0, 1))] {
-        // A copy, because a view needs no memory.
+        // Multiplies to make a copy, because a view needs no memory.
         let part = |start, end| input.f_narrow(dim, size(start), size(end - start))?.f_mul_scalar(1.0);
         let whole = execute::with::<NoCache>().map(0..10, 10, part).concatenate(dim);
         assert_eq!(whole.unwrap(), input);
@@ -119,7 +119,7 @@ fn a_dim_that_is_not_there_is_the_same_error_for_one_part_as_for_two() {
     let text = |count, sizes: &[i64], dim| {
         let parts: Result<Vec<Tensor>, TchError> = Ok((0..count).map(|_| numbered(sizes)).collect());
         let error = parts.concatenate(dim).unwrap_err().to_string();
-        // What follows is a backtrace.
+        // The rest is a backtrace.
         error.lines().next().unwrap().to_owned()
     };
     for dim in [2, -3, i64::MAX, i64::MIN] {

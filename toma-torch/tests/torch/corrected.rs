@@ -1,4 +1,4 @@
-//! What attempts show of a prediction, and what dry runs leave alone.
+//! Attempts correct predictions, and dry runs leave all state unchanged.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn report() -> Report {
     report::last().expect("a call has ended")
 }
 
-/// Sums of squares, one for each row. Real attempts take `hidden` times the rows besides; counts dry pieces.
+/// Sums the squares of each row, and counts dry pieces. Real attempts take `hidden` times the rows in addition.
 fn squares(rows: &Tensor, hidden: usize, dry: &Cell<usize>) -> Tensor {
     let hidden = if is_dry() { 0 } else { hidden };
     dry.update(|dry| dry + usize::from(is_dry()));
@@ -57,7 +57,7 @@ fn a_size_that_failed_is_not_begun_with_again_and_two_mistakes_are_enough() {
     assert_eq!((said(&measured), dry_runs), (None, 1), "{measured}");
 }
 
-/// The same for a prediction that the caller keeps.
+/// A prediction that the caller keeps is corrected, too.
 #[test]
 fn a_prediction_of_the_callers_own_is_corrected_too() {
     let _alone = alone();
@@ -82,7 +82,7 @@ fn a_prediction_of_the_callers_own_is_corrected_too() {
     assert_eq!(bytes, 8 * 4100, "what it says by itself stays");
 }
 
-/// `Adaptive` takes what pieces took beyond what was said, for later pieces and later calls.
+/// `Adaptive` adds the bytes that pieces took beyond the prediction, for later pieces and later calls.
 #[test]
 fn a_measured_difference_counts_for_the_next_call() {
     let _alone = alone();
@@ -111,7 +111,7 @@ fn a_measured_difference_counts_for_the_next_call() {
     assert_eq!(third.out_of_memory, 0, "{third}");
 }
 
-/// A first step splits as the second one must, which finds Adam's numbers there.
+/// A first step is split as the second one must be, in which Adam's state takes memory.
 #[test]
 fn a_first_step_leaves_room_for_what_the_optimizer_will_keep() {
     let _alone = alone();
@@ -132,7 +132,7 @@ fn a_first_step_leaves_room_for_what_the_optimizer_will_keep() {
     let mut plain = nn::Sgd::default().build(&stores[0], 1e-3).unwrap();
     let whole = step(&mut plain, &weights[0]);
     assert_eq!(whole.size, 2048);
-    // A step of all fits, and not beside the 2 MiB that Adam keeps of a weight of 1 MiB.
+    // A whole step fits, but not together with the 2 MiB of state that Adam keeps for a weight of 1 MiB.
     let within = |work: &mut dyn FnMut() -> [usize; 2]| {
         let _budget = Budget::beyond_allocated(whole.needs_bytes * 102 / 100 + (1 << 20));
         work()
@@ -149,7 +149,7 @@ fn key_of(shape: i64) -> Tensor {
     Tensor::ones([8, shape, 64], FLOATS)
 }
 
-/// Ever new shapes: dry runs would take longer than the calls.
+/// Each call has a new shape, so dry runs would take longer than the calls.
 #[test]
 fn dry_runs_of_new_shapes_are_few_and_a_larger_one_serves() {
     let _alone = alone();
@@ -176,7 +176,7 @@ fn dry_runs_of_new_shapes_are_few_and_a_larger_one_serves() {
     assert!(rising[16..].iter().all(|(foreseen, ran_dry)| foreseen.is_none() && !*ran_dry), "{rising:?}");
 }
 
-/// Where dry runs would take too long for a prediction, the first piece is judged by one all the same.
+/// The first piece is judged by a dry run even if dry runs would take too long for a prediction.
 #[test]
 fn what_must_not_be_split_is_not_split_without_a_dry_run_of_its_own() {
     let _alone = alone();
@@ -218,7 +218,7 @@ fn dry_pieces_are_taken_back_while_it_is_still_dry() {
         note(rows);
         rows.square()
     }));
-    // Two pieces at 4, at 8 and at the size that fits.
+    // Two pieces of each of the sizes 4, 8, and the one that fits.
     assert_eq!((done.take(), undone.replace(0)), (vec![20], 6));
     let weight = Tensor::ones([8], FLOATS).set_requires_grad(true);
     drop(form().backward(Loss::Mean, &weight, &rows, |rows| {
@@ -226,7 +226,7 @@ fn dry_pieces_are_taken_back_while_it_is_still_dry() {
         (rows * &weight).square().mean(None)
     }));
     assert_eq!((done.take(), undone.replace(0)), (vec![20], 6));
-    // A step that cannot be run dry to its end has begun one piece.
+    // A dry run that fails before its end has begun one piece.
     drop(form().forward(&rows, |rows| {
         note(rows);
         rows.to_sparse_sparse_dim(2).to_dense(None, false)
@@ -255,7 +255,7 @@ fn a_budget_below_one_item_is_tried_and_then_said() {
     );
 }
 
-/// Forms of the engine keep their predictions elsewhere, and tell them what the call shows all the same.
+/// Forms of the engine keep their predictions elsewhere, and still pass on the observations of the call.
 #[test]
 fn what_a_loop_shows_corrects_its_prediction_too() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! The allocator counts to the byte, and refuses exactly what exceeds the budget.
+//! The allocator counts exactly, and refuses exactly the requests that exceed the budget.
 
 use std::thread;
 
@@ -61,7 +61,7 @@ fn a_budget_refuses_from_the_first_byte_too_many() {
     assert_eq!(cpu::stats().ooms, refused + 1);
     drop(exact);
     assert_eq!(cpu::allocated_bytes(), before);
-    // Nothing is as good as no bytes.
+    // An empty tensor needs no bytes.
     assert!(Tensor::f_zeros([0], FLOATS).is_ok());
     assert!(Tensor::f_zeros([2048], FLOATS).is_ok());
 }
@@ -93,7 +93,7 @@ fn threads_that_race_for_the_last_bytes_never_exceed_them_and_leave_none_unused(
     cpu::reset_peak_allocated_bytes();
     let winners: usize = thread::scope(|scope| {
         let racer = || (0..8).filter_map(|_| Tensor::f_zeros([1024], FLOATS).ok()).collect::<Vec<_>>();
-        // Held until all are done.
+        // Held until all threads are done.
         let racers: Vec<_> = (0..4).map(|_| scope.spawn(racer)).collect();
         let held: Vec<_> = racers.into_iter().map(|racer| racer.join().unwrap()).collect();
         held.iter().map(Vec::len).sum()

@@ -1,4 +1,4 @@
-//! Devices as memory sources, there or not.
+//! Devices as memory sources, present or absent.
 
 use toma_core::GlobalCache;
 use toma_core::execute;
@@ -27,7 +27,7 @@ fn the_free_memory_of_the_cpu_is_the_hosts_or_what_the_budget_leaves() {
     assert_eq!(device.stats().unwrap().peak_allocated_bytes, cpu::allocated_bytes());
 }
 
-/// An allocator must not change because it is asked what it holds.
+/// Reading allocated bytes must not change the allocator.
 #[test]
 fn of_the_cpu_nothing_is_counted_before_that_is_asked_for() {
     if !in_child("devices::of_the_cpu_nothing_is_counted_before_that_is_asked_for") {
@@ -52,7 +52,7 @@ fn of_the_cpu_nothing_is_counted_before_that_is_asked_for() {
 fn what_tensors_hold_is_exact_though_the_host_is_not_asked_again() {
     let _alone = alone();
     let device = Device::new(tch::Device::Cpu);
-    // Between two readings the host may be asked anew, which tells something else; not every time.
+    // Between two readings the free bytes of the host may be read again and differ, but not every time.
     let is_exact = |_| {
         let before = device.read().unwrap().free_bytes;
         let held = rows(1000);
@@ -69,7 +69,7 @@ fn after_a_release_the_host_is_asked_again() {
     let device = Device::new(tch::Device::Cpu);
     let free = || device.read().unwrap().free_bytes;
     let before = free();
-    // What the kernel says of free memory may lag; a limit is in force at once.
+    // The kernel's free bytes may lag; a limit holds at once.
     let limit = set_cpu_memory_limit(used_bytes().unwrap() + (1 << 30)).unwrap();
     device.release_cached_memory();
     let under_limit = free();
@@ -80,7 +80,7 @@ fn after_a_release_the_host_is_asked_again() {
     assert!(free() > under_limit);
 }
 
-/// With CUDA or without, there is nothing for a program to do about it.
+/// A program needs no code for this, with CUDA or without.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_cuda_part_of_libtorch_is_loaded_where_there_is_one() {

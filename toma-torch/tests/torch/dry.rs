@@ -1,4 +1,4 @@
-//! A dry run says what a step does, and leaves everything as it was.
+//! A dry run records the operators of a step, and leaves all state unchanged.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ fn step(net: &Net, rows: usize) {
     net.loss(Road::Panics, &(0..rows)).unwrap().backward();
 }
 
-/// Each leaf with the bytes that live when it begins, beyond those before.
+/// Returns the leaf operators, each with the live bytes at its beginning, beyond those before.
 fn leaves(trace: &Trace) -> Vec<(String, u64)> {
     let live = trace.live(&Place::HOST);
     let leaf = |operator: &toma_trace::Operator| {
@@ -38,7 +38,7 @@ fn leaves(trace: &Trace) -> Vec<(String, u64)> {
     trace.operators().map(|(_, operator)| leaf(operator)).collect()
 }
 
-/// All that a dry run must leave as it is.
+/// All state that a dry run must not change.
 fn state(net: &Net) -> (Vec<Tensor>, Vec<bool>, Vec<Tensor>, RngState) {
     let gradients = net.gradients();
     let defined = gradients.iter().map(Tensor::defined).collect();
@@ -101,14 +101,14 @@ fn autocast_chooses_types_as_in_a_real_step_and_keeps_no_dry_casts() {
     assert_twins("autocast", &dry, &real);
     let peak = |trace: &Trace| trace.live(&Place::HOST).peak().bytes - trace.live(&Place::HOST).before();
     assert_eq!(peak(&dry), peak(&real));
-    // Within a region around it, which keeps casts until it ends.
+    // In an outer autocast region, which caches casts until it ends.
     let _modes = ModeGuard::new();
     enter_cpu_autocast();
     dry_run(|| input.matmul(&weight)).unwrap();
     assert_eq!(input.matmul(&weight).double_value(&[0, 0]), 64.0);
 }
 
-/// What tch does for CUDA alone.
+/// Enters autocast on the CPU, which tch offers for CUDA only.
 #[expect(unsafe_code, reason = "modes that tch does not offer")]
 pub(crate) fn enter_cpu_autocast() {
     unsafe extern "C" {
@@ -150,7 +150,7 @@ fn rules_say_the_shapes_that_kernels_make() {
 #[test]
 fn without_gradients_dry_and_real_are_the_same_too() {
     let _alone = alone();
-    // An lstm without gradients is not safe in libtorch itself.
+    // libtorch itself is not safe with an LSTM without gradients.
     nine::each(|net| {
         if net.name != "lstm" {
             let answer = || tch::no_grad(|| net.answer(9));
@@ -221,7 +221,7 @@ fn assert_unchanged_by(net: &Net, work: impl FnOnce()) {
     assert_eq!(state(net), before, "{}", net.name);
 }
 
-/// Grad mode, and whether operators run for real.
+/// Returns the grad mode, and a number that differs if operators run dry.
 fn modes() -> (bool, f64) {
     let result = Tensor::ones([2], FLOATS).set_requires_grad(true) * 2.0;
     (result.requires_grad(), result.sum(Kind::Double).double_value(&[]))
@@ -320,8 +320,7 @@ fn many_runs_of_two_threads_change_nothing_and_leave_nothing() {
     });
 }
 
-/// How many pieces the address space of this process has.
-/// What is only read without gradients is not touched: the other thread's gradients come and go.
+/// Tensors that a dry run only reads without gradients are not touched: another thread's gradients come and go.
 #[test]
 fn a_dry_evaluation_beside_a_training_thread_leaves_its_gradients_alone() {
     let _alone = alone();
@@ -393,7 +392,7 @@ fn what_cannot_be_run_dry_is_refused_by_the_name_of_the_operator() {
     }
 }
 
-/// Where every number is 1, a loop that waits for a small one has no end.
+/// All numbers read as 1 in a dry run, so a loop that waits for a small number never ends.
 #[test]
 fn a_loop_that_never_ends_is_refused() {
     let _alone = alone();

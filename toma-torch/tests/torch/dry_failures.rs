@@ -1,5 +1,5 @@
-//! Forms that are predicted, with a failure at every allocation of their dry runs, on two threads at once, and
-//! hundreds of times: the answers are those without, and nothing is left.
+//! Forms with a prediction, with a failure at every allocation of their dry runs, on two threads at once, and hundreds
+//! of times: the results are the same as without, and nothing is left allocated.
 
 use std::thread;
 
@@ -16,7 +16,7 @@ use crate::stage::{alone, copies, difference, printed_by};
 
 const CPU: tch::Device = tch::Device::Cpu;
 
-/// Adds the gradients of all rows to those there are; `key` is that of its prediction.
+/// Adds the gradients of all rows to existing ones; `key` is the key of its prediction.
 fn train(net: &Net, rollback: &Rollback, key: u32) -> Tensor {
     let device = Device::new(CPU);
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(key);
@@ -50,10 +50,10 @@ fn a_failure_at_any_allocation_of_a_prediction_is_made_good() {
                 has_failed = failing.has_failed();
             });
             let (report, trained) = (report::last().unwrap(), values(loss));
-            // Smaller pieces add up in another order.
+            // Smaller pieces are summed in another order.
             let off = difference(&trained, &right) / largest;
             assert!(off < 1e-5 && printed == 0, "{} at {allocation}: {off}, {report}", net.name);
-            // One that fails dry is no prediction, one that fails for real is tried again.
+            // A failed dry run makes no prediction; a failed real run is retried.
             let is_dry = has_failed && report.out_of_memory == 0;
             assert!(!is_dry || report.foreseen.is_none(), "{} at {allocation}: {report}", net.name);
             dry += u32::from(is_dry);
@@ -69,7 +69,7 @@ fn a_failure_at_any_allocation_of_a_prediction_is_made_good() {
     }
 }
 
-/// Each finds the other's prediction, or makes its own.
+/// Each thread finds the other's prediction, or makes its own.
 #[test]
 fn two_threads_predict_one_line_at_once() {
     let _alone = alone();
@@ -77,7 +77,7 @@ fn two_threads_predict_one_line_at_once() {
     let nets = [(); 2].map(|()| nets::perceptron());
     let right = infer(&nets[0], 0);
     let work = |net: Net, right: Tensor| {
-        // One order of sums; each thread has its own number.
+        // A single thread keeps the order of sums fixed; the number is per thread.
         tch::set_num_threads(1);
         assert!((0..200).all(|round| infer(&net, 1 + round / 4) == right));
     };

@@ -1,5 +1,5 @@
-//! Training with a failure at every single allocation of it, one at a time: the values are the very
-//! same, nothing stays allocated, nothing is printed, and it ends.
+//! Training with a failure at each of its allocations, one at a time: the values are the same, nothing stays allocated,
+//! nothing is printed, and it ends.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -15,19 +15,19 @@ use toma_torch::cpu::{self, FailingAllocation};
 use crate::nets::{self, Net, ROADS, Road, copy};
 use crate::stage::{alone, caught, copies, printed_by};
 
-/// More than any training here allocates: a loop that goes on so long would never end.
+/// More than the allocations of any training here: a loop that goes on so long would never end.
 const MOST: u32 = 5000;
 
-/// Few, because they are worked on hundreds of times.
+/// Few rows, because they are processed hundreds of times.
 const SOME_ROWS: Range<usize> = 3..7;
 
-/// Gradients added to those there are: an attempt that fails half-way has added some.
+/// Adds gradients to existing ones, so an attempt that fails half-way has added some.
 struct Accumulation {
     net: Net,
     rollbacks: [Rollback; 2],
     /// Gradients and buffers to begin with.
     start: Vec<Tensor>,
-    /// What was allocated when an attempt of the last run began.
+    /// Allocated bytes at the beginning of each attempt of the last run.
     levels: RefCell<Vec<u64>>,
 }
 
@@ -45,7 +45,7 @@ impl Accumulation {
 
     fn survives_a_failure_anywhere(&self, road: Road) {
         let right = self.run(road, MOST).expect_err("so many there are not");
-        // Taken once: what a failure leaves does not become the level of the next.
+        // Read only once, so that bytes left by one failure do not become the level of the next.
         let allocated = cpu::allocated_bytes();
         let mut allocation = 0;
         while let Ok(values) = self.run(road, allocation) {
@@ -58,7 +58,7 @@ impl Accumulation {
         assert!(allocation > 10, "{allocation} allocations: too few for a step");
     }
 
-    /// The loss, gradients and buffers; as an error when there is no such allocation.
+    /// Returns the loss, gradients and buffers, as an error if there is no such allocation.
     fn run(&self, road: Road, allocation: u32) -> Result<Vec<Tensor>, Vec<Tensor>> {
         copy(&self.start, &self.net.state());
         tch::manual_seed(11);
@@ -94,7 +94,7 @@ fn of_gradients_that_are_accumulated() {
     }
 }
 
-/// Failures are injected per thread, so two threads can run out at once and exactly.
+/// Failures are injected per thread, so two threads can run out of memory at once and exactly.
 #[test]
 fn of_two_threads_at_once() {
     let _alone = alone();
@@ -115,14 +115,14 @@ fn of_two_threads_at_once() {
 
 type MakeOptimizer = fn(&VarStore) -> Optimizer;
 
-/// Two steps of a new net: the first makes gradients and what the optimizer keeps.
+/// Two steps of a new net: the first one makes the gradients and the optimizer's state.
 struct Training {
     net: fn() -> Net,
     optimizer: MakeOptimizer,
 }
 
 impl Training {
-    /// How many allocations were of the optimizer's steps.
+    /// Returns how many allocations belong to the optimizer's steps.
     fn survives_a_failure_anywhere(&self) -> u32 {
         let (has_failed, right) = self.run(MOST);
         assert!(!has_failed);
@@ -146,11 +146,11 @@ impl Training {
         refused
     }
 
-    /// Whether there was such an allocation, and the weights and buffers in the end; `None` where the
-    /// optimizer ran out of memory.
+    /// Returns whether there was such an allocation, and the final weights and buffers; `None` if the optimizer ran out
+    /// of memory.
     ///
-    /// The optimizer's step is not in the body: a retry would make it twice, for the weights it had
-    /// changed already, and a smaller batch would not make it any cheaper.
+    /// The optimizer's step is not in the body: a retry would step twice for the weights already changed, and a smaller
+    /// batch would not make the step cheaper.
     fn run(&self, allocation: u32) -> (bool, Option<Vec<Tensor>>) {
         let net = (self.net)();
         let mut optimizer = (self.optimizer)(&net.variables);
@@ -179,7 +179,7 @@ impl Training {
     }
 }
 
-/// By tch's own backward, which a step that begins with zero gradients can do again.
+/// Uses tch's own backward, which a step that begins with zero gradients can repeat.
 fn gradients_of(net: &Net, buffers: &Rollback) -> Result<(), TchError> {
     net.weights().iter_mut().for_each(Tensor::zero_grad);
     buffers.refresh()?;
@@ -206,7 +206,7 @@ fn of_training_with_each_optimizer() {
     }
 }
 
-/// The reason for the structure above: what a body changes by itself, it changes in every attempt.
+/// The reason for the structure above: changes that the body makes by itself happen in every attempt.
 #[test]
 fn an_optimizer_inside_the_body_steps_twice() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Forms that are predicted do not run out of memory, and use what there is.
+//! Forms with a prediction do not run out of memory, and use the memory there is.
 
 use tch::nn::{self, OptimizerConfig as _};
 use tch::{Kind, TchError, Tensor};
@@ -16,7 +16,7 @@ fn nets() -> [Net; 5] {
     [nets::perceptron(), nets::convolution(), nets::lstm(), nets::transformer(0.1), nets::residual()]
 }
 
-/// The most bytes beyond those before, while `work` runs.
+/// Returns the peak bytes beyond those before, while `work` runs.
 fn peak(work: impl FnOnce()) -> u64 {
     let before = cpu::allocated_bytes();
     cpu::reset_peak_allocated_bytes();
@@ -46,19 +46,19 @@ fn infer(net: &Net, most: usize) {
     drop(form.forward(&net.input, |input| net.of(input)));
 }
 
-/// What fits is one piece; what does not never runs out of memory on its way to the largest that does.
+/// Work that fits is one piece. Otherwise the largest size that fits is found without running out of memory.
 #[test]
 fn nets_within_any_budget_never_run_out_of_memory() {
     let _alone = alone();
     for net in nets() {
         // Without gradients oneDNN's LSTM corrupts the heap on some processors.
-        // Batch norm in training makes one output of all rows.
+        // Batch norm in training couples all rows of the output.
         let only_trains = net.name == "lstm" || !net.buffers().is_empty();
         let works: &[fn(&Net, usize)] = if only_trains { &[train] } else { &[train, infer] };
         for work in works {
             work(&net, ROWS);
             let [whole, least] = [ROWS, 1].map(|most| peak(|| work(&net, most)));
-            // Above the whole as much as oneDNN's pages add to a line for an LSTM.
+            // Up to 8 % above the whole, because oneDNN allocates whole pages for an LSTM.
             for part in [108, 90, 60, 30, 5] {
                 let bytes = least + whole.saturating_sub(least) * part / 100;
                 let budget = Budget::beyond_allocated(bytes + bytes / 50);
@@ -108,13 +108,13 @@ fn what_cannot_run_dry_is_found_by_running() {
     };
     let refused = panic_of(|| drop(form().forward(&rows, fails_dry)));
     assert!(refused.contains("out of memory") && report().bounds.largest_success.is_none(), "{refused}");
-    // Without the option it is the caller's word that rows are independent.
+    // Without the option the caller guarantees that rows are independent.
     let output = execute::with::<NoCache>().device(&device).forward(&rows, fails_dry).unwrap();
     drop(budget);
     let report = report();
     assert_eq!((report.foreseen, output.size()[0]), (None, size(ROWS)));
     assert!(report.out_of_memory > 0, "{report}");
-    // A body that keeps a tensor of the dry run is told so.
+    // A body that keeps a tensor of the dry run gets an error that says so.
     let kept = std::cell::RefCell::new(Vec::new());
     let text = panic_of(|| {
         drop(form().forward(&rows, |rows| {
@@ -153,7 +153,7 @@ fn a_dry_run_leaves_no_trace() {
     assert_eq!(state()[..before.len() - 1], before[..before.len() - 1]);
 }
 
-/// Under a budget that the whole does not fit, but each row does.
+/// Trains under a budget that does not fit the whole, but each row.
 fn train_by(data: &Tensor, weight: &Tensor, loss: fn(&Tensor) -> Tensor) -> Report {
     let device = Device::new(tch::Device::Cpu);
     let _budget = Budget::beyond_allocated(60 << 10);
@@ -171,7 +171,7 @@ fn rows_that_see_each_other_are_never_split() {
         |rows| rows.softmax(0, Kind::Float).square().mean(None),
         |rows| (rows - rows.mean_dim(&[0_i64][..], true, Kind::Float)).square().mean(None),
         |rows| rows.square().mean(None).sqrt(),
-        // No mean: pieces would come to less than the whole.
+        // Not a mean: pieces would add up to less than the whole.
         |rows| rows.square().sum(None),
     ];
     for loss in coupled {
@@ -199,7 +199,7 @@ fn the_smallest_size_stays_the_users() {
     assert!(report().tried.iter().all(|tried| tried.size >= 4), "{}", report());
 }
 
-/// A bound that would split them is refused.
+/// A bound that would split coupled rows is refused.
 #[test]
 fn rows_that_see_each_other_are_split_by_no_option() {
     let _alone = alone();
@@ -225,7 +225,7 @@ fn rows_that_see_each_other_are_split_by_no_option() {
     assert!(text.ends_with(says), "{text}");
 }
 
-/// An operator that is another one for many rows: no size is confirmed, but what it does with rows is known.
+/// `cdist` is another operator for many rows: no size is confirmed, but the dry run shows that it couples rows.
 #[test]
 fn rows_that_see_each_other_are_not_split_where_sizes_are_measured() {
     let _alone = alone();
@@ -236,7 +236,7 @@ fn rows_that_see_each_other_are_not_split_where_sizes_are_measured() {
     assert_eq!((report.attempts, report.start, report.foreseen), (1, 64, None), "{report}");
 }
 
-/// What Adam keeps would be made dry, and gradients dropped before anything else cannot be put back.
+/// In a dry run Adam's state would have no memory, and gradients that were dropped first could not be restored.
 #[test]
 fn a_step_within_a_loop_that_runs_dry_is_taken_for_real_alone() {
     let _alone = alone();
@@ -261,7 +261,7 @@ fn a_step_within_a_loop_that_runs_dry_is_taken_for_real_alone() {
     assert_ne!(weights(), before.1);
 }
 
-/// One line that trains two nets predicts for each.
+/// One call site that trains two nets predicts each of them separately.
 #[test]
 fn a_prediction_is_of_one_net() {
     let _alone = alone();
@@ -280,8 +280,8 @@ fn a_prediction_is_of_one_net() {
     assert!(said[0] > said[1] && said[..2] == said[2..], "{said:?}");
 }
 
-/// What is kept for one net is doubted by what another one shows: by a failure at once, by far fewer bytes from the next
-/// call on, where bytes are measured.
+/// A prediction for one net is corrected by another net at the same call site: by a failure at once, by far fewer bytes
+/// from the next call on, if bytes are measured.
 #[test]
 fn another_net_on_one_line_is_found_by_what_it_takes() {
     let _alone = alone();
@@ -327,8 +327,8 @@ fn a_report_says_why_nothing_was_predicted() {
     assert!(shown.contains(why), "{shown}");
 }
 
-/// What is judged once is recognized in the next call. A kind of loss that is given runs nothing dry then, and one that
-/// is found only all items.
+/// A program that was judged once is recognized in the next call. With a given kind of loss that call runs nothing dry;
+/// with `Loss::Found` it runs only all items dry.
 #[test]
 fn a_known_program_is_not_judged_again() {
     let _alone = alone();
@@ -348,7 +348,7 @@ fn a_known_program_is_not_judged_again() {
         runs.replace([0; 2])
     };
     for (loss, expected) in [(Loss::Mean, [0, 4]), (Loss::Found, [1, 4])] {
-        // Steps that make gradients are predicted for themselves.
+        // Steps that make gradients have a prediction of their own.
         let first = [train(loss), train(loss)];
         assert!(first[0][0] > 1, "{first:?}");
         assert_eq!([train(loss), train(loss)], [expected; 2]);

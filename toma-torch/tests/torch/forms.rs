@@ -1,20 +1,20 @@
-//! A step in pieces is the step of the whole.
+//! A step in pieces gives the results of the whole step.
 
 use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{Device, Kind, Reduction, TchError, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::cpu::{Budget, FailingAllocation};
-use toma_torch::{Backward as _, Forward as _, Loss, backward, backward_step, forward};
+use toma_torch::{Backward as _, Clipped, Forward as _, Loss, backward, backward_step, forward};
 
 use crate::stage::{FLOATS, alone, caught, panic_of, size};
 
-/// Prime, so that only pieces of one item leave no ragged last one.
+/// A prime number, so that all pieces are equal only if they have one item.
 const ITEMS: usize = 23;
 
 const DOUBLES: (Kind, Device) = (Kind::Double, Device::Cpu);
 
-/// One weight used twice and another, with gradients already there, and data to learn from.
+/// A weight that is used twice and another one, both with gradients, and data to learn from.
 struct Task {
     tied: Tensor,
     other: Tensor,
@@ -31,7 +31,7 @@ impl Task {
             weight.sum(Kind::Double).backward();
         }
         let labels = Tensor::randint(4, [size(ITEMS)], (Kind::Int64, Device::Cpu));
-        // What is passed over: the first five, which pieces of up to five see alone, and some others.
+        // Ignored labels: the first five, which are all that pieces of up to five see, and some others.
         let _ = labels.narrow(0, 0, 5).fill_(-100);
         let _ = labels.narrow(0, 13, 2).fill_(-100);
         Self { tied, other, input: Tensor::randn([size(ITEMS), 6], DOUBLES), labels }
@@ -64,7 +64,7 @@ impl Task {
         [loss, tied, other]
     }
 
-    /// In pieces of at most so many items.
+    /// Returns the loss and the gradients in pieces of at most this many items.
     fn in_pieces(kind: impl Fn(&Tensor) -> Loss<'_>, items: usize) -> [Tensor; 3] {
         let task = Self::new();
         let counts = task.counts();
@@ -77,14 +77,14 @@ impl Task {
     }
 }
 
-/// The largest difference, where values are large in their parts.
+/// The largest difference, relative for large values.
 fn differ(ours: &[Tensor], theirs: &[Tensor]) -> f64 {
     let largest = |tensor: &Tensor| tensor.abs().max().double_value(&[]);
     let both = ours.iter().zip(theirs);
     both.map(|(ours, theirs)| largest(&(ours - theirs)) / largest(theirs).max(1.0)).fold(0.0, f64::max)
 }
 
-/// NaN is in no tensor of a whole, so a piece that divides by nothing would be seen.
+/// No tensor of a whole step holds NaN, so a piece that divides by zero would be noticed.
 #[test]
 fn pieces_add_up_to_the_whole_for_each_kind_of_loss() {
     let _alone = alone();
@@ -104,7 +104,7 @@ fn pieces_add_up_to_the_whole_for_each_kind_of_loss() {
     }
 }
 
-/// Every allocation of a training step fails once: the retry gives what the step without failures gave.
+/// Every allocation of a training step fails once, and the retry gives the result of the step without failures.
 #[test]
 fn a_failure_at_any_allocation_is_made_good() {
     let _alone = alone();
@@ -138,7 +138,7 @@ fn an_output_is_filled_once_and_never_held_twice() {
     let right = input.detach().square();
     let of_an_item = 4096;
     for fit in [1, 2, 5, 11, 22] {
-        // The output, and the piece's rows beside it.
+        // Room for the output and, in addition, the rows of a piece.
         let budget = Budget::beyond_allocated(of_an_item * (ITEMS as u64 + fit));
         let output = forward(&input, Tensor::square);
         drop(budget);
@@ -174,13 +174,13 @@ fn steps_are_those_of_the_optimizer() {
         ),
         (
             |optimizer, data, net| {
-                toma_torch::backward_step_clip(optimizer, 1e-3, data, |data| loss(net, data))
+                backward_step(Clipped::by_value(optimizer, 1e-3), data, |data| loss(net, data))
             },
             |optimizer, loss| optimizer.backward_step_clip(loss, 1e-3),
         ),
         (
             |optimizer, data, net| {
-                toma_torch::backward_step_clip_norm(optimizer, 1e-3, data, |data| loss(net, data))
+                backward_step(Clipped::by_norm(optimizer, 1e-3), data, |data| loss(net, data))
             },
             |optimizer, loss| optimizer.backward_step_clip_norm(loss, 1e-3),
         ),

@@ -6,13 +6,13 @@ use toma_torch::cpu::FailingAllocation;
 
 use crate::stage::{FLOATS, alone, size};
 
-/// What the variables' gradients are; `None` where there is none.
+/// Returns the gradients of the variables, `None` where one is undefined.
 fn gradients(variables: &[Tensor]) -> Vec<Option<Tensor>> {
     let grads = variables.iter().map(Tensor::grad);
     grads.map(|grad| grad.defined().then(|| grad.copy())).collect()
 }
 
-/// Without any.
+/// Copies the variables without their gradients.
 fn fresh(variables: &[Tensor]) -> Vec<Tensor> {
     let clone = |variable: &Tensor| variable.detach().copy().set_requires_grad(variable.requires_grad());
     variables.iter().map(clone).collect()
@@ -22,8 +22,8 @@ fn variable(sizes: &[i64]) -> Tensor {
     Tensor::randn(sizes, FLOATS).set_requires_grad(true)
 }
 
-/// Losses whose gradients come in every way: as one tensor for two variables, as a view of one
-/// element, not at all, for a variable used twice, and through layers.
+/// Losses whose gradients come in every form: as one tensor for two variables, as a view of one element, not at all,
+/// for a variable used twice, and through layers.
 fn losses(of: &[Tensor]) -> Result<Tensor, TchError> {
     let [a, b, c, _unused, frozen] = of else { panic!("five variables") };
     let shared = a.f_add(b)?.f_sum(Kind::Float)?;
@@ -80,7 +80,7 @@ fn a_variable_that_is_listed_twice_gets_its_gradient_once() {
 fn a_failure_at_any_allocation_changes_none_of_them() {
     let _alone = alone();
     let of = variables();
-    // First gradients, then those that are added to them.
+    // First the gradients are made, then further ones are added.
     for _ in 0..2 {
         let before = gradients(&of);
         let (mut allocation, mut failed) = (0, true);
@@ -101,7 +101,7 @@ fn a_failure_at_any_allocation_changes_none_of_them() {
 #[test]
 fn backward_itself_leaves_half_of_them() {
     let _alone = alone();
-    // The reason for this function. When this fails libtorch has mended it.
+    // The reason for this function. When this fails libtorch has fixed it.
     let of = variables();
     let torn = (0..30).any(|allocation| {
         let loss = losses(&of).unwrap();

@@ -1,4 +1,4 @@
-//! An inventory has one row for each storage, and all rows together are what the allocator has counted.
+//! An inventory has one row for each storage, and the rows add up to the bytes that the allocator has counted.
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use crate::stage::{FLOATS, alone, in_child, size};
 
 const HOST: Place = Place::HOST;
 
-/// Rows and their bytes, but for what has no name.
+/// Rows with a name, and their bytes.
 fn rows(inventory: &Inventory) -> Vec<(&str, u64)> {
     let named = inventory.items().iter().filter(|item| !item.name.starts_with("unnamed"));
     named.map(|item| (&*item.name, item.bytes)).collect()
@@ -25,7 +25,7 @@ fn names(inventory: &Inventory) -> Vec<&str> {
     rows(inventory).into_iter().map(|row| row.0).collect()
 }
 
-/// What is used beyond what other tests have left, which is all that is allocated, and the elements.
+/// Returns the used bytes beyond those of other tests, and the elements, and checks the total with the allocator.
 fn figures(before: u64, stocktaking: Stocktaking) -> (u64, u64) {
     let inventory = stocktaking.take().unwrap();
     assert_eq!(inventory.used_bytes(&HOST), cpu::allocated_bytes(), "{inventory:#}");
@@ -120,14 +120,14 @@ fn an_lstm_has_the_totals_of_memlab() {
     assert_eq!(names(&taken), [weights, ["input", "output", "h", "c"], biases].concat());
 }
 
-/// On CUDA tch does so.
+/// On CUDA tch flattens the weights by itself.
 #[test]
 fn flattened_weights_are_aliases_of_what_begins_their_storage() {
     let _alone = alone();
     let variables = store();
     let lstm = nn::lstm(variables.root(), 8, 8, nn::RNNConfig::default());
     let flat = Tensor::zeros([2 * 256 + 2 * 32], FLOATS);
-    // So libtorch lays them out.
+    // The layout that libtorch gives them.
     for (name, at, length) in [
         ("weight_ih_l0", 0, 256),
         ("weight_hh_l0", 256, 256),
@@ -434,13 +434,13 @@ fn taking_an_inventory_changes_nothing() {
     assert_eq!(cpu::stats(), before);
 }
 
-/// A tensor, and which storage it is in.
+/// A tensor, and the number of its storage.
 struct Living {
     tensor: Tensor,
     storage: usize,
 }
 
-/// A program that makes, views, grows and drops tensors as it is drawn.
+/// A random program that makes, views, grows and drops tensors.
 struct Program {
     random: fastrand::Rng,
     living: Vec<Living>,
@@ -466,7 +466,7 @@ impl Program {
         let random = &mut self.random;
         let kinds = [Kind::Float, Kind::Half, Kind::Int64, Kind::Bool, Kind::ComplexFloat];
         let kind = kinds[random.usize(..kinds.len())];
-        // Few sizes, so that blocks are of one size; none, too.
+        // Few sizes, so that many blocks have the same size; an empty shape and a size of 0 are among them.
         let sizes: Vec<_> = (0..random.usize(..4)).map(|_| size(random.usize(..5))).collect();
         let tensor = Tensor::zeros(sizes.as_slice(), (kind, Device::Cpu));
         let storage = self.storages;
@@ -491,7 +491,7 @@ impl Program {
             2 if tensor.numel() > 0 => tensor.detach().reshape(-1).narrow(0, size(tensor.numel()) - 1, 1),
             _ => tensor.unsqueeze(0).transpose(0, -1),
         };
-        // A reshape copies what lies in memory in another order.
+        // A reshape copies a tensor whose elements are not contiguous.
         let storage = if view.numel() > 0 && !shares(&view, tensor) { self.storages } else { *storage };
         self.storages += 1;
         self.living.push(Living { tensor: view, storage });
@@ -509,7 +509,7 @@ impl Program {
         }
     }
 
-    /// Every storage that has a name is one row, every name stands once, and the sum is what was counted.
+    /// Checks that every named storage is one row, that names are unique, and that the sum is the counted bytes.
     fn check(&mut self) {
         let mut stocktaking = inventory();
         let mut storages = HashSet::new();
@@ -533,7 +533,7 @@ impl Program {
     }
 }
 
-/// Whether a view begins among the elements of what it was made of.
+/// Returns whether a view begins among the elements of the tensor that it was made of.
 fn shares(view: &Tensor, of: &Tensor) -> bool {
     let [begin, end] =
         [0, of.numel() * of.kind().elt_size_in_bytes()].map(|bytes| of.data_ptr().addr() + bytes);

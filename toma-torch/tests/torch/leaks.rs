@@ -1,5 +1,5 @@
-//! What goes wrong again and again, in a task that is given up, or where the system itself has no more,
-//! leaves nothing behind.
+//! Repeated failures leave nothing behind, also in a task that is given up, and where the system itself has no memory
+//! left.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -17,12 +17,12 @@ use crate::nets::{ROADS, Road};
 use crate::resident;
 use crate::stage::{FLOATS, ROW, alone, in_child, rows, size};
 
-/// As many rows as said, by either road.
+/// Makes this many rows; fails by an error or a panic, as `road` says.
 fn rows_by(road: Road, count: usize) -> Result<Tensor, TchError> {
     road.of(Tensor::f_zeros([size(count), 1024], FLOATS))
 }
 
-/// Runs out 1,200 times, of which the first 200 fill what a process keeps for good.
+/// Runs out of memory 1,200 times. The first 200 fill caches that a process keeps for good.
 fn leaves_memory_level(run_out_once: impl Fn()) {
     let resident_after = |times| {
         for _ in 0..times {
@@ -35,7 +35,7 @@ fn leaves_memory_level(run_out_once: impl Fn()) {
     assert!(after < before + (1 << 20), "{before} bytes before, {after} after");
 }
 
-/// The same with every byte of tensors counted.
+/// Runs out of memory as often, and compares every allocated byte.
 fn leaves_nothing_allocated(run_out_once: impl Fn()) {
     let _alone = alone();
     let before = cpu::allocated_bytes();
@@ -43,7 +43,7 @@ fn leaves_nothing_allocated(run_out_once: impl Fn()) {
     assert_eq!(cpu::allocated_bytes(), before);
 }
 
-/// One out of memory, and a retry.
+/// Runs out of memory once, and retries.
 fn run_out_forward(road: Road) {
     let _budget = Budget::beyond_allocated(ROW);
     let done = execute::with::<NoCache>().batch(2, |batch_size| rows_by(road, batch_size).map(drop));
@@ -71,7 +71,7 @@ fn thousands_of_errors_panics_and_exceptions_in_backward() {
     }
 }
 
-/// By libtorch's own allocator, whose error would have a backtrace if it were read.
+/// Errors of libtorch's own allocator, which would have a backtrace if they were read.
 #[test]
 fn a_thousand_errors_of_the_systems_own() {
     if in_child("leaks::a_thousand_errors_of_the_systems_own") {
@@ -84,7 +84,7 @@ fn a_thousand_errors_of_the_systems_own() {
     }
 }
 
-/// With libtorch's own allocator, whose error is not the typed one.
+/// Errors of libtorch's own allocator, which are not the typed ones.
 #[test]
 fn the_system_has_no_more() {
     if !in_child("leaks::the_system_has_no_more") {
@@ -154,7 +154,7 @@ fn a_task_that_is_given_up_drops_what_it_held() {
             }
             polls += 1;
         }
-        // Each of two attempts waits once, then says it will try again; the last waits twice.
+        // Each of two attempts waits once, then announces a retry; the last attempt waits twice.
         assert!(polls > 4, "{polls}");
         let mut task = pin!(waits(road));
         let done = std::iter::repeat_with(|| task.as_mut().poll(&mut context)).find(Poll::is_ready);

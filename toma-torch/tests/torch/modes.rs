@@ -1,5 +1,5 @@
-//! Modes of a thread are put back whatever ends an attempt, without a word from the body. When that is
-//! done, and for tasks, is the engine's: its tests need no libtorch.
+//! Modes of a thread are restored however an attempt ends, without code in the body. The engine decides when, also for
+//! tasks: its tests need no libtorch.
 
 use std::panic::catch_unwind;
 
@@ -11,7 +11,7 @@ use toma_torch::cpu::Budget;
 
 use crate::stage::{FLOATS, ROW, alone, printed_by, rows};
 
-/// Whether operators of this thread record gradients.
+/// Returns whether operators of this thread record gradients.
 fn records() -> bool {
     let weight = Tensor::ones([2], FLOATS).set_requires_grad(true);
     (weight * 2.0).requires_grad()
@@ -41,7 +41,7 @@ fn grad_mode_survives_a_panic_inside_no_grad_and_with_grad() {
 #[test]
 fn without_a_guard_the_mode_is_lost() {
     let _alone = alone();
-    // The reason for the guards. When this fails tch has mended it, and they can go.
+    // The reason for the guards. When this fails tch has fixed it, and they can go.
     let guard = ModeGuard::new();
     let failed = catch_unwind(|| tch::no_grad(|| panic!("CUDA out of memory.")));
     assert!(failed.is_err());

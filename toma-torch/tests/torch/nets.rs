@@ -1,5 +1,5 @@
-//! Five small nets, each written twice: with tch's layers and ordinary methods, which panic, and
-//! with `f_` methods, which return errors.
+//! Five small nets, each written twice: with tch's layers and ordinary methods, which panic, and with `f_` methods,
+//! which return errors.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use toma_torch::{Rollback, accumulate_gradients};
 
 use crate::stage::{FLOATS, size};
 
-/// Rows that each net has to learn from: what halves to odd sizes and leaves ragged last pieces.
+/// Rows of training data for each net. Halves of 22 are odd, so last pieces are ragged.
 pub(crate) const ROWS: usize = 22;
 
-/// How out of memory comes out of a net.
+/// The form in which a net reports out of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Road {
     Errors,
@@ -22,7 +22,7 @@ pub(crate) enum Road {
 pub(crate) const ROADS: [Road; 2] = [Road::Errors, Road::Panics];
 
 impl Road {
-    /// What an `f_` method returned; by panics as tch's ordinary methods do, which unwrap that.
+    /// Returns the result of an `f_` method, or panics as tch's ordinary methods do, which unwrap it.
     pub(crate) fn of<T>(self, result: Result<T, TchError>) -> Result<T, TchError> {
         match self {
             Self::Errors => result,
@@ -31,7 +31,7 @@ impl Road {
     }
 }
 
-/// Each kind of layers once; the last draws random numbers.
+/// One net for each kind of layers. The last one draws random numbers.
 pub(crate) const NETS: [fn() -> Net; 5] =
     [perceptron, convolution, lstm, || transformer(0.0), || transformer(0.5)];
 
@@ -40,7 +40,7 @@ trait Layers: Send {
     fn f_forward(&self, input: &Tensor, train: bool) -> Result<Tensor, TchError>;
 }
 
-/// A net and what it learns from.
+/// A net and its training data.
 pub(crate) struct Net {
     pub(crate) name: &'static str,
     pub(crate) variables: nn::VarStore,
@@ -51,9 +51,9 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// Always with the same weights, inputs and targets.
+    /// Makes the net, always with the same weights, inputs and targets.
     ///
-    /// Inputs of `input` and targets of `target` numbers a row.
+    /// `input` and `target` are the shapes of one row of each.
     fn new<L: Layers + 'static>(
         name: &'static str,
         (input, target): (&[i64], &[i64]),
@@ -66,7 +66,7 @@ impl Net {
         Self { name, variables, input: random(input), target: random(target), layers, is_random: false }
     }
 
-    /// What it answers to these rows.
+    /// Returns the output for these rows.
     pub(crate) fn output(&self, road: Road, rows: &Range<usize>, train: bool) -> Result<Tensor, TchError> {
         let input = of_rows(&self.input, rows);
         match road {
@@ -75,7 +75,7 @@ impl Net {
         }
     }
 
-    /// What it answers to these rows in training.
+    /// Returns the output for this input in training.
     pub(crate) fn of(&self, input: &Tensor) -> Tensor {
         self.layers.forward(input, true)
     }
@@ -88,8 +88,8 @@ impl Net {
         road.of(road.of(output.f_mse_loss(&target, Reduction::Sum))?.f_div_scalar(all))
     }
 
-    /// Adds the gradients of `loss` to those there are: all or none where errors come back; with
-    /// tch's own method some may be added when it fails.
+    /// Adds the gradients of `loss` to existing ones. With errors it adds all or none; tch's own method may have added
+    /// some when it panics.
     pub(crate) fn backward(&self, road: Road, loss: &Tensor) -> Result<(), TchError> {
         match road {
             Road::Errors => accumulate_gradients(loss, &self.weights()),
@@ -97,7 +97,7 @@ impl Net {
         }
     }
 
-    /// What a failed attempt by this road may have changed.
+    /// Returns a rollback of all state that a failed attempt may have changed.
     pub(crate) fn rollback(&self, road: Road) -> Rollback {
         let rollback = Rollback::new().rng(Device::Cpu).unwrap().buffers(&self.variables).unwrap();
         match road {
@@ -106,12 +106,12 @@ impl Net {
         }
     }
 
-    /// Weights that are learned.
+    /// The trainable weights.
     pub(crate) fn weights(&self) -> Vec<Tensor> {
         self.variables.trainable_variables()
     }
 
-    /// Sets the gradients to zero, and makes those that are not there yet.
+    /// Sets the gradients to zero, and makes those that are not defined yet.
     pub(crate) fn zero_gradients(&self) {
         if self.weights().iter().any(|weight| !weight.grad().defined()) {
             self.loss(Road::Errors, &(0..ROWS)).unwrap().backward();
@@ -123,7 +123,7 @@ impl Net {
         self.weights().iter().map(Tensor::grad).collect()
     }
 
-    /// What is neither learned nor constant: running means and variances.
+    /// Variables that are neither trained nor constant: running means and variances.
     pub(crate) fn buffers(&self) -> Vec<Tensor> {
         let mut buffers: Vec<_> = self.variables.variables().into_iter().collect();
         buffers.retain(|(_, tensor)| !tensor.requires_grad());
@@ -131,12 +131,12 @@ impl Net {
         buffers.into_iter().map(|(_, tensor)| tensor).collect()
     }
 
-    /// What training changes besides weights.
+    /// The state that training changes in addition to the weights.
     pub(crate) fn state(&self) -> Vec<Tensor> {
         self.gradients().into_iter().chain(self.buffers()).collect()
     }
 
-    /// Buffers as they are in a new net.
+    /// Sets the buffers to their values in a new net.
     pub(crate) fn reset_buffers(&self) {
         for (name, buffer) in self.variables.variables() {
             if name.contains("running") {
@@ -145,7 +145,7 @@ impl Net {
         }
     }
 
-    /// Whether what it learns from rows depends on which are worked on together.
+    /// Returns whether gradients depend on the other rows in a piece.
     pub(crate) fn mixes_rows(&self) -> bool {
         !self.buffers().is_empty() || self.is_random
     }
@@ -165,7 +165,7 @@ pub(crate) fn perceptron() -> Net {
     perceptron_of("perceptron", 32)
 }
 
-/// So wide that libtorch shares the work out to several threads.
+/// A perceptron so wide that libtorch splits its work between several threads.
 pub(crate) fn wide_perceptron() -> Net {
     perceptron_of("wide perceptron", 4096)
 }
@@ -223,7 +223,7 @@ struct Lstm {
     weights: Vec<Tensor>,
 }
 
-/// Small, and trained: on a processor with AVX-512, plain `tch::nn::lstm` without gradients corrupts the
+/// A small net for training only: on a processor with AVX-512, plain `tch::nn::lstm` without gradients corrupts the
 /// heap inside oneDNN from a batch of 16 with 16 hidden units on.
 pub(crate) fn lstm() -> Net {
     Net::new("lstm", (&[5, 6], &[5, 8]), |path| {
@@ -248,8 +248,8 @@ impl Layers for Lstm {
     }
 }
 
-/// Attention over five tokens in two heads and a layer of four times the width, each added to what
-/// went in, and normalized before.
+/// Two-head attention over five tokens and a layer of four times the width. Both are normalized before, and added to
+/// their input.
 struct Transformer {
     norms: [nn::LayerNorm; 2],
     attend: nn::Linear,
@@ -297,7 +297,7 @@ impl Layers for Transformer {
     }
 }
 
-/// A layer on the way around each block: two branches of a backward are ready at once.
+/// A layer in parallel to each block, so that two branches of a backward are ready at once.
 struct Residual(Vec<[nn::Linear; 3]>);
 
 pub(crate) fn residual() -> Net {
@@ -337,7 +337,7 @@ fn heads(attended: &Tensor) -> Result<[Tensor; 3], TchError> {
     Ok([split.f_get(0)?, split.f_get(1)?, split.f_get(2)?])
 }
 
-/// In place, because memory is short.
+/// Copies in place, because memory is short.
 pub(crate) fn copy(from: &[Tensor], to: &[Tensor]) {
     let _off = tch::no_grad_guard();
     from.iter().zip(to).for_each(|(from, to)| to.shallow_clone().copy_(from));

@@ -7,7 +7,7 @@ use crate::stage::FLOATS;
 
 type Forward = Box<dyn Fn(&Tensor) -> Tensor>;
 
-/// A name, the shape of a row, and what makes the layers.
+/// A name, the shape of a row, and the function that makes the layers.
 type Recipe = (&'static str, &'static [i64], fn(&Path<'_>) -> Forward);
 
 /// A net, its weights, and rows to learn from.
@@ -27,12 +27,12 @@ impl Learner {
         loss
     }
 
-    /// What it says of the first rows.
+    /// Returns the output for the first rows.
     pub(crate) fn answer(&self, rows: usize) -> Tensor {
         self.of(&self.first(rows))
     }
 
-    /// What it says of these rows.
+    /// Returns the output for these rows.
     pub(crate) fn of(&self, rows: &Tensor) -> Tensor {
         (self.forward)(rows)
     }
@@ -49,7 +49,7 @@ impl Learner {
 
 pub(crate) const MOST_ROWS: i64 = 64;
 
-/// All nine, one at a time.
+/// Calls `use_net` with all nine nets, one at a time.
 pub(crate) fn each(mut use_net: impl FnMut(&Learner)) {
     let nets: [Recipe; 9] = [
         ("perceptron", &[32], perceptron),

@@ -1,4 +1,4 @@
-//! What the Python original tests of its operators, dry, real, whole and in pieces.
+//! Operators that the Python original tests, dry and real, whole and in pieces.
 
 use tch::{Device, Kind, Tensor};
 use toma_core::NoCache;
@@ -18,30 +18,30 @@ const ROWS: usize = 10;
 
 const DOUBLES: (Kind, Device) = (Kind::Double, Device::Cpu);
 
-/// How the answers for pieces make up that for the whole.
+/// The way in which results of pieces make up the result of the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// A row for each, with gradients.
+    /// A row for each item, with gradients.
     Rows,
-    /// A row for each, without gradients.
+    /// A row for each item, without gradients.
     Flags,
     /// One number: a mean, or a sum, over the rows.
     Mean,
     Sum,
-    /// It depends on which rows are worked on together.
+    /// Depends on which rows are in the same piece.
     Coupled,
-    /// The same, without gradients.
+    /// Depends on which rows are in the same piece, without gradients.
     CoupledFlags,
 }
 
-/// The original's name of an operator, what becomes of its pieces, and the operator.
+/// The original's name of an operator, the way its pieces are combined, and the operator.
 type Row = (&'static str, Answer, fn(&Operands) -> Tensor);
 
-/// What operators take: rows between 0 and 1 that depend on weights.
+/// Operands: rows between 0 and 1 that depend on weights.
 struct Operands {
     x: Tensor,
     y: Tensor,
-    /// Of the shapes that a linear layer has.
+    /// Operands with the shapes of a linear layer's weights.
     matrix: Tensor,
     vector: Tensor,
 }
@@ -58,7 +58,7 @@ impl Operands {
     }
 }
 
-/// Data, and two weights that nothing has a gradient of yet.
+/// Data, and two weights without gradients.
 struct Task {
     data: [Tensor; 2],
     matrix: Tensor,
@@ -76,7 +76,7 @@ impl Task {
 
     fn operands(&self, x: &Tensor, y: &Tensor) -> Operands {
         let (matrix, vector) = (self.matrix.shallow_clone(), self.vector.shallow_clone());
-        // Powers of nearly one keep rows between 0 and 1.
+        // Powers close to one keep rows between 0 and 1.
         Operands {
             x: x * &vector.pow_tensor_scalar(0.01),
             y: y * &matrix.get(0).pow_tensor_scalar(0.01),
@@ -90,7 +90,7 @@ impl Task {
         self.operands(&x, &y)
     }
 
-    /// As a loss that pieces add up to.
+    /// Turns an answer into a loss that pieces add up to.
     fn loss(answer: Answer, value: Tensor) -> Tensor {
         match answer {
             Answer::Mean | Answer::Sum => value,
@@ -103,7 +103,7 @@ impl Task {
         gradients.into_iter().filter(Tensor::defined).collect()
     }
 
-    /// The step of some rows; backward as well where there is one.
+    /// Runs the step of some rows, with backward if there is one.
     fn step(&self, &(_, answer, operator): &Row, rows: usize) -> Tensor {
         let value = operator(&self.of_first(rows));
         if matches!(answer, Answer::Flags | Answer::CoupledFlags) {
@@ -118,7 +118,7 @@ impl Task {
         predict(&toma_torch::Device::new(Device::Cpu), |rows| self.step(row, rows)).unwrap()
     }
 
-    /// Loss and gradients of the whole in pieces.
+    /// Returns loss and gradients of the whole in pieces.
     fn in_pieces(&self, &(_, answer, operator): &Row) -> Vec<Tensor> {
         let [x, y] = &self.data;
         let kind = if answer == Answer::Mean { Loss::Mean } else { Loss::Sum };
@@ -157,12 +157,12 @@ fn assert_pieces_as_whole(row: &Row) {
     }
 }
 
-/// Whether pieces add up is told by the operators themselves.
+/// Checks that the operators of a dry run show whether pieces add up.
 fn assert_told_whether_rows_are_coupled(row: &Row) {
     let rows = Task::new().prediction(row).rows().unwrap();
     match row.1 {
         Answer::Coupled => assert!(rows.combined.is_err(), "{}: not found", row.0),
-        // What has no gradients is in no loss.
+        // A result without gradients is in no loss.
         Answer::CoupledFlags => {}
         _ => assert_eq!(rows.combined.err(), None, "{}", row.0),
     }
@@ -216,12 +216,12 @@ fn bytes_of_what_is_shared_count_once() {
     let of_one = ROWS as u64 * 800;
     let bodies: [(u64, Body); 4] = [
         (1, |x| x + 1.0),
-        // The shared one, and what it is added to itself as.
+        // The shared tensor, and its sum with itself.
         (2, |x| {
             let shared = x + 1.0;
             &shared + &shared
         }),
-        // A view of it takes nothing.
+        // A view of it takes no memory.
         (2, |x| {
             let shared = x + 1.0;
             shared.view([-1]) + shared.view([-1])

@@ -1,4 +1,4 @@
-//! `assert_peak!` measures what an expression allocates on its thread, and disturbs nothing else.
+//! `assert_peak!` measures the bytes that an expression allocates on its thread, and disturbs nothing else.
 
 use std::cell::Cell;
 use std::thread;
@@ -101,7 +101,7 @@ fn what_was_there_before_neither_counts_nor_makes_room() {
         });
     });
     assert!(said.contains("peak of 8.00K"), "{said}");
-    // What is freed before more is allocated does make room.
+    // Bytes freed before the next allocation do make room.
     assert_peak!(2 * ROW, {
         drop(rows(2));
         drop(rows(2));
@@ -122,7 +122,7 @@ fn other_threads_neither_count_nor_are_counted() {
     assert_eq!(said.map(|tensor| tensor.size()), Ok(vec![8, 1024]));
 }
 
-/// The value, or early ends in every form there is.
+/// Returns the value, or ends early in every possible form.
 fn ends(end: u32) -> Result<u32, TchError> {
     for _ in 0..1 {
         let value = assert_peak!(
@@ -145,7 +145,7 @@ fn control_flow_is_as_without_it() {
     let _alone = alone();
     let ended: Vec<_> = (0..5).map(|end| ends(end).ok()).collect();
     assert_eq!(ended, [Some(100), Some(200), Some(200), None, Some(4)]);
-    // Nothing is measured any more, and nothing is left over.
+    // Measuring has ended, and nothing is left over.
     let before = cpu::allocated_bytes();
     drop(rows(10));
     assert_eq!(cpu::allocated_bytes(), before);
@@ -214,7 +214,7 @@ fn a_backward_is_measured_with_what_it_leaves() {
     let before = cpu::allocated_bytes();
     weight.shallow_clone().zero_grad();
     step();
-    // With a gradient there is nothing more to allocate than before.
+    // A step with gradients defined allocates no more than one before.
     assert!(cpu::peak_allocated_bytes() - before <= peak, "{said}");
 }
 
@@ -226,7 +226,7 @@ fn a_dry_run_is_not_measured() {
     assert!(caught(|| assert_peak!(0, rows(4))).is_err());
 }
 
-/// The most bytes that the allocator counts while it runs, beyond what there is.
+/// Returns the peak bytes that the allocator counts while `step` runs, beyond those before.
 fn counted(step: &dyn Fn()) -> u64 {
     cpu::reset_peak_allocated_bytes();
     let before = cpu::allocated_bytes();
@@ -248,7 +248,7 @@ fn steps_of_nets_take_exactly_what_the_allocator_counts() {
     let _alone = alone();
     for net in NETS {
         let net = net();
-        // The first makes the gradients.
+        // The first step makes the gradients.
         net.zero_gradients();
         is_exactly_what_is_counted(net.name, &|| {
             tch::manual_seed(3);

@@ -1,5 +1,4 @@
-//! What operators take besides their results is known before they run: dry and real peaks of each, with its
-//! backward.
+//! The scratch of operators is predicted: dry and real peaks of each operator with its backward.
 
 use tch::{Kind, Reduction, Tensor};
 use toma_torch::{dry_run, record};
@@ -9,7 +8,7 @@ use crate::stage::{FLOATS, alone};
 
 const NONE: Option<&Tensor> = None;
 
-/// What operators take, each with gradients but for the targets.
+/// Arguments of operators, each with gradients except for the targets.
 struct Inputs {
     rows: Tensor,
     targets: Tensor,
@@ -104,7 +103,7 @@ const OPERATORS: [Row; 53] = [
     ("linear of a view", |i| i.texts.transpose(1, 2).linear(&i.kernels[0].select(2, 0), NONE).square()),
 ];
 
-/// The most bytes beyond those before.
+/// The peak bytes beyond those before.
 fn peak(trace: &Trace) -> u64 {
     let live = trace.live(&Place::HOST);
     live.peak().bytes - live.before()

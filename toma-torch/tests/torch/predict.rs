@@ -1,4 +1,4 @@
-//! What is predicted from small dry runs is what a step takes.
+//! Predictions from small dry runs equal the bytes that a step takes.
 
 use tch::{Device, Kind, Tensor};
 use toma_core::report;
@@ -15,7 +15,7 @@ fn of(net: &Learner) -> Prediction {
     predict(&toma_torch::Device::new(Device::Cpu), |size| net.step(size)).unwrap()
 }
 
-/// The most bytes beyond those before while pieces run one after the other and their losses are held.
+/// Returns the peak bytes beyond those before while pieces run one after the other and their losses are held.
 pub(crate) fn counted(net: &Learner, rows: usize, pieces: usize) -> u64 {
     net.forget_gradients();
     let before = cpu::allocated_bytes();
@@ -57,7 +57,7 @@ fn the_size_that_fits_is_the_largest() {
     });
 }
 
-/// Whether a step of so many rows stays within a budget beyond what is allocated.
+/// Returns whether a step of this many rows stays within a budget beyond the allocated bytes.
 fn works(net: &Learner, rows: usize, budget: u64) -> bool {
     net.forget_gradients();
     let _budget = Budget::beyond_allocated(budget);
@@ -80,7 +80,7 @@ fn any_budget_is_used_to_95_percent_and_never_exceeded() {
                 let budget = random.u64(range);
                 let size = prediction.fits(budget).unwrap();
                 assert!(works(net, size, budget), "{}: {size} of {budget}", net.name);
-                // The head-room may be what one more item takes.
+                // One more item may need more than the head-room.
                 let too_many = size * 100 / 95 + 2;
                 assert!(!works(net, too_many, budget), "{}: {too_many} of {budget}", net.name);
             }
@@ -102,7 +102,7 @@ fn memory_that_grows_with_the_square_shows_at_a_third_size() {
     assert!(prediction.confirm(32, step).unwrap().needs_bytes(32) >= exact);
 }
 
-/// What forms start with: the chosen size is confirmed, so that what grows in steps is as it is there.
+/// Forms confirm the size that they chose, so that scratch which grows in steps is exact there.
 #[test]
 fn a_confirmed_size_is_at_most_half_a_percent_too_low() {
     let _alone = alone();
@@ -223,7 +223,7 @@ fn strange_steps_have_stated_answers() {
     assert_eq!(panicking, "the stress test");
 }
 
-/// `range` holds nothing, so a body that returned its rows to `predict` needs less room there than in `map`.
+/// `range` holds no values, so a body that returned its rows to `predict` needs less memory there than in `map`.
 #[test]
 fn a_body_that_returned_a_tensor_is_predicted_in_a_loop_that_holds_none() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! A thread that draws beside dry runs and measurements gets each of its numbers once.
+//! A thread that draws random numbers next to dry runs and measurements gets each of its numbers once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::stage::{FLOATS, alone};
 
 const NONE: Option<&Tensor> = None;
 
-/// Numbers of the process's generator, for as long as `beside` takes on another thread.
+/// Draws from the process's generator while `beside` runs on another thread.
 fn drawn_beside(beside: impl FnOnce()) -> Vec<i64> {
     let is_over = AtomicBool::new(false);
     tch::manual_seed(17);
@@ -41,7 +41,7 @@ fn assert_drawn_once(drawn: &[i64]) {
 
 type Draws = fn(&Tensor) -> Tensor;
 
-/// Operators that draw, with generators of their own or of those that they call.
+/// Operators that draw, by themselves or by an operator that they call.
 const DRAW: [(&str, Draws); 20] = [
     ("dropout", |x| x.dropout(0.5, true)),
     ("native_dropout", |x| x.native_dropout(0.5, true).0),

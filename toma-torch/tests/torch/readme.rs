@@ -1,5 +1,5 @@
-//! The first programs of the project's README: they are compiled and run here, and the README shows them, and what the
-//! second one prints.
+//! The first programs of the project's README, compiled and run here. The README shows them and the output of the
+//! second one.
 
 use tch::nn::{self, Module as _, VarStore};
 use tch::{Device, Kind, Tensor};
@@ -60,7 +60,7 @@ fn the_readme_shows_what_is_printed() {
     let _alone = alone();
     after::whole();
     let report = toma::report::last().unwrap().to_string();
-    // How long it took, and what called it, is another matter here.
+    // Times and callers differ here.
     let same = |line: &&str| !["lost", "callers"].iter().any(|about| line.trim_start().starts_with(about));
     for line in report.lines().filter(same) {
         let line = line.replace("torch::readme::after::embed", "demo::embed");

@@ -105,7 +105,7 @@ fn every_form_starts_at_the_largest_size_that_fits() {
     }
 }
 
-/// Bytes of pieces of these sizes, of which each takes two rows for an item beside the row that is held of each before.
+/// Returns the peak bytes of these pieces. Each takes two rows per item, in addition to one for each item before.
 fn held(pieces: &[usize]) -> u64 {
     let (mut before, mut most) = (0, 0);
     for piece in pieces {
@@ -115,7 +115,7 @@ fn held(pieces: &[usize]) -> u64 {
     4096 * most as u64
 }
 
-/// The larger number of bytes of full pieces with a rest and of even ones.
+/// Returns the larger peak of two cuts: full pieces with a rest, and even pieces.
 fn needs(items: usize, piece: usize) -> u64 {
     let count = items.div_ceil(piece);
     let mut full = vec![piece; count - 1];
@@ -124,7 +124,7 @@ fn needs(items: usize, piece: usize) -> u64 {
     held(&full).max(held(&even))
 }
 
-/// What earlier pieces have left takes room from the later ones, of which the last is smaller.
+/// The results of earlier pieces take room from the later ones; the last one is smaller.
 #[test]
 fn values_that_map_holds_are_counted() {
     let _alone = alone();
@@ -151,7 +151,7 @@ fn values_that_map_holds_are_counted() {
     }
 }
 
-/// Where sizes are costs, a full piece may come after smaller ones.
+/// If sizes are costs, a full piece may come after smaller ones.
 #[test]
 fn values_before_a_full_piece_of_costs_are_counted() {
     let _alone = alone();
@@ -168,7 +168,7 @@ fn values_before_a_full_piece_of_costs_are_counted() {
     }
 }
 
-/// At few rows libraries choose other kernels, which take other bytes besides their results.
+/// At few rows libraries choose other kernels, whose scratch differs.
 #[test]
 fn a_small_size_is_confirmed_with_its_scratch() {
     let _alone = alone();
@@ -214,7 +214,7 @@ fn what_a_dry_piece_did_is_taken_back_the_last_first() {
     assert_eq!(*undone.borrow(), dry);
 }
 
-/// The attribute's own, and a body that does something no undo is needed for.
+/// `before_retry` of the attribute, and a body that skips its effects in a dry run, so that they need no undo.
 #[test]
 fn before_retry_of_an_attribute_and_is_dry() {
     #[toma::chunked(initial = 16, cache = NoCache, device = Device::of(data), predict = &DryRun,
@@ -232,7 +232,7 @@ fn before_retry_of_an_attribute_and_is_dry() {
     assert_eq!((seen.into_inner(), real.get()), (vec![0, 16, 32], ITEMS));
 }
 
-/// How often a form runs its body dry on so many items.
+/// Returns how often a form runs its body dry for this many items.
 fn dry_runs(items: usize, run: impl FnOnce(&dyn Fn())) -> usize {
     let dry = Cell::new(0);
     run(&|| dry.set(dry.get() + usize::from(is_dry())));
@@ -325,7 +325,7 @@ fn nothing_is_learned_told_or_left_by_a_dry_run() {
     cpu::count();
     let allocated = cpu::allocated_bytes();
     with(&device).cache(&cache).range(0..ITEMS, ITEMS, |start, end| {
-        // A loop inside runs its body once, and tells no observer.
+        // A nested loop runs its body once, and notifies no observer.
         let nested = execute::with::<GlobalCache>().cache(&cache).device(&device).predict(&DryRun);
         nested.range(start..end, end - start, |start, end| {
             if is_dry() {
@@ -336,7 +336,7 @@ fn nothing_is_learned_told_or_left_by_a_dry_run() {
     });
     assert_eq!(cpu::allocated_bytes(), allocated);
     assert_eq!(cache.entries().len(), 0);
-    // Twice at three sizes for the loop around, and as often for the one inside, which is predicted, too.
+    // Twice at three sizes for the outer loop, and as often for the nested loop, which is predicted, too.
     assert_eq!(inner.get(), 6 + 6);
     assert_eq!(report().attempts, 1);
 }
@@ -395,8 +395,8 @@ fn two_threads_predict_at_once() {
     assert_eq!(starts, [(20, 0), (20, 0)]);
 }
 
-/// Runs the test of this name again in a process of its own with this variable, and returns its lines on standard
-/// error that are ours; `None` in that process.
+/// Runs the test of this name again in a process of its own with this variable, and returns toma's lines on its
+/// standard error; `None` in that process.
 fn said_by_child(name: &str, variable: [&str; 2]) -> Option<Vec<String>> {
     const CHILD: &str = "TOMA_TEST_SAYS";
     if env::var_os(CHILD).is_some() {

@@ -1,4 +1,4 @@
-//! What a failed attempt changed comes back: random state, gradients, buffers.
+//! The changes of a failed attempt are undone: random state, gradients, buffers.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use toma_torch::{DryRun, ErrorKind, RngState, Rollback};
 use crate::nets::{self, Net, Road};
 use crate::stage::{FLOATS, ROW, alone, copies, panic_of, rows, size};
 
-/// One step of a linear layer, wide enough that its gradient counts, in pieces that begin with a refresh.
+/// One step of a linear layer, wide enough for its gradient to matter, in pieces that begin with a refresh.
 fn predicted_step(weight: &Tensor, data: &Tensor, rollback: &Rollback) -> Report {
     let rows = data.size()[0];
     let device = toma_torch::Device::new(Device::Cpu);
@@ -29,7 +29,7 @@ fn predicted_step(weight: &Tensor, data: &Tensor, rollback: &Rollback) -> Report
     report::last().unwrap()
 }
 
-/// Each step begins without gradients, as the first one does and each after `zero_grad`.
+/// Each step begins without gradients, as the first one does and each one after `zero_grad`.
 #[test]
 fn a_refresh_in_a_dry_run_keeps_nothing_and_is_counted() {
     let _alone = alone();
@@ -41,7 +41,7 @@ fn a_refresh_in_a_dry_run_keeps_nothing_and_is_counted() {
         weight = weight.detach().set_requires_grad(true);
         let random = RngState::of(Device::Cpu).unwrap();
         let rollback = Rollback::new().rng(Device::Cpu).unwrap().gradients(&[&weight]).unwrap();
-        // Twice the weight for its gradient and a copy, and less than all rows need beside them.
+        // Room for the gradient and a copy of it, each as large as the weight, and for fewer rows than all.
         let budget = Budget::new(cpu::allocated_bytes() + 8 * 128 * 4096 + (3 << 20));
         let report = predicted_step(&weight, &data, &rollback);
         drop(budget);
@@ -52,13 +52,13 @@ fn a_refresh_in_a_dry_run_keeps_nothing_and_is_counted() {
     }
 }
 
-/// A step whose training moves gradients, running averages and random numbers.
+/// A training step that changes gradients, running averages and random state.
 fn step(net: &Net, rows: Range<usize>) {
     drop(Tensor::rand([1], FLOATS));
     net.loss(Road::Panics, &rows).unwrap().backward();
 }
 
-/// Everything that a step changes.
+/// All state that a step changes.
 fn state(net: &Net) -> (Vec<Option<Tensor>>, Vec<Tensor>, RngState) {
     let gradients = net.gradients().into_iter().map(|gradient| gradient.defined().then(|| gradient.copy()));
     (gradients.collect(), copies(&net.buffers()), RngState::of(Device::Cpu).unwrap())
@@ -75,7 +75,7 @@ fn everything_comes_back_also_gradients_that_were_not_there() {
         let rollback = net.rollback(Road::Panics);
         step(&net, 0..8);
         assert_ne!(state(&net), before);
-        // Nothing is needed to put it back.
+        // Restoring needs no memory.
         let (budget, failing) = (Budget::new(0), FailingAllocation::after(0));
         rollback.restore();
         assert!(!failing.has_failed());
@@ -97,7 +97,7 @@ fn gradients_that_were_dropped_or_replaced_come_back() {
     let before = state(&net);
     let rollback = net.rollback(Road::Panics);
     let mut optimizer = nn::OptimizerConfig::build(nn::Sgd::default(), &net.variables, 0.0).unwrap();
-    // It leaves them undefined.
+    // `zero_grad` leaves the gradients undefined.
     optimizer.zero_grad();
     assert!(state(&net).0.iter().all(Option::is_none));
     rollback.restore();
@@ -106,7 +106,7 @@ fn gradients_that_were_dropped_or_replaced_come_back() {
     step(&net, 8..16);
     rollback.restore();
     assert_eq!(state(&net).0, before.0);
-    // And what is put back is no copy that later steps would change.
+    // The restored tensors do not share memory with the saved copies, which later steps would change.
     step(&net, 0..8);
     assert_ne!(state(&net).0, before.0);
     rollback.restore();

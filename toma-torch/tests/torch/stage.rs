@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers that the tests share.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -20,7 +20,7 @@ thread_local! {
     static COUNTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Keeps the other tests waiting: bytes are counted for the whole process.
+/// Makes the other tests wait, because bytes are counted for the whole process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     static FIRST: Once = Once::new();
@@ -29,15 +29,15 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
         cpu::count();
         count_panics();
     });
-    // One order of sums, so that values can be compared exactly. Each thread has its own number.
+    // A single thread keeps the order of sums fixed, so that values can be compared exactly. The number is per thread.
     tch::set_num_threads(1);
     guard
 }
 
-/// Counts the panics that are printed, per thread; before the engine puts its own hook in front.
+/// Counts the printed panics of each thread, with a hook that is installed before the engine's.
 ///
-/// Those that are counted on purpose, and are as they should be, are only counted: hundreds of
-/// backtraces would take longer than the tests.
+/// Panics within [`printed_by`] are expected, so they are only counted: hundreds of backtraces would take longer than
+/// the tests.
 fn count_panics() {
     let previous = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -50,7 +50,7 @@ fn count_panics() {
     }));
 }
 
-/// How many panics of this thread were printed while `work` ran.
+/// Returns how many panics of this thread were printed while `work` ran.
 pub(crate) fn printed_by(work: impl FnOnce()) -> usize {
     let before = PRINTED.get();
     COUNTING.set(true);
@@ -68,12 +68,12 @@ pub(crate) fn size(count: usize) -> i64 {
     i64::try_from(count).unwrap()
 }
 
-/// What a panic said.
+/// Returns the message of the panic.
 pub(crate) fn panic_of(work: impl FnOnce()) -> String {
     caught(work).expect_err("it panics")
 }
 
-/// What `work` returned, or what its panic said.
+/// Returns the result of `work`, or the message of its panic.
 pub(crate) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     panic::catch_unwind(panic::AssertUnwindSafe(work)).map_err(|payload| text_of(&*payload).to_owned())
 }
@@ -83,12 +83,12 @@ fn text_of(payload: &(dyn Any + Send)) -> &str {
     text.or_else(|| payload.downcast_ref::<&str>().copied()).expect("a text")
 }
 
-/// Copies that keep nothing of a graph.
+/// Copies the tensors without their graph.
 pub(crate) fn copies<'t>(tensors: impl IntoIterator<Item = &'t Tensor>) -> Vec<Tensor> {
     tensors.into_iter().map(|tensor| tensor.detach().copy()).collect()
 }
 
-/// The largest between any two numbers at the same place.
+/// The largest difference between two numbers at the same index.
 #[track_caller]
 pub(crate) fn difference(some: &[Tensor], others: &[Tensor]) -> f64 {
     assert_eq!(some.len(), others.len());
@@ -96,8 +96,8 @@ pub(crate) fn difference(some: &[Tensor], others: &[Tensor]) -> f64 {
     pairs.map(|(one, other)| (one - other).abs().max().double_value(&[])).fold(0.0, f64::max)
 }
 
-/// Runs the test of this name again, alone in a process of its own, which must end well and print
-/// neither a panic nor a backtrace; whether this is that process.
+/// Runs the test of this name again, alone in a process of its own, which must succeed and print neither a panic nor a
+/// backtrace. Returns true in that process.
 pub(crate) fn in_child(name: &str) -> bool {
     const CHILD: &str = "TOMA_TEST_CHILD";
     if env::var_os(CHILD).is_some() {
@@ -108,7 +108,7 @@ pub(crate) fn in_child(name: &str) -> bool {
     let [printed, errors] =
         [child.stdout, child.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     assert!(child.status.success() && printed.contains("1 passed"), "{printed}{errors}");
-    // Libraries may warn of this machine there.
+    // Libraries may print warnings about this machine there.
     assert!(!errors.contains("panicked at") && !errors.contains("frame #"), "{errors}");
     println!("{printed}");
     false

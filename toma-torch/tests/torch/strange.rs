@@ -1,4 +1,4 @@
-//! Bodies and data that no prediction is made for: each is a clear error or has a stated answer.
+//! Bodies and data that have no prediction: each gives a clear error or a stated result.
 
 use std::thread;
 
@@ -17,7 +17,7 @@ fn weight() -> Tensor {
     Tensor::ones([8], FLOATS).set_requires_grad(true)
 }
 
-/// What a training form says of a loss, which must be said once; nothing stays allocated.
+/// Returns the error of a training form for a loss, which must be printed once; nothing stays allocated.
 fn refusal(loss: impl Fn(&Tensor, &Tensor) -> Tensor) -> String {
     let (weight, data, device) = (weight(), Tensor::ones([10, 8], FLOATS), Device::new(CPU));
     let before = cpu::allocated_bytes();
@@ -63,14 +63,14 @@ fn a_body_that_ignores_its_piece_has_the_answer_of_its_own() {
     }
 }
 
-/// A single item is as small as it gets; 2 and more are predicted from what there is.
+/// A single item has no smaller size to run dry; 2 and more are predicted from fewer.
 #[test]
 fn few_items_are_predicted_from_fewer() {
     let _alone = alone();
     let device = Device::new(CPU);
     for items in 1..=5 {
         let data = Tensor::ones([size(items), 8], FLOATS);
-        // The output, and a piece of one item with what it is made of.
+        // Room for the output, and for a piece of one item with its operands.
         let _budget = Budget::beyond_allocated(items as u64 * 32 + 64);
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
         let output = form.forward(&data, |rows| rows.exp().sqrt());
@@ -81,7 +81,7 @@ fn few_items_are_predicted_from_fewer() {
     }
 }
 
-/// Of factories alone: libtorch for the CPU runs no operator for other devices.
+/// Uses factories alone, because libtorch for the CPU runs no operator for other devices.
 #[test]
 fn bytes_of_several_devices_are_each_ones_own() {
     let _alone = alone();
@@ -104,7 +104,7 @@ fn a_device_that_is_not_there_is_said_by_its_name() {
     let far = |index| Device::new(tch::Device::Cuda(index));
     let elsewhere = predict(&far(0), |items| Tensor::ones([size(items)], FLOATS)).unwrap_err();
     assert_eq!(elsewhere.to_string(), "predict: the step makes no memory on cuda:0, but on host");
-    // It has no memory to read, so nothing is foreseen of it, and all runs as without.
+    // Its memory cannot be read, so there is no prediction, and everything runs as without one.
     let (data, device) = (Tensor::ones([10, 8], FLOATS), far(9999));
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
     assert_eq!(form.forward(&data, Tensor::exp).size(), [10, 8]);
@@ -125,7 +125,7 @@ fn threads_that_a_body_starts_run_for_real() {
     assert_eq!(real, &data * 2.0, "a thread makes real tensors, which may be kept");
     let form = || execute::with::<NoCache>().device(&device).predict(&DryRun);
     assert_eq!(form().forward(&data, |rows| doubled(&rows.exp())), (data.exp() * 2.0));
-    // A graph that another thread has made is from outside: sizes are found by running.
+    // A graph made by another thread is not in the dry run, so sizes are found by running.
     let weight = weight();
     let loss = form().backward(Loss::Sum, &weight, &data, |rows| {
         let (rows, weight) = (rows.shallow_clone(), weight.shallow_clone());
@@ -151,7 +151,7 @@ fn a_panic_in_a_dry_run_alone_is_no_prediction() {
     assert_eq!(report::last().unwrap().foreseen, None);
 }
 
-/// An error of the body in a dry run is no prediction; it goes through where it is met for real.
+/// An error of the body in a dry run prevents the prediction, and is returned when the real run meets it.
 #[test]
 fn an_error_of_the_body_goes_through_as_it_is() {
     let _alone = alone();

@@ -1,9 +1,9 @@
-//! Sixteen threads that work with real tensors under a budget that moves: every row is done once and
-//! right, a thread that waits goes on, failures that are no matter of memory end where they must, the budget is
-//! never exceeded, and nothing is left over.
+//! Sixteen threads that work with real tensors under a budget that moves: every row is done once and right, a thread
+//! that waits goes on, failures unrelated to memory end where they must, the budget is never exceeded, and nothing is
+//! left over.
 //!
-//! `TOMA_STRESS_SEED=SEED` makes the same choices again, `TOMA_STRESS_ATTEMPTS=N` makes more attempts
-//! than the 20,000 of the checks, and `cargo xtask nightly` makes a million.
+//! `TOMA_STRESS_SEED=SEED` repeats the choices of a run, `TOMA_STRESS_ATTEMPTS=N` makes more attempts than the 20,000
+//! of the checks, and `cargo xtask nightly` makes a million.
 
 mod log;
 mod mishap;
@@ -29,20 +29,20 @@ use worker::{LONG, Worker};
 
 const THREADS: usize = 16;
 
-/// Beyond what the threads hold all the time.
+/// The largest budget beyond the tensors that the threads hold all the time.
 const MOST_BYTES: u64 = 1 << 19;
 
 /// A thread that makes no attempt for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What all threads share.
+/// State that all threads share.
 #[derive(Default)]
 struct World {
     seed: u64,
     goal: u64,
     cache: GlobalCache,
     counts: Counts,
-    /// Threads that have made their tensors, and those that have nothing more to do.
+    /// Threads that have made their tensors, and threads that are done.
     ready: AtomicU64,
     ended: AtomicU64,
     failed: AtomicBool,
@@ -87,7 +87,7 @@ impl World {
     }
 
     fn work(&self, thread: usize, random: Rng) {
-        // One order of sums, so that values can be compared exactly. Each thread has its own number.
+        // A single thread keeps the order of sums fixed, so that values compare exactly. The number is per thread.
         tch::set_num_threads(1);
         let result = catch_unwind(AssertUnwindSafe(|| {
             let mut worker = Worker::new(self, thread, random);
@@ -101,7 +101,7 @@ impl World {
         self.ended.fetch_add(1, Relaxed);
     }
 
-    /// Moves the budget every few milliseconds, and sees that it holds.
+    /// Moves the budget every few milliseconds, and checks that it holds.
     fn disturb(&self, mut random: Rng) {
         while self.ready.load(Relaxed) < THREADS as u64 && !self.failed.load(Relaxed) {
             thread::sleep(Duration::from_millis(1));
@@ -112,9 +112,9 @@ impl World {
         while self.ended.load(Relaxed) < THREADS as u64 {
             let bytes = held + if random.u8(..4) == 0 { MOST_BYTES } else { random.u64(..MOST_BYTES / 4) };
             drop(std::mem::replace(&mut budget, Budget::new(bytes)));
-            // An allocation that began before goes by a budget from before, and raises the peak when it ends.
+            // An allocation that began earlier is checked against an earlier budget, and raises the peak when it ends.
             self.let_attempts_end();
-            // What is allocated stays.
+            // Allocated bytes stay, even beyond the new budget.
             let most = bytes.max(cpu::allocated_bytes());
             cpu::reset_peak_allocated_bytes();
             thread::sleep(Duration::from_micros(random.u64(500..3000)));
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Waits until no thread is in an attempt that has begun by now; not for one that is stuck.
+    /// Waits until each attempt that is running now has ended, unless its thread is stuck.
     fn let_attempts_end(&self) {
         let now = || std::array::from_fn::<_, THREADS, _>(|thread| self.counts.current(thread));
         let (begun, since) = (now(), Instant::now());
@@ -151,14 +151,14 @@ impl Observer for World {
     }
 }
 
-/// How far each thread has come, and since when.
+/// Attempts of each thread, and the time of its last progress.
 struct Progress {
     seen: [u64; THREADS],
     since: [Instant; THREADS],
 }
 
 impl Progress {
-    /// Ends the process with a word on each thread when one of them is stuck.
+    /// Ends the process with a line on each thread when one of them is stuck.
     fn check(&mut self, world: &World) {
         for (thread, attempts) in world.counts.attempts.iter().enumerate() {
             let attempts = attempts.load(Relaxed);
@@ -168,14 +168,14 @@ impl Progress {
         }
         if self.since.iter().any(|since| since.elapsed() > PATIENCE) && !world.is_over() {
             let ago = self.since.map(|since| since.elapsed());
-            // Straight to the stream: what the test harness keeps is lost with the process.
+            // Written straight to the stream, because output kept by the test harness is lost with the process.
             let _ = writeln!(stderr(), "stress: no progress, TOMA_STRESS_SEED={}: {ago:.1?}", world.seed);
             abort();
         }
     }
 }
 
-/// A number from the environment.
+/// Reads a number from the environment.
 fn setting(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text}: must be a number")))

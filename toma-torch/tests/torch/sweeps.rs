@@ -1,5 +1,5 @@
-//! Each net under every budget that changes anything: from what fits at once down to what does not
-//! fit a single row. What is tried is foretold from what each piece was measured to take.
+//! Each net under every budget that changes its course: from one that fits everything at once down to one that does not
+//! fit a single row. Attempts are predicted from the bytes that each piece was measured to take.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -15,16 +15,16 @@ use crate::nets::{self, Net, ROADS, ROWS, Road, of_rows};
 use crate::rounds::rounds;
 use crate::stage::{alone, caught, copies, difference, printed_by};
 
-/// What is done with a net.
+/// The loop that runs a net.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Inference, collected by `map`.
     Map,
-    /// Inference, written to its place by `chunked`.
+    /// Inference, written into the output by `chunked`.
     Chunked,
-    /// Gradients added up over the pieces of a `range`.
+    /// Gradients summed over the pieces of a `range`.
     Range,
-    /// The loss of as many rows as fit and its gradients, by `batch`.
+    /// The loss and the gradients of as many rows as fit, by `batch`.
     Batch,
 }
 
@@ -34,14 +34,14 @@ const FORMS: [Form; 4] = [Form::Map, Form::Chunked, Form::Range, Form::Batch];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cost {
     peak: u64,
-    /// Of its values, which the call keeps.
+    /// Bytes of its values, which the call keeps.
     kept: u64,
 }
 
-/// What a call will do under a budget.
+/// Expected course of a call under a budget.
 #[derive(Debug, Default)]
 struct Foretold {
-    /// What is tried, and the bytes held when that begins.
+    /// Attempts, each with the bytes held when it begins.
     attempts: Vec<(Range<usize>, u64)>,
     done: Vec<Range<usize>>,
     fits: bool,
@@ -59,14 +59,14 @@ struct Work<'n> {
     /// Bytes held when a call begins.
     base: Cell<u64>,
     attempts: RefCell<Vec<(Range<usize>, u64)>>,
-    /// Attempts that failed, and those of them that failed in backward.
+    /// Failed attempts, and how many of them failed in backward.
     failures: Cell<usize>,
     in_backward: Cell<usize>,
 }
 
-/// The body and its call.
+/// The body of the loop.
 impl Work<'_> {
-    /// One attempt, begun with what to put back should it fail.
+    /// Makes one attempt, after saving the state that a failure would have to restore.
     fn attempt(&self, rows: &Range<usize>) -> Result<Vec<Tensor>, TchError> {
         self.rollback.refresh()?;
         self.work(rows)
@@ -91,7 +91,7 @@ impl Work<'_> {
 
     fn train(&self, rows: &Range<usize>) -> Result<Vec<Tensor>, TchError> {
         let loss = self.net.loss(self.road, rows)?;
-        // Until it is through.
+        // Counted as failed in backward until backward has ended.
         self.in_backward.set(self.in_backward.get() + 1);
         self.net.backward(self.road, &loss)?;
         self.in_backward.set(self.in_backward.get() - 1);
@@ -127,13 +127,13 @@ impl Work<'_> {
         matches!(self.form, Form::Range | Form::Batch)
     }
 
-    /// More rows than there are, where a call stops at the last.
+    /// Starts with more rows than there are; only a batch would run them.
     fn initial(&self) -> usize {
         if self.form == Form::Batch { ROWS } else { ROWS + 10 }
     }
 }
 
-/// What it must come to.
+/// The expected course and the measured costs.
 impl<'n> Work<'n> {
     fn new(net: &'n Net, form: Form, road: Road) -> Self {
         net.zero_gradients();
@@ -152,7 +152,7 @@ impl<'n> Work<'n> {
         }
     }
 
-    /// As if nothing had been done yet.
+    /// Restores the state in which nothing has been done.
     fn reset(&self) {
         tch::manual_seed(11);
         let _ = self.output.shallow_clone().zero_();
@@ -160,13 +160,13 @@ impl<'n> Work<'n> {
         self.net.reset_buffers();
     }
 
-    /// Everything the work changes.
+    /// All tensors that the work changes.
     fn state(&self) -> Vec<Tensor> {
         let output = [self.output.shallow_clone()];
         copies(output.iter().chain(&self.net.state()))
     }
 
-    /// The values of these pieces and the state after them, with memory for everything.
+    /// Returns the values of these pieces and the state after them, computed without a budget.
     fn right(&self, pieces: &[Range<usize>]) -> (Vec<Tensor>, Vec<Tensor>) {
         self.reset();
         let values = pieces.iter().flat_map(|rows| self.attempt(rows).unwrap()).collect();
@@ -177,7 +177,7 @@ impl<'n> Work<'n> {
         if let Some(cost) = self.costs.borrow().get(rows) {
             return *cost;
         }
-        // Twice, because a first time may fill tables that stay.
+        // Runs twice before measuring, because a first run may fill tables that stay.
         let _ = self.measure(rows);
         let cost = self.measure(rows);
         assert_eq!(cost, self.measure(rows));
@@ -188,7 +188,7 @@ impl<'n> Work<'n> {
     fn measure(&self, rows: &Range<usize>) -> Cost {
         self.reset();
         let before = cpu::allocated_bytes();
-        // Taking a rollback is never refused, so it is no part of what must fit.
+        // Refreshing a rollback is never refused, so its bytes are not part of the peak that must fit.
         cpu::reset_peak_allocated_bytes();
         let values = self.work(rows).unwrap();
         let peak = cpu::peak_allocated_bytes() - before;
@@ -198,7 +198,7 @@ impl<'n> Work<'n> {
         Cost { peak, kept }
     }
 
-    /// The obvious twin: halve what does not fit until it does.
+    /// A naive twin that halves a size which does not fit, until it does.
     fn foretell(&self, initial: usize, room: u64) -> Foretold {
         let mut told = Foretold { fits: true, ..Foretold::default() };
         let (mut step, mut start, mut held) = (initial, 0, 0);
@@ -221,7 +221,7 @@ impl<'n> Work<'n> {
         told
     }
 
-    /// The peak of each size, a byte less, and something between two peaks; nothing, and everything.
+    /// Budgets to try: the peak of each size, a byte less, midpoints between two peaks, nothing, and everything.
     fn rooms(&self) -> BTreeSet<u64> {
         let mut peaks = vec![0];
         let mut size = ROWS;
@@ -237,7 +237,7 @@ impl<'n> Work<'n> {
     }
 }
 
-/// The comparison.
+/// The comparison of calls with their expected course.
 impl Work<'_> {
     fn check_every_room(&self) {
         let rooms = self.rooms();
@@ -250,12 +250,12 @@ impl Work<'_> {
         assert!(failures > in_backward && (in_backward > 0) == self.learns(), "{in_backward} of {failures}");
     }
 
-    /// Whether it fits.
+    /// Returns whether the work fits.
     fn check_twice(&self, room: u64) -> bool {
         let cache = GlobalCache::new();
         let first = self.foretell(self.initial(), room);
         self.check(&cache, room, &first);
-        // What failed in the end is no lesson, so the next call begins where this one did.
+        // A call that fails in the end stores no size, so the next call begins with the same one.
         let settled = first.settled.filter(|_| first.fits);
         let second = self.foretell(settled.unwrap_or(self.initial()), room);
         self.check(&cache, room, &second);
@@ -273,7 +273,7 @@ impl Work<'_> {
         let printed = printed_by(|| outcome = Some(caught(|| self.call(cache))));
         drop(budget);
         if !told.fits {
-            // No retry comes after the last attempt, so what it changed is left to the caller.
+            // The last attempt has no retry, so its changes are left to the caller.
             self.rollback.restore();
         }
         assert_eq!(*self.attempts.borrow(), told.attempts, "{what}");
@@ -296,7 +296,7 @@ impl Work<'_> {
         assert!(text.contains("CPU out of memory: tried to allocate"), "{text}");
     }
 
-    /// Pieces give what the whole gives, up to the order of sums.
+    /// Pieces give the results of the whole, up to the order of sums.
     fn check_pieces_against_the_whole(&self) {
         let whole = self.right(std::slice::from_ref(&(0..ROWS)));
         for step in [11, 5, 2, 1] {
@@ -317,7 +317,7 @@ fn of_each_net_in_each_form_by_each_road() {
     for (at, net) in nets::NETS.map(|net| net()).iter().enumerate() {
         let ways = ROADS.into_iter().flat_map(|road| FORMS.map(|form| (road, form)));
         for (way, (road, form)) in ways.enumerate() {
-            // By day the half in which each net takes each form, by one road or the other.
+            // In the daily run each net takes half of the forms, with one kind of failure each.
             if !(at + way + way / FORMS.len()).is_multiple_of(part) {
                 continue;
             }
@@ -336,7 +336,7 @@ fn with_several_threads_at_each_operator() {
     tch::set_num_threads(2);
     assert_eq!(tch::get_num_threads(), 2);
     let net = nets::wide_perceptron();
-    // Few, because threads that wait for each other take their time on a busy machine.
+    // Few threads, because threads that wait for each other are slow on a busy machine.
     for (form, road) in [(Form::Map, Road::Panics), (Form::Range, Road::Errors)] {
         let work = Work::new(&net, form, road);
         let half = work.cost(&(0..ROWS / 2)).peak;

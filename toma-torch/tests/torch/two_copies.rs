@@ -1,5 +1,5 @@
-//! Two copies of the shim in one process, as where a program loads two libraries that each contain this package. The
-//! second to register with libtorch gets an error, and the first works on.
+//! Two copies of the shim in one process, as in a program that loads two libraries which each contain this package. The
+//! second one to register with libtorch gets an error, and the first one keeps working.
 
 #![expect(unsafe_code, reason = "loads the second copy, and calls it")]
 
@@ -24,7 +24,7 @@ unsafe extern "C" {
 type Fallible = extern "C" fn(&mut [u8; 512]) -> i32;
 type Begin = extern "C" fn(bool, &mut *mut c_void, &mut [u8; 512]) -> i32;
 
-/// Another copy of the shim, of the same objects as ours.
+/// Another copy of the shim, from the same object files.
 struct Copy(*mut c_void);
 
 impl Copy {
@@ -57,7 +57,7 @@ impl Copy {
         install();
     }
 
-    /// Its code and its words, of entering a manager.
+    /// Returns the code and the message of entering a manager.
     fn register(&self) -> (i32, String) {
         // SAFETY: it has this signature in `shim.h`.
         let register: Fallible = unsafe { mem::transmute(self.symbol("toma_offload_register")) };
@@ -65,7 +65,7 @@ impl Copy {
         (register(&mut error), text(&error))
     }
 
-    /// The same of a dry run, which is left open on a thread that ends.
+    /// Returns the code and the message of a dry run, which is left open on a thread that ends.
     fn dry_run(&self) -> (i32, String) {
         // SAFETY: it has this signature in `shim.h`.
         let begin: Begin = unsafe { mem::transmute(self.symbol("toma_dry_begin")) };
@@ -85,7 +85,7 @@ fn manager() -> Manager {
     Manager::new(&Device::new(tch::Device::Cpu)).min_bytes(1)
 }
 
-/// By a dry run.
+/// Makes a prediction by a dry run.
 fn predicted() -> Result<(), Error> {
     let zeros = |size: usize| {
         drop(Tensor::zeros([i64::try_from(size).unwrap(), 1000], (Kind::Float, tch::Device::Cpu)));

@@ -15,7 +15,7 @@ use crate::stage::{FLOATS, alone};
 
 const IMAGES: i64 = 24;
 
-/// How many fit.
+/// Number of images that fit.
 const FIT: usize = 3;
 
 /// A net in training, and images small enough for a test.
@@ -37,7 +37,7 @@ impl Classes {
         Self { name, variables, module, images, labels }
     }
 
-    /// Adds gradients of pieces of at most so many images.
+    /// Adds gradients of pieces of at most `most` images.
     fn train(&self, most: usize) -> Report {
         let device = Device::new(tch::Device::Cpu);
         let form = execute::with::<NoCache>()
@@ -53,7 +53,7 @@ impl Classes {
         report::last().expect("a call has ended")
     }
 
-    /// The most bytes beyond those before in such pieces.
+    /// Returns the peak bytes of such pieces beyond those before.
     fn peak(&self, most: usize, prepare: &mut impl FnMut()) -> u64 {
         prepare();
         let before = cpu::allocated_bytes();

@@ -51,10 +51,9 @@ use toma_core::marks::Busy;
 /// the thread that requests them.
 ///
 /// ```
-/// # mod toma { pub use {toma_core::marks, toma_trace as trace}; }
-/// # use toma::marks::{Function, Line, expansion::{Frame, line}};
-/// use toma::trace::Place;
-/// use toma::trace::counting::{self, Counting, Node};
+/// # use toma_core::marks::{Function, Line, expansion::{Frame, line}};
+/// use toma_trace::Place;
+/// use toma_trace::counting::{self, Counting, Node};
 ///
 /// # static STEP: Function = Function::new(
 /// #     "step", "demo", "src/net.rs", &[Line::new(1, "fn step() {"), Line::new(2, "take(384)")],
@@ -75,7 +74,7 @@ use toma_core::marks::Busy;
 /// step();
 /// let lines = counting.finish().lines();
 /// assert_eq!(lines.figures("step", 2, &Place::HOST).unwrap().peak, 1384);
-/// # Ok::<(), toma::marks::Busy>(())
+/// # Ok::<(), toma_core::marks::Busy>(())
 /// ```
 #[must_use = "nothing is counted once it is dropped"]
 #[derive(Debug)]

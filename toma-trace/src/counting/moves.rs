@@ -29,9 +29,8 @@ pub struct Moved {
 /// `owner` identifies an evicted storage that is fetched; to evict a storage, its value does not matter.
 ///
 /// ```
-/// # mod toma { pub use {toma_core::marks, toma_trace as trace}; }
-/// use toma::trace::Place;
-/// use toma::trace::counting::{self, Counting, Node};
+/// use toma_trace::Place;
+/// use toma_trace::counting::{self, Counting, Node};
 ///
 /// let counting = Counting::of(&[(Place::HOST, 0)]).start()?;
 /// let born = counting::allocated(0, 0x1000, 384, Node::default());
@@ -40,7 +39,7 @@ pub struct Moved {
 /// assert_eq!((left.address, returned.address), (0x1000, 0x2000));
 /// assert_eq!((now, returned.owner), (born, born));
 /// # drop(counting);
-/// # Ok::<(), toma::marks::Busy>(())
+/// # Ok::<(), toma_core::marks::Busy>(())
 /// ```
 pub fn moves<R>(owner: Owner, act: impl FnOnce() -> R) -> (R, Moved) {
     let _outer = Outer(MOVES.replace(Some(Moved { owner, ..Moved::default() })));

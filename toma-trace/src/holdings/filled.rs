@@ -19,9 +19,8 @@ use crate::tables::{Tick, Trace};
 /// category are one row, and the rows add up to the allocated bytes.
 ///
 /// ```
-/// # mod toma { pub use toma_trace as trace; }
-/// use toma::trace::Place;
-/// use toma::trace::holdings::{Category, Holding, Holdings};
+/// use toma_trace::Place;
+/// use toma_trace::holdings::{Category, Holding, Holdings};
 ///
 /// let weight = Holding::new("weight", Category::Parameter, 4 << 20);
 /// let product = Holding::new("mm @ src/net.rs:42", Category::Activation, 1 << 20);

@@ -16,9 +16,8 @@ use crate::tables::{Access, StorageId, Tick, Trace};
 /// sum includes them.
 ///
 /// ```
-/// # mod toma { pub use toma_trace as trace; }
-/// use toma::trace::Place;
-/// use toma::trace::holdings::{Inventory, Item};
+/// use toma_trace::Place;
+/// use toma_trace::holdings::{Inventory, Item};
 ///
 /// let gpu = Place::device("cuda", 0);
 /// let weight = Item::new(&gpu, "weight", &[512, 1024], 2 << 20);
@@ -65,9 +64,8 @@ impl Inventory {
     /// Adds blocks of which only the bytes are known. Blocks of one size are one row.
     ///
     /// ```
-    /// # mod toma { pub use toma_trace as trace; }
-    /// use toma::trace::Place;
-    /// use toma::trace::holdings::Inventory;
+    /// use toma_trace::Place;
+    /// use toma_trace::holdings::Inventory;
     ///
     /// let inventory = Inventory::default().unnamed(&Place::HOST, [4096, 100, 4096]);
     /// let rows: Vec<_> = inventory.items().iter().map(|item| (&*item.name, item.bytes)).collect();

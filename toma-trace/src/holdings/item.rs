@@ -82,9 +82,8 @@ impl Item {
     /// Sets the bytes that have been evicted from its device.
     ///
     /// ```
-    /// # mod toma { pub use toma_trace as trace; }
-    /// use toma::trace::Place;
-    /// use toma::trace::holdings::{Inventory, Item};
+    /// use toma_trace::Place;
+    /// use toma_trace::holdings::{Inventory, Item};
     ///
     /// let gpu = Place::device("cuda", 0);
     /// let weight = Item::new(&gpu, "weight", &[512, 1024], 0).outside(2 << 20);

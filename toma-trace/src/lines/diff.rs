@@ -13,9 +13,8 @@ use crate::sizes::Size;
 /// A line that keeps more in each recording of the same work leaks.
 ///
 /// ```
-/// # mod toma { pub use toma_trace as trace; }
-/// use toma::trace::lines::Lines;
-/// use toma::trace::{Label, Place, Recorder, ScopeKind, ThreadId, Trace};
+/// use toma_trace::lines::Lines;
+/// use toma_trace::{Label, Place, Recorder, ScopeKind, ThreadId, Trace};
 ///
 /// let recorded = |blocks| {
 ///     let mut recorder = Recorder::new();

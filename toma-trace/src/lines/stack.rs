@@ -13,10 +13,9 @@ use super::stays::{Stays, Sums};
 /// Each instant belongs to one line of each frame. A block belongs to the current line of the innermost frame.
 ///
 /// ```
-/// # mod toma { pub use toma_trace as trace; }
 /// use std::sync::Arc;
-/// use toma::trace::Place;
-/// use toma::trace::lines::{Rows, Source, Sources, Stack};
+/// use toma_trace::Place;
+/// use toma_trace::lines::{Rows, Source, Sources, Stack};
 ///
 /// let mut sources = Sources::new();
 /// let first = sources.add(Source::new("step", "src/net.rs").line(9, "fn step() {").line(10, "let x = f();"));
@@ -145,10 +144,9 @@ impl Stack {
     /// storage from before the recording.
     ///
     /// ```
-    /// # mod toma { pub use toma_trace as trace; }
     /// use std::sync::Arc;
-    /// use toma::trace::Place;
-    /// use toma::trace::lines::{Rows, Source, Sources, Stack};
+    /// use toma_trace::Place;
+    /// use toma_trace::lines::{Rows, Source, Sources, Stack};
     ///
     /// let mut sources = Sources::new();
     /// let first = sources.add(Source::new("step", "src/net.rs").line(9, "let w = f();").line(10, "g(&w)"));

@@ -17,10 +17,9 @@ use crate::tables::Trace;
 /// blank.
 ///
 /// ```
-/// # mod toma { pub use toma_trace as trace; }
 /// use std::sync::Arc;
-/// use toma::trace::Place;
-/// use toma::trace::lines::{Lines, Rows, Source, Sources, Stack};
+/// use toma_trace::Place;
+/// use toma_trace::lines::{Lines, Rows, Source, Sources, Stack};
 /// use toma_core::marks::Column;
 ///
 /// let mut sources = Sources::new();
@@ -220,6 +219,14 @@ impl Lines {
     #[must_use]
     pub fn figures(&self, function: &str, number: u32, place: &Place) -> Option<Figures> {
         self.row(function, number)?.devices.get(self.places.get(place)?).copied()
+    }
+
+    /// Iterates over the lines that ran: function, number in the file, and text. [`figures`](Self::figures) has their bytes.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u32, &str)> {
+        self.functions.iter().flat_map(|function| {
+            let ran = function.lines().filter(|(_, row)| row.is_some());
+            ran.map(|(line, _)| (&*function.source.name, line.number, line.text.trim()))
+        })
     }
 
     /// Returns each row with the position and the text of its line, and the row of no line.

@@ -1,4 +1,4 @@
-//! What is counted while a program runs is what the definitions say.
+//! Figures counted while a program runs equal those of the definitions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,10 +12,10 @@ use crate::gpu;
 use crate::program::{DEVICES, Event, FUNCTIONS, LINES, programs};
 use crate::twin::{self, Figures};
 
-/// The bytes that are there before.
+/// The bytes allocated before, on each device.
 pub(crate) const BEFORE: [u64; DEVICES] = [100, 7];
 
-/// Tells a program's events to a stack for each thread.
+/// Reports a program's events to a stack for each thread.
 pub(crate) struct Counted {
     pub(crate) rows: Arc<Rows>,
     first: LineId,
@@ -74,7 +74,7 @@ pub(crate) fn sources() -> Sources {
     sources
 }
 
-/// As the twin has it.
+/// Converts a row to the twin's.
 fn twins(row: &Row, devices: &[DeviceId]) -> twin::Row {
     let figures = |device| {
         let it = row.devices.get(device).copied().unwrap_or_default();
@@ -119,7 +119,7 @@ proptest! {
         prop_assert_eq!(found, twin::rows(&events, BEFORE));
     }
 
-    /// What is kept by all lines, with what was there before, is what is allocated.
+    /// Kept bytes of all lines, plus the bytes from before, are the allocated bytes.
     #[test]
     fn every_byte_is_in_one_line(events in programs()) {
         let mut counted = Counted::new();

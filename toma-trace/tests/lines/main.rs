@@ -1,4 +1,4 @@
-//! Lines: what is counted while a program runs, the tables, and both again from a trace.
+//! Lines: figures counted while a program runs, the tables, and both again from a trace.
 
 mod against_twin;
 mod program;

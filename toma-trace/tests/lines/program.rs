@@ -1,4 +1,4 @@
-//! Programs drawn at random: functions that call each other, loops, early exits and panics, on several threads.
+//! Random programs: functions that call each other, loops, early exits and panics, on several threads.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// Lines of a function have its number times this, and more.
+/// Lines of a function are numbered from its number times this.
 pub(crate) const LINES: u32 = 64;
 pub(crate) const FUNCTIONS: usize = 3;
 pub(crate) const DEVICES: usize = 2;
-/// No thread does more.
+/// The largest number of events of a thread.
 const LONGEST: usize = 60;
 
-/// What a thread does. Lines are numbers, blocks the order in which they were born.
+/// An event of a thread. Lines are numbers, and blocks are numbered in the order in which they were made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Event {
     Enter(u32),
@@ -44,14 +44,14 @@ enum Statement {
     Works(u64),
     Call(usize),
     Loop(Repeat, Block),
-    /// Takes place from a later pass on.
+    /// Exits from a later pass on.
     Exit(Exit, usize),
 }
 
 #[derive(Clone, Debug)]
 struct Repeat {
     times: usize,
-    /// What its condition or its iterator does before each pass, without a mark.
+    /// The statement of its condition or its iterator before each pass, without a mark.
     head: Box<Statement>,
 }
 
@@ -60,7 +60,7 @@ struct Block {
     statements: Vec<Statement>,
     /// Dropped on each way out.
     local: Option<Index>,
-    /// Whether it ends with a mark of its own.
+    /// True if it ends with a mark of its own.
     is_closed: bool,
 }
 
@@ -74,12 +74,12 @@ enum Exit {
 #[derive(Clone, Debug)]
 struct Thread {
     functions: Vec<Block>,
-    /// What it does outside of functions, before and after each call.
+    /// Statements outside of functions, before and after each call.
     outside: Vec<Statement>,
     calls: usize,
 }
 
-/// What all threads do, in one order.
+/// The events of all threads, in one order.
 pub(crate) fn programs() -> impl Strategy<Value = Vec<(usize, Event)>> {
     (vec(thread(), 1..4), vec(any::<Index>(), LONGEST)).prop_map(|(threads, order)| {
         let mut waiting: Vec<_> = threads.iter().map(|thread| thread.run().into_iter().peekable()).collect();
@@ -99,7 +99,7 @@ pub(crate) fn programs() -> impl Strategy<Value = Vec<(usize, Event)>> {
     })
 }
 
-/// An event before it is known which blocks are alive.
+/// An event before the live blocks are known.
 #[derive(Clone, Copy)]
 enum Drawn {
     Event(Event),
@@ -204,7 +204,7 @@ impl Run<'_> {
         self.events.push(Drawn::Event(event));
     }
 
-    /// A statement without others inside.
+    /// Runs a statement without others inside.
     fn does(&mut self, statement: &Statement) {
         match *statement {
             Statement::Allocate { device, bytes } => self.tell(Event::Allocate { device, bytes }),

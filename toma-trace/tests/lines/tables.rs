@@ -1,4 +1,4 @@
-//! Tables of lines: which functions, devices and columns, and how they look.
+//! Tables of lines: their functions, devices and columns, and their format.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,7 +138,7 @@ fn a_line_is_found_by_its_number() {
     assert_eq!(text(first.nth(3)), None);
 }
 
-/// Three times the work keeps three times as much; what is in no line is compared, too.
+/// Three times the work keeps three times as many bytes; events in no line are compared, too.
 #[test]
 fn lines_that_keep_more_come_first() {
     let (sources, first, second) = sources();

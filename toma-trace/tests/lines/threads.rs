@@ -12,7 +12,7 @@ fn line() -> LineId {
     Sources::new().add(Source::new("f", "src/net.rs").line(1, "fn f() {").line(2, "work();"))
 }
 
-/// Sums are exact, and a peak is no less than what one thread held and no more than what all could.
+/// Sums are exact. A peak is at least the bytes that one thread held, and at most those that all could hold.
 #[test]
 fn threads_at_once_lose_nothing() {
     let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
@@ -40,7 +40,7 @@ fn threads_at_once_lose_nothing() {
     assert_eq!(rows.allocated_bytes(device), 0);
 }
 
-/// A stay's watermark holds whatever was alive at any moment of it, also while it begins.
+/// A stay's watermark covers every block that was live at any moment of it, also while it begins.
 #[test]
 fn a_watermark_misses_no_byte() {
     let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
@@ -69,7 +69,7 @@ fn a_watermark_misses_no_byte() {
     });
 }
 
-/// The account of a thread that has ended serves the next, so that short threads do not add up.
+/// The account of a thread that has ended is reused by the next, so that short threads do not add up.
 #[test]
 fn short_threads_share_rows() {
     let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
@@ -84,7 +84,7 @@ fn short_threads_share_rows() {
     }
 }
 
-/// A thread in no line works for the only one that is in a line; between two it works for none.
+/// A thread in no line works for the only one that is in a line; if two are, it works for none.
 #[test]
 fn helpers_work_for_the_only_line() {
     let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
@@ -104,7 +104,7 @@ fn helpers_work_for_the_only_line() {
     assert_eq!(lost.line(), None);
 }
 
-/// A table in the middle of functions has what was done so far, and nothing is counted twice.
+/// A table in the middle of functions has the figures so far, and nothing is counted twice.
 #[test]
 fn what_is_settled_is_in_the_rows() {
     let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
@@ -121,7 +121,7 @@ fn what_is_settled_is_in_the_rows() {
     stack.settle();
     assert_eq!(allocated(), [16, 24]);
     assert_eq!(stack.line(), Some(line()));
-    // The block was left before, so this is of the line around it.
+    // The block was left before, so the byte belongs to the outer line.
     stack.allocated(device, 1);
     assert_eq!(stack.line(), Some(line().nth(1)));
     drop(stack);

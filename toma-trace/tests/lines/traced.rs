@@ -1,4 +1,4 @@
-//! The table of a trace is that of the program it was recorded of.
+//! The table of a trace equals that of the program it was recorded from.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::program::{Event, FUNCTIONS, LINES, programs};
 
 const PLACES: [fn() -> Place; 2] = [|| Place::HOST, gpu];
 
-/// Records a program as scopes: a function is one, and in it each stay of a line.
+/// Records a program as scopes: one for each function, and in it one for each stay of a line.
 struct Recorded {
     recorder: Recorder,
     frames: BTreeMap<usize, Vec<Frame>>,
@@ -105,7 +105,11 @@ fn said(lines: &Lines) -> BTreeMap<u32, Said> {
         let figures = |place: fn() -> Place| lines.figures(&function, number, &place()).unwrap_or_default();
         Some((number, (row.hits, row.stays, row.time, PLACES.map(figures))))
     });
-    all.collect()
+    let all: BTreeMap<_, _> = all.collect();
+    let iterated: BTreeMap<_, _> = lines.iter().map(|(function, number, _)| (number, function)).collect();
+    assert!(iterated.keys().eq(all.keys()), "{iterated:?}");
+    assert!(iterated.iter().all(|(number, function)| *function == format!("f{}", number / LINES)));
+    all
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! What lines do, from the definitions: every event is kept, and every stay is an interval of them.
+//! Figures of lines, from the definitions: every event is kept, and every stay is an interval of events.
 
 use std::collections::BTreeMap;
 
@@ -48,15 +48,15 @@ pub(crate) struct Figures {
     pub(crate) ooms: u64,
 }
 
-/// Rows by line; what is in no line is in that of `None`.
+/// Rows by line; events in no line are in the row of `None`.
 pub(crate) type Rows = BTreeMap<Option<u32>, Row>;
 
 struct Twin<'a> {
     events: &'a [(usize, Event)],
     stays: Vec<Stay>,
-    /// Before each event, and after the last.
+    /// Levels before each event, and after the last.
     levels: Vec<[(u64, u64); DEVICES]>,
-    /// Device, bytes, and the event at which it was born.
+    /// Device, bytes, and the event that made the block.
     blocks: Vec<(usize, u64, usize)>,
     clock: Vec<u64>,
 }
@@ -77,7 +77,7 @@ pub(crate) fn rows(events: &[(usize, Event)], before: [u64; DEVICES]) -> Rows {
 
 fn stays(events: &[(usize, Event)]) -> Vec<Stay> {
     let mut stays: Vec<Stay> = Vec::new();
-    // By thread and depth: the stay in force, and where a left block went back to.
+    // By thread and depth: the current stay, and the line to which a left block went back.
     let mut frames: BTreeMap<usize, Vec<(usize, Option<u32>)>> = BTreeMap::new();
     for (index, (thread, event)) in events.iter().enumerate() {
         let frames = frames.entry(*thread).or_default();
@@ -173,7 +173,7 @@ impl Twin<'_> {
         }
     }
 
-    /// Counts an event in each line it is in, once.
+    /// Counts an event once in each line that it is in.
     fn in_rows(&self, event: usize, rows: &mut Rows, count: impl Fn(&mut Row)) {
         let Some(thread) = self.owner(event) else { return count(rows.entry(None).or_default()) };
         for stay in self.stays.iter().filter(|stay| stay.thread == thread && stay.contains(event)) {
@@ -183,7 +183,7 @@ impl Twin<'_> {
         }
     }
 
-    /// The thread whose lines an event is in: its own, or the only one that is in any.
+    /// The thread whose lines an event is in: its own, or the only one that is in any line.
     fn owner(&self, event: usize) -> Option<usize> {
         let mut threads: Vec<_> =
             self.stays.iter().filter(|stay| stay.contains(event)).map(|stay| stay.thread).collect();

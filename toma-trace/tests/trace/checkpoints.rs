@@ -1,4 +1,4 @@
-//! What a checkpoint planner finds in a trace: times, outputs and saved bytes of stages.
+//! Facts for a checkpoint planner in a trace: times, outputs and saved bytes of stages.
 
 use std::time::Duration;
 
@@ -51,14 +51,14 @@ fn call(
     Ok(made)
 }
 
-/// What a stage costs.
+/// The costs of a stage.
 #[derive(Debug, PartialEq)]
 struct Costs {
     forward: Duration,
     backward: Duration,
-    /// Made in the stage and read by the forward of a later one.
+    /// Bytes made in the stage and read by the forward of a later one.
     output_bytes: u64,
-    /// Made in the stage and read by a backward.
+    /// Bytes made in the stage and read by a backward.
     saved_bytes: u64,
 }
 
@@ -117,7 +117,7 @@ fn times_and_saved_bytes_of_stages() {
         output_bytes,
         saved_bytes,
     };
-    // The last output is read by no backward, and its stage has no later one.
+    // The last output is read by no backward, and no later stage reads it.
     assert_eq!(found, [costs(40, 140), costs(0, 101)]);
     let Interval { begin, end, .. } = trace.scopes().next().unwrap().1.interval;
     let live = trace.live(&gpu());

@@ -1,4 +1,4 @@
-//! What storages are for, what they are called, and what filled a device.
+//! Categories and names of storages, and the report of the storages that filled a device.
 
 use proptest::prelude::*;
 use toma_trace::holdings::{Catalog, Category, Holding, Holdings, Names};
@@ -66,7 +66,7 @@ impl Program {
     }
 }
 
-/// The category of one storage of a program, of which this was said.
+/// Returns the category of one storage of a program, after these categories were assigned to it.
 fn category(storage: StorageId, program: Program, said: &[Category]) -> Category {
     let mut names = Names::new();
     for category in said {
@@ -135,7 +135,7 @@ fn activations_wait_for_a_backward_or_else_for_an_operator() {
     assert_eq!(category(storage, program, &[]), Category::Temporary, "the backward was before");
 }
 
-/// Nodes run from the highest number down, so a higher number is another backward.
+/// Nodes run from the highest number down, so a higher number belongs to another backward.
 #[test]
 fn nodes_tell_where_a_backward_begins() {
     for (numbers, expected) in [
@@ -201,7 +201,7 @@ proptest! {
     }
 }
 
-/// What was there before is freed meanwhile, and neither counts nor makes room.
+/// A storage from before is freed meanwhile, and neither counts nor makes room.
 #[test]
 fn what_was_born_at_its_peak_is_told_by_operator_and_shape() {
     let mut recorder = Recorder::new();

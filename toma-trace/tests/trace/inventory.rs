@@ -24,7 +24,7 @@ fn gradients(place: &Place) -> Vec<Item> {
     vec![floats(place, "bias.grad", &[1024]).gradient_of("bias"), weight]
 }
 
-/// What memlab's README says of a linear layer, before and after its backward; only CUDA rounds.
+/// Totals of a linear layer from memlab's README, before and after its backward; only CUDA rounds.
 #[test]
 fn totals_of_a_linear_layer() {
     for (place, before, after) in [(Place::HOST, 6_295_556, 10_493_956), (gpu(), 6_296_064, 10_494_464)] {
@@ -35,7 +35,7 @@ fn totals_of_a_linear_layer() {
     }
 }
 
-/// Two layers of one weight, which counts once.
+/// Two layers share one weight, which counts once.
 #[test]
 fn totals_of_tied_layers() {
     for (place, bytes) in [(Place::HOST, 10_502_148), (gpu(), 10_502_656)] {
@@ -46,7 +46,7 @@ fn totals_of_tied_layers() {
     }
 }
 
-/// `linear(input * (input + 2))` keeps a product for its backward, which has no name.
+/// `linear(input * (input + 2))` saves a product for its backward, which has no name.
 #[test]
 fn what_is_saved_for_a_backward_is_a_row() {
     for (place, bytes) in [(Place::HOST, 8_392_708), (gpu(), 8_393_216)] {
@@ -93,7 +93,7 @@ The allocated memory on cuda:0: 10.01M
     );
 }
 
-/// A total of 0 would deny what the rows show.
+/// A total of 0 would contradict the rows.
 #[test]
 fn blocks_without_shapes_have_an_unknown_total() {
     let place = Place::HOST;
@@ -207,7 +207,7 @@ fn what_the_allocator_does_not_count_is_beside_its_figure() {
     assert!(text.contains("The allocated memory on cuda:0: 1.00K\n"), "{text}");
 }
 
-/// Such as what is trained as a piece of a flat storage, with a gradient of its own.
+/// An example is a parameter that is a piece of a flat storage, with a gradient of its own.
 #[test]
 fn the_gradient_of_an_alias_follows_its_storage() {
     let place = Place::HOST;

@@ -1,4 +1,4 @@
-//! What a profiler finds in a trace: bytes by line, and the lines of gradients.
+//! Facts for a profiler in a trace: bytes by line, and the lines of gradients.
 
 use toma_core::marks::Column;
 use toma_trace::lines::{Lines, Source, Sources};
@@ -93,7 +93,7 @@ fn bytes_by_line() {
     assert_eq!(row(9), (0, 0, 100, 0));
     assert_eq!(row(10), (800, 0, 900, 500));
     assert_eq!(row(11), (4, 0, 904, 0));
-    // What the thread of the backward does is the work of the line that waits for it.
+    // The work of the backward's thread belongs to the line that waits for it.
     assert_eq!(row(12), (500, 400, 1404, 0));
     assert_eq!(row(13), (0, 804, 1004, 0));
     assert_eq!(lines.row("step", 14), None);
@@ -149,7 +149,7 @@ fn operators_stand_beneath_their_lines() {
     );
 }
 
-/// A trace knows what ran; the program also knows what did not.
+/// A trace contains only the lines that ran; the sources also contain the others.
 #[test]
 fn lines_that_never_ran_are_blank_beside_the_source() {
     let (trace, _) = step().unwrap();
@@ -177,7 +177,7 @@ fn lines_that_never_ran_are_blank_beside_the_source() {
     assert!(text.contains("    1    11      let loss = y.sum();\n    1                sum\n"), "{text}");
 }
 
-/// A step that is called in three attempts, and around them.
+/// A step that is called in three attempts, in an outer function.
 #[test]
 fn attempts_have_rows_of_their_own() {
     let mut recorder = Recorder::new();
@@ -223,7 +223,7 @@ fn attempts_have_rows_of_their_own() {
     assert_eq!((figures.peak, figures.allocated), (16, 32));
 }
 
-/// What is allocated in a node belongs to the line of its operator, and to that of the node around it afterwards.
+/// Memory allocated in a node belongs to the line of its operator, and after the node ends to the outer node's line.
 #[test]
 fn nodes_within_nodes_are_told_apart() {
     let mut recorder = Recorder::new();

@@ -1,4 +1,4 @@
-//! Traces: what recorders refuse, what lives when, what is read, and what later users find in them.
+//! Traces: refused events, live storages, text, and the facts that later users read from them.
 
 mod checkpoints;
 mod holdings;

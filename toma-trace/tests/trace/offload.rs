@@ -1,4 +1,4 @@
-//! What an offload simulator finds in a trace: next uses, writes since a copy, and deaths.
+//! Facts for an offload simulator in a trace: next uses, writes since a copy, and deaths.
 
 use toma_trace::{Access, Contradiction, Operand, Recorder, StorageId, Tick, Trace};
 
@@ -23,13 +23,13 @@ fn step() -> Result<(Trace, StorageId, StorageId), Contradiction> {
     Ok((recorder.finish(), weight, buffer))
 }
 
-/// The tick at which the values are needed next; a view needs none.
+/// The tick of the next operator that needs the values; a view needs none.
 fn next_use(trace: &Trace, storage: StorageId, now: Tick) -> Option<Tick> {
     let mut uses = trace.uses().iter().filter(|used| used.operand.storage == storage && used.tick > now);
     uses.find(|used| used.operand.access != Access::Views).map(|used| trace[used.operator].interval.begin)
 }
 
-/// How often the values have been changed up to a tick.
+/// The number of changes of the values up to a tick.
 fn version(trace: &Trace, storage: StorageId, now: Tick) -> usize {
     let uses = trace.uses().iter().filter(|used| used.operand.storage == storage && used.tick <= now);
     uses.filter(|used| matches!(used.operand.access, Access::Writes | Access::Makes)).count()

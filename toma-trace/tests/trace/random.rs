@@ -1,4 +1,4 @@
-//! Recordings drawn at random. Most events are refused now and then, and all are small.
+//! Random recordings. Most kinds of events are refused now and then, and all recordings are small.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(crate) fn actions() -> impl Strategy<Value = Vec<Action>> {
     vec(action, 0..60)
 }
 
-/// Plays actions one by one, with the ids there are so far.
+/// Plays actions one by one, with the ids recorded so far.
 #[derive(Default)]
 pub(crate) struct Player {
     pub(crate) recorder: Recorder,
@@ -56,7 +56,7 @@ pub(crate) struct Player {
 }
 
 impl Player {
-    /// Whether the event was possible and accepted.
+    /// Returns whether the event was possible and accepted.
     pub(crate) fn play(&mut self, action: &Action) -> bool {
         self.try_play(action).is_some()
     }

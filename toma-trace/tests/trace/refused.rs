@@ -1,4 +1,4 @@
-//! What contradicts earlier events is refused with its values, and changes nothing.
+//! Events that contradict earlier ones are refused with their values, and change nothing.
 
 use toma_trace::{Access, Contradiction, Label, Operand, Place, Recorder, ScopeKind};
 
@@ -98,7 +98,7 @@ fn a_contradiction_names_its_values_and_leaves_no_trace() {
         let refused = steps(&mut recorder).unwrap_err();
         assert_eq!(refused.to_string(), *message);
         let trace = recorder.clone().finish();
-        // What comes later has the ticks and ids it would have had.
+        // Later events have the ticks and ids that they would have without the refused one.
         let storage = recorder.birth(MAIN, &gpu(), 0);
         match storage {
             Ok(storage) => assert_eq!(storage.index(), trace.storages().len(), "{message}"),

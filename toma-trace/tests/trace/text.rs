@@ -1,4 +1,4 @@
-//! Traces as text: what is written is read again, and nothing else is.
+//! Traces as text: a written trace reads back equal, and invalid text is refused.
 
 use std::error::Error;
 
@@ -17,7 +17,7 @@ fn recorded(actions: &[Action]) -> Trace {
     player.recorder.finish()
 }
 
-/// Every number of a text.
+/// Returns every number of a text.
 fn numbers(value: &mut Value) -> Vec<&mut Value> {
     match value {
         Value::Number(_) => vec![value],
@@ -34,7 +34,7 @@ proptest! {
         prop_assert_eq!(Trace::from_json(&trace.to_json()).unwrap(), trace);
     }
 
-    /// A text with a wrong number is refused, or is another sound trace that says what the text says.
+    /// A text with a wrong number is refused, or reads as another valid trace that writes exactly this text.
     #[test]
     fn a_wrong_number_is_refused_or_meant(actions in actions(), at: prop::sample::Index, number in 0..40_u64) {
         let mut text: Value = serde_json::from_str(&recorded(&actions).to_json()).unwrap();
@@ -47,7 +47,7 @@ proptest! {
     }
 }
 
-/// A storage that is born in an operator and grows, and one that was there.
+/// A storage that is made in an operator and grows, and one from before.
 fn sample() -> Value {
     let mut recorder = Recorder::new();
     let scope = recorder.begin_scope(MAIN, Label::new(ScopeKind::Line, "f").at("src/main.rs", 3));

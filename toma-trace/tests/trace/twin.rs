@@ -1,4 +1,4 @@
-//! Live bytes, peaks and holders against a twin that writes down all that is alive after each event.
+//! Live bytes, peaks and holders against a twin that stores all live storages after each event.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -10,7 +10,7 @@ use crate::random::{Action, Player, actions};
 /// The storages that hold a block, with place and bytes.
 type Alive = Vec<(StorageId, Place, u64)>;
 
-/// What is alive after each event; the first entry is before all of them.
+/// The live storages after each event; the first entry is before all of them.
 struct Twin(Vec<Alive>);
 
 impl Twin {
@@ -18,7 +18,7 @@ impl Twin {
         self.0[self.0.len() - 1].clone()
     }
 
-    /// Whether the twin would accept what the player has been asked for.
+    /// Returns whether the twin would accept the player's action; `None` if it cannot decide.
     fn follows(&mut self, player: &Player, action: &Action) -> Option<bool> {
         let storage = |index: &Index| player.storage(*index);
         let holds = |id: StorageId| self.now().iter().find(|(storage, ..)| *storage == id).cloned();
@@ -112,7 +112,7 @@ proptest! {
     }
 }
 
-/// The start, and then every tick there was: no row lacks one.
+/// The start, and then every tick of the trace: no list of events lacks one.
 fn trace_ticks(trace: &Trace) -> Vec<Tick> {
     let of_operators = trace.operators().map(|(_, operator)| operator.interval);
     let intervals: Vec<_> = of_operators.chain(trace.scopes().map(|(_, scope)| scope.interval)).collect();

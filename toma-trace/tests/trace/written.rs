@@ -102,7 +102,7 @@ fn a_step_as_a_snapshot_of_pytorch() {
     assert_eq!(alive, [100, 100]);
 }
 
-/// The page leaves out frames whose function name has one of these parts anywhere.
+/// The page hides frames whose function name contains one of these parts.
 #[test]
 fn no_frame_of_a_program_has_a_name_that_the_page_hides() {
     let mut recorder = Recorder::new();
@@ -121,7 +121,7 @@ fn no_frame_of_a_program_has_a_name_that_the_page_hides() {
     assert_eq!(hidden, [false; 2], "{frames:?}");
 }
 
-/// Of lines within lines of one function the innermost is the frame's.
+/// With nested lines of one function, the frame has the innermost line.
 #[test]
 fn a_frame_has_the_innermost_line() {
     let mut recorder = Recorder::new();
@@ -160,7 +160,7 @@ fn large_snapshots_are_read() {
     assert!(snapshot.segments.iter().all(|segment| segment.requested_size == 1 << 33));
 }
 
-/// Plays a snapshot backwards, as the page does: each event must find what it undoes.
+/// Plays a snapshot backwards, as the page does: each event must find the state that it undoes.
 fn undo(snapshot: &Snapshot, device: usize) -> Result<(), TestCaseError> {
     let of_device = snapshot.segments.iter().filter(|segment| segment.device == device as u64);
     let mut segments: BTreeMap<_, _> =
@@ -207,7 +207,7 @@ proptest! {
         }
         for (device, events) in snapshot.device_traces.iter().enumerate() {
             prop_assert!(events.is_sorted_by_key(|event| event.time_us));
-            // The page throws where there are categories and none of them is `unknown`.
+            // The page fails if there are categories and none of them is `unknown`.
             prop_assert!(events.is_empty() || events.iter().any(|event| event.category == "unknown"));
             undo(&snapshot, device)?;
         }
@@ -270,7 +270,7 @@ fn page(trace: &Trace, names: &Names, title: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// The corners of the one timeline of a page that is well formed and needs nothing else.
+/// Returns the corners of the only timeline of a page, and checks that the page is well-formed and self-contained.
 fn timeline(page: &str) -> Vec<(u32, u32)> {
     for outside in ["<script", "http", "@import", "url("] {
         assert!(!page.contains(outside), "{outside}");

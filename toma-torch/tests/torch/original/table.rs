@@ -1,4 +1,4 @@
-//! The operators, one a line.
+//! The operators, one per line.
 
 use tch::{Kind, Tensor};
 
@@ -95,7 +95,7 @@ pub(super) const COMPARISONS: [Row; 8] = [
     ("isclose", Flags, |o| o.x.isclose(&o.y, 0.1, 0.1, false)),
 ];
 
-/// Min and max, in each of their forms.
+/// Minimum and maximum, in each of their forms.
 pub(super) const RANGES: [Row; 10] = [
     ("minimum", Rows, |o| o.x.minimum(&o.y)),
     ("maximum", Rows, |o| o.x.maximum(&o.y)),
@@ -105,7 +105,7 @@ pub(super) const RANGES: [Row; 10] = [
     ("amax", Rows, |o| o.x.amax([-1_i64].as_slice(), true)),
     ("argmin", Flags, |o| o.x.argmin(1, false)),
     ("argmax", Flags, |o| o.x.argmax(1, true)),
-    // Its backward asks the data whether they hold NaN, and takes another way dry.
+    // Its backward reads the data to look for NaN, and takes another path in a dry run.
     ("max", CoupledFlags, |o| o.x.max()),
     ("min over the rows", Coupled, |o| o.x.min_dim(0, false).0),
 ];
@@ -119,7 +119,7 @@ pub(super) const CASTS: [Row; 6] = [
     ("bool", Flags, |o| (&o.x * 2.0).floor().to_kind(Kind::Bool)),
 ];
 
-/// What says shapes anew, and padding.
+/// Operators that change shapes, and padding.
 pub(super) const SHAPES: [Row; 14] = [
     ("view", Rows, |o| o.x.view([-1, 2, 3]).square()),
     ("view by the batch", Rows, |o| o.x.view([o.x.size()[0], -1]).square()),

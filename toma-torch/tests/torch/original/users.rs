@@ -1,4 +1,4 @@
-//! What failed the original's users, one test each.
+//! Failures that users of the original reported, one test each.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ use super::{DOUBLES, ROWS};
 use crate::dry::{assert_twins, enter_cpu_autocast};
 use crate::stage::{FLOATS, alone, difference, panic_of, printed_by, size};
 
-/// The most bytes beyond those before, while `work` runs.
+/// Returns the peak bytes beyond those before, while `work` runs.
 fn peak(work: impl FnOnce()) -> u64 {
     let before = cpu::allocated_bytes();
     cpu::reset_peak_allocated_bytes();
@@ -23,9 +23,9 @@ fn peak(work: impl FnOnce()) -> u64 {
     cpu::peak_allocated_bytes() - before
 }
 
-/// The report of `work` in about as much memory as half of the rows take.
+/// Returns the report of `work` in about as much memory as half of the rows take.
 fn in_half_the_memory(mut work: impl FnMut(usize)) -> Report {
-    // What is there from the first run on, such as gradients, is there in the others.
+    // Tensors that the first run makes and leaves, such as gradients, exist in the other runs.
     work(ROWS);
     let [whole, single] = [ROWS, 1].map(|most| peak(|| work(most)));
     let _budget = Budget::beyond_allocated(u64::midpoint(whole, single));
@@ -63,7 +63,7 @@ fn the_tutorials_perceptron_on_rows_3_to_6() {
     let step = || loss(&rows(&images), &rows(&labels)).backward();
     let dry = dry_run(step).unwrap();
     assert_twins("perceptron", &dry, &record(step));
-    // In pieces the rows are found at their places.
+    // In pieces, rows keep their positions.
     let logits = |images: &Tensor| net.forward(&images.flatten(1, -1));
     let answers = execute::with::<NoCache>().max(3).forward(&images, logits);
     let off = difference(&[rows(&answers)], &[tch::no_grad(|| logits(&rows(&images)))]);
@@ -129,7 +129,7 @@ fn what_names_the_batch_or_a_number_works_in_pieces_that_fit() {
     }
 }
 
-/// The original drew anew wherever a tensor was used.
+/// The original drew a new mask at each use of a tensor.
 #[test]
 fn a_tensor_that_is_used_twice_has_one_mask() {
     let _alone = alone();
@@ -243,7 +243,7 @@ fn where_nothing_fits_bytes_and_budget_are_said() {
     assert_eq!((printed, cpu::allocated_bytes()), (1, full));
 }
 
-/// Weights that a class has count as much as they say.
+/// Weights of classes count as given.
 #[test]
 fn a_loss_that_passes_over_padding_is_that_of_the_whole() {
     let _alone = alone();

@@ -1,24 +1,24 @@
-//! What the attempts of one call have done, held against the rules as they come in.
+//! Attempts of one call, checked against the rules as they come in.
 
 use std::cell::Cell;
 use std::ops::Range;
 
 use crate::nets::Road;
 
-/// So often in a row the same rows may be tried: at first, after a transient failure, and after a wait.
+/// The most tries of the same rows in a row: at first, after a transient failure, and after a wait.
 const TRIES: usize = 3;
 
 /// The attempts of one call so far.
 #[derive(Debug)]
 pub(super) struct Log {
-    /// How its failures come out.
+    /// The form of its failures.
     pub(super) road: Road,
     pub(super) position: Cell<usize>,
-    /// Rows in the attempt that failed last at this position.
+    /// Rows in the last failed attempt at this position.
     failed: Cell<Option<usize>>,
-    /// Attempts in a row with as many rows.
+    /// Consecutive attempts with as many rows.
     tries: Cell<usize>,
-    /// A row that runs out of memory alone is left out, and the call fails once all others are done.
+    /// True if a row that runs out of memory alone is left out, so that the call fails once all others are done.
     leaves_out: Cell<bool>,
     left_out: Cell<bool>,
 }
@@ -39,12 +39,12 @@ impl Log {
         self.leaves_out.set(true);
     }
 
-    /// The last failure was of a single row, or of one that was left out.
+    /// Returns whether the last failure was of a single row, or of one that was left out.
     pub(super) fn has_failed_alone(&self) -> bool {
         self.failed.get() == Some(1) || self.left_out.get()
     }
 
-    /// The rows that failed last failed the time before, too, or one was left out.
+    /// Returns whether the rows that failed last had failed the time before, or one was left out.
     pub(super) fn has_failed_twice(&self) -> bool {
         self.tries.get() > 1 || self.left_out.get()
     }

@@ -1,4 +1,4 @@
-//! Failures that are no matter of memory, as libtorch words them, and how often each class came.
+//! Failures unrelated to memory, in libtorch's words, and counts of each class.
 
 use std::fmt;
 use std::sync::atomic::{
@@ -11,7 +11,7 @@ use toma::classify::Class;
 
 use super::THREADS;
 
-/// What the text of each class contains; out of memory comes from the budget.
+/// Text that identifies each class; out of memory comes from the budget.
 const CLASSES: [(Class, &str); 4] = [
     (Class::OutOfMemory, "CPU out of memory"),
     (Class::Transient, "CUDA error: CUBLAS_STATUS_INTERNAL_ERROR when calling the stress test"),
@@ -27,17 +27,17 @@ pub(super) fn failure(class: Class) -> TchError {
     TchError::Torch(CLASSES[index_of(class)].1.to_owned())
 }
 
-/// The class of a failure that this test has made, or whose cause is its budget.
+/// Returns the class of a failure that this test has injected or that its budget has caused.
 pub(super) fn class_of(error: &str) -> Option<Class> {
     CLASSES.iter().find(|(_, text)| error.contains(text)).map(|(class, _)| *class)
 }
 
-/// How often things happened.
+/// Counts of calls, attempts and failures.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Of each thread.
+    /// Attempts of each thread.
     pub(super) attempts: [AtomicU64; THREADS],
-    /// How many attempts each thread is in, one inside the other.
+    /// Nesting depth of the attempts that each thread is in.
     inside: [AtomicU64; THREADS],
     pub(super) calls: AtomicU64,
     pub(super) waits: AtomicU64,
@@ -47,13 +47,13 @@ pub(super) struct Counts {
 /// Failures of one class.
 #[derive(Debug, Default)]
 pub(super) struct OfClass {
-    /// In attempts, without those that ran out of memory, which the allocator counts.
+    /// Failures injected in attempts. Out-of-memory failures are counted by the allocator instead.
     pub(super) injected: AtomicU64,
-    /// Those that ended calls.
+    /// Failures that ended calls.
     pub(super) went_through: AtomicU64,
 }
 
-/// A thread is in an attempt.
+/// Guard of a thread that is in an attempt.
 pub(super) struct Inside<'c>(&'c AtomicU64);
 
 impl Drop for Inside<'_> {
@@ -84,7 +84,7 @@ impl Counts {
         &self.of_class[index_of(class)]
     }
 
-    /// Everything has happened, and most calls end well: else it proves nothing.
+    /// Checks that everything has happened and that most calls succeed; otherwise the test proves nothing.
     pub(super) fn check(&self) {
         let ended = self.of_class.each_ref().map(|class| class.went_through.load(Relaxed));
         assert!(ended.iter().all(|&count| count > 0), "a class is missing: {self}");

@@ -1,4 +1,4 @@
-//! Rows of numbers, and what is to come out of them.
+//! Rows of numbers, and their expected results.
 
 use std::ops::Range;
 
@@ -10,28 +10,28 @@ use crate::stage::{FLOATS, size};
 /// Numbers in a row.
 pub(super) const WIDTH: usize = 256;
 
-/// Rows there are.
+/// Number of rows.
 pub(super) const ROWS: usize = 64;
 
-/// Row n holds nothing but n.
+/// Makes rows; each element of row n is n.
 pub(super) fn numbered() -> Tensor {
     let column = Tensor::arange(size(ROWS), FLOATS).unsqueeze(1);
     column.expand([size(ROWS), size(WIDTH)], false).contiguous()
 }
 
-/// What comes out of these rows.
+/// Returns the expected results of these rows.
 pub(super) fn plain(rows: Range<usize>) -> Vec<f32> {
     let number = |row| f32::from(u16::try_from(row).unwrap());
     rows.map(|row| number(WIDTH) * (number(row) * number(row) + 1.0)).collect()
 }
 
-/// The same with tensors, which takes memory for each number.
+/// Computes the same with tensors, which takes memory for each number.
 pub(super) fn with_tensors(rows: &Tensor, road: Road) -> Result<Tensor, TchError> {
     let more = road.of(road.of(rows.f_mul(rows))?.f_add_scalar(1.0))?;
     road.of(more.f_sum_dim_intlist(1, false, Kind::Float))
 }
 
-/// The numbers of a tensor, without memory of tensors.
+/// The numbers of a tensor, copied without memory of tensors.
 pub(super) fn numbers(tensor: &Tensor) -> Vec<f32> {
     let mut numbers = vec![f32::NAN; tensor.numel()];
     let count = numbers.len();

@@ -1,4 +1,4 @@
-//! What one thread does: calls in every form, whose rows it checks.
+//! The work of one thread: calls in every form, whose rows it checks.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -31,11 +31,11 @@ pub(super) struct Worker<'w> {
     input: Tensor,
     output: Tensor,
     weight: Tensor,
-    /// There was a failure that ends everything: no attempt may follow.
+    /// True after a failure that ends everything: no attempt may follow.
     ends: Cell<bool>,
 }
 
-/// An inline form with options by chance.
+/// Makes an inline form with random options.
 macro_rules! with {
     ($worker:expr) => {{
         let form = execute::with::<NoCache>().cache($worker.cache()).policy($worker.policy());
@@ -53,21 +53,21 @@ impl<'w> Worker<'w> {
         let input = numbered();
         let output = Tensor::zeros([size(ROWS)], FLOATS);
         let weight = Tensor::zeros_like(&input).set_requires_grad(true);
-        // Makes the gradient, which is there from now on.
+        // Makes the gradient, which stays from then on.
         (&weight * &input).sum(Kind::Float).backward();
         let device = toma_torch::Device::new(tch::Device::Cpu);
         let (random, ends) = (RefCell::new(random), Cell::new(false));
         Self { world, thread, random, device, input, output, weight, ends }
     }
 
-    /// Makes a call, and checks what it has done.
+    /// Makes a call, and checks its results and attempts.
     pub(super) fn one_call(&mut self) {
         self.ends.set(false);
         let log = Log::new(ROADS[self.up_to(2)]);
         let total = self.up_to(ROWS) + 1;
         let mut result = Ok(Ok(()));
         let printed = printed_by(|| result = caught(|| self.any_form(total, &log)));
-        // What goes through is printed once when it is a panic, and nothing else is printed.
+        // A failure that leaves the call is printed once if it is a panic, and nothing else is printed.
         assert_eq!(printed, usize::from(result.is_err()), "{result:?}");
         match result.unwrap_or_else(|panic| Err(TchError::Torch(panic))) {
             Ok(()) => {
@@ -78,7 +78,7 @@ impl<'w> Worker<'w> {
         }
     }
 
-    /// A failure goes through where nothing is left to try, or where it ends everything.
+    /// A failure leaves the call if nothing is left to try, or if it ends everything.
     fn check_failure(&self, error: &str, log: &Log) {
         let class = mishap::class_of(error).unwrap_or_else(|| panic!("{error}"));
         let may_give_up = match class {
@@ -139,7 +139,7 @@ impl<'w> Worker<'w> {
     fn one_by_one(&self, total: usize, log: &Log) -> Result<(), TchError> {
         let body =
             |start, end| self.attempt(log, start..end, || with_tensors(&self.rows(start..end), log.road));
-        // Values that are given out hold memory while the work goes on.
+        // Values that are yielded hold memory while the loop continues.
         let values = with!(self).iter(0..total, self.up_to(ROWS) + 1, body);
         let values = values.collect::<Result<Vec<_>, _>>()?;
         let values: Vec<_> = values.iter().flat_map(numbers).collect();
@@ -147,7 +147,7 @@ impl<'w> Worker<'w> {
         Ok(())
     }
 
-    /// A loop in a batch: the inner loop gives up, and the batch shrinks.
+    /// Runs a loop in a batch: the inner loop gives up, and the batch shrinks.
     fn batch(&self, total: usize, log: &Log) -> Result<(), TchError> {
         let done = with!(self).batch(total, |batch_size| {
             self.attempt(log, 0..batch_size, || {
@@ -179,8 +179,7 @@ impl<'w> Worker<'w> {
         Ok(())
     }
 
-    /// An attempt at these rows, which sometimes fails for no reason: at an allocation, before the work or
-    /// after it.
+    /// Makes an attempt at these rows, which sometimes fails at random: at an allocation, before the work or after it.
     fn attempt<R>(
         &self,
         log: &Log,
@@ -202,7 +201,7 @@ impl<'w> Worker<'w> {
         Ok(value)
     }
 
-    /// A failure that is no matter of memory, perhaps.
+    /// Fails at random, for a cause unrelated to memory.
     fn mishap(&self, road: Road) -> Result<(), TchError> {
         let class = match self.up_to(1000) {
             0..15 => Class::Transient,
