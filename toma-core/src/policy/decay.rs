@@ -26,8 +26,7 @@ impl Decay {
 
 impl Policy for Decay {
     fn shrink(&self, evidence: &Evidence) -> usize {
-        // The product of a huge size may round up to the size itself.
-        whole(number(evidence.size) * self.factor).min(evidence.size.saturating_sub(1))
+        whole(number(evidence.size) * self.factor)
     }
 
     #[inline]
@@ -38,7 +37,18 @@ impl Policy for Decay {
 
 #[cfg(test)]
 mod tests {
-    use super::Decay;
+    use super::{Decay, Evidence, Policy as _};
+
+    /// The largest factor takes at least half a unit in the last place, which is more than a size is rounded up by.
+    #[test]
+    fn sizes_that_are_rounded_shrink_with_the_largest_factor() {
+        let decay = Decay::new(1.0 - f64::EPSILON / 2.0);
+        for power in 0..64 {
+            for size in ((1_usize << power).saturating_sub(5000)..).take(10_000).filter(|&size| size > 0) {
+                assert!(decay.shrink(&Evidence::new(size)) < size, "{size}");
+            }
+        }
+    }
 
     #[test]
     fn what_is_no_part_of_a_size_is_refused() {

@@ -77,7 +77,9 @@ mod tests {
             let mut doubt = Doubt::after(failed);
             assert!((0..needed * 2).all(|_| !doubt.succeeded(|| early)), "{failed} failed");
         }
-        assert_eq!(until_due(Doubt::after(u32::MAX), Duration::MAX), SUCCESSES << MAX_DOUBLINGS);
+        for failed in [MAX_DOUBLINGS + 1, u32::MAX] {
+            assert_eq!(until_due(Doubt::after(failed), Duration::MAX), SUCCESSES << MAX_DOUBLINGS);
+        }
     }
 
     #[test]

@@ -23,10 +23,10 @@ impl Manager {
     /// take neither the device's memory nor the host's. Tensors with fewer bytes than the manager moves are read at
     /// once, and with `TOMA_DISABLE=1` all tensors are.
     ///
-    /// `Tensor::set_data` gives the memory to the variable of a model.
+    /// `Tensor::set_data` gives the memory to a variable of a model, for all names of a `VarStore` in one loop.
     ///
     /// ```
-    /// use tch::{Kind, Tensor};
+    /// use tch::{Kind, Tensor, nn};
     /// use toma_torch::Device;
     /// use toma_torch::offload::{Manager, Residency};
     ///
@@ -40,6 +40,14 @@ impl Manager {
     /// let (name, ones) = &weights[0];
     /// assert_eq!((name.as_str(), ones.residency()), ("ones", Residency::Offloaded));
     /// assert_eq!(ones.sum(Kind::Double).double_value(&[]), f64::from(1 << 18));
+    ///
+    /// let variables = nn::VarStore::new(tch::Device::Cpu);
+    /// let weight = variables.root().zeros("ones", &[1 << 18]);
+    /// let named = variables.variables();
+    /// for (name, tensor) in &weights {
+    ///     named[name].shallow_clone().set_data(tensor);
+    /// }
+    /// assert_eq!(manager.adopt(&weight).residency(), Residency::Offloaded);
     /// # std::fs::remove_file(&path).unwrap();
     /// # Ok::<(), tch::TchError>(())
     /// ```
