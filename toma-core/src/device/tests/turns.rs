@@ -112,3 +112,17 @@ fn bounds_pass_in_the_queue_and_before_a_turn_is_claimed() {
     state.waited_in_vain(at(10));
     assert!(!state.has_patience(at(19)) && state.has_patience(at(20)));
 }
+
+#[test]
+fn a_wait_in_vain_is_forgotten_when_the_newest_turn_of_then_ends() {
+    let (begin, mut state) = (Instant::now(), QueueState::new(1));
+    let [old, newest] = [(); 2].map(|()| state.try_shared().unwrap());
+    state.waited_in_vain(begin + Duration::from_secs(1));
+    let later = state.begin(TurnKind::Shared);
+    for ended in [later, old] {
+        state.end(ended.id);
+        assert!(!state.has_patience(begin));
+    }
+    state.end(newest.id);
+    assert!(state.has_patience(begin));
+}
