@@ -211,6 +211,24 @@ fn what_the_operator_that_failed_has_made_is_temporary_if_operators_are_recorded
     }
 }
 
+#[test]
+fn blocks_of_the_backward_that_failed_are_temporary() {
+    let _alone = alone();
+    for depth in [Depth::Lines, Depth::Events] {
+        let profiling = Profiler::new().depth(depth).start().unwrap();
+        let weight = Tensor::ones([16, 1 << 10], ground::floats()).set_requires_grad(true);
+        let _budget = Budget::beyond_allocated(84 << 12);
+        let form = toma::execute::with::<NoCache>().name("waves");
+        form.batch(16, |rows| {
+            let rows = weight.narrow(0, 0, i64::try_from(rows).unwrap());
+            rows.sin().exp().cos().sum(Kind::Float).backward();
+        });
+        drop(profiling);
+        let filled = report::last().unwrap().filled.expect("the memory was filled");
+        assert!(filled.contains(": 192.01K activation, 128.00K temporary, 64.00K input\n"), "{filled}");
+    }
+}
+
 #[toma::profile]
 fn large(rows: i64) -> Tensor {
     let ones = Tensor::ones([rows, 1 << 20], ground::floats());
