@@ -24,6 +24,7 @@ fn events_tell_sizes_in_units_and_positions_in_items() {
             }
             EventKind::Succeeded { start, end, .. } => format!("{start}..{end}"),
             EventKind::Settled { size, .. } => format!("settled {size}"),
+            EventKind::Probe { from, to } => format!("{to} after {from}"),
             _ => return,
         });
     };
@@ -33,6 +34,15 @@ fn events_tell_sizes_in_units_and_positions_in_items() {
     let expected =
         ["64 64 Some(6)", "60 > 30", "0..1", "1..2", "without 2: 500", "3..4", "4..5", "5..6", "settled 30"];
     assert_eq!(told.into_inner().unwrap(), expected);
+}
+
+#[test]
+fn an_item_that_is_left_out_is_in_the_report_of_an_undo_that_panics() {
+    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|_| ());
+    let form = form.before_retry(|piece| assert_ne!(piece, 2..3));
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| form.range(0..6, 64, body))).unwrap_err();
+    let report = report::last().unwrap();
+    assert_eq!((report.done, &report.left_out[..]), (2, &[2][..]));
 }
 
 #[test]

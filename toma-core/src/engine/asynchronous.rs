@@ -19,7 +19,7 @@ use std::task::{Poll, Waker};
 use super::attempt::{Attempt, Guard, Told, poll_guarded};
 use super::call::Call;
 use super::drive::{Alone, Cleanup, LeftOutItem, Settled, agreed, leave_out, settle, settle_panic};
-use crate::nesting::Inside;
+use crate::nesting::{self, Inside, Nesting};
 use crate::observe::Answer;
 use crate::observe::witness::Witnessed;
 use crate::outcome::Judge;
@@ -50,7 +50,11 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     pub(crate) async fn begin(&mut self) -> bool {
         let last = mem::replace(&mut self.attempt, Attempt::none());
         if let Some(answer) = self.failed.take() {
-            self.call.release(&self.policy, last, answer);
+            {
+                // Hooks and observers run while the task is polled: a loop of theirs must not wait.
+                let _polled = nesting::Inside::of(Some(Nesting::now().of_task()));
+                self.call.release(&self.policy, last, answer);
+            }
             yield_now().await;
         } else {
             drop(last);

@@ -61,6 +61,8 @@ pub(super) struct Stages<'a> {
     pub(super) is_whole: Option<&'a AtomicBool>,
     /// The size of the attempt that failed last.
     pub(super) failed_size: usize,
+    /// The step of that attempt.
+    pub(super) failed_step: usize,
     /// Votes of the ranks, if there are several.
     pub(super) ballot: Option<Box<Ballot<'a>>>,
 }
@@ -93,6 +95,7 @@ impl<'a> Stages<'a> {
             forecast: None,
             is_whole: options.is_whole,
             failed_size: 0,
+            failed_step: 0,
             ballot: None,
         }
     }
@@ -112,6 +115,7 @@ impl<'a> Stages<'a> {
             forecast: None,
             is_whole: None,
             failed_size: 0,
+            failed_step: 0,
             ballot: None,
         }
     }
@@ -128,22 +132,25 @@ impl<'a> Stages<'a> {
         attempt.metered = self.meters.and_then(|source| meter::Begun::now(source, device));
     }
 
-    /// Lets each stage note a failed attempt of this size and the answer, while the failed values are still alive.
-    pub(super) fn after_failure(
-        &mut self,
-        attempt: &Attempt,
-        (failure, failed): (&Failure, &Failed),
-        (size, falls_back, injected): (usize, bool, bool),
-        answer: Answer,
-    ) {
-        self.failed_size = size;
+    /// Lets the prediction note a failed attempt, before anything takes memory for the answer.
+    pub(super) fn measured_failure(&mut self, attempt: &Attempt, failed: &Failed, is_to_blame: bool) {
         if let Some(forecast) = &mut self.forecast {
             let explored = forecast.explores;
-            forecast.after_failure(size, !falls_back, attempt, failed);
+            forecast.after_failure(self.failed_size, is_to_blame, attempt, failed);
             if explored {
                 self.has_explored();
             }
         }
+    }
+
+    /// Lets each other stage note a failed attempt and the answer, while the failed values are still alive.
+    pub(super) fn after_failure(
+        &mut self,
+        attempt: &Attempt,
+        (failure, injected): (&Failure, bool),
+        failed: &Failed,
+        answer: Answer,
+    ) {
         self.turns.after_failure(&attempt.hold, answer);
         if let Answer::Again(Rung::Leaner | Rung::Hooks) = answer {
             self.again.get_or_insert_default().asks = Some(*failed);

@@ -29,16 +29,18 @@ impl Call<'_> {
         panic: Option<&Panic>,
     ) -> Answer {
         let failed = self.look_at(attempt, failure, panic);
-        let (size, falls_back) = (self.machine.size(), self.machine.fallback);
+        let size = self.machine.size();
         let lacked = self.machine.lacked(&failed);
         let answer = self.answer(policy, attempt, &failed);
         self.tell_failed(attempt, failure, &failed, size);
         self.tell_shortfall_of(&failed, lacked);
         let injected = self.injected;
         let stages = self.stages.get_or_insert_with(Stages::none);
-        stages.after_failure(attempt, (failure, &failed), (size, falls_back, injected), answer);
+        stages.after_failure(attempt, (failure, injected), &failed, answer);
+        // The values may panic when they are dropped: the report has the answer by then.
+        self.report.answered(answer);
         if let Answer::GiveUp(_) = answer {
-            self.tell_answer(size, answer);
+            self.tell(|| EventKind::Answered { size, answer });
         }
         answer
     }
@@ -58,7 +60,13 @@ impl Call<'_> {
         let &Failure { class, requested_bytes, .. } = failure;
         self.report.failed(self.machine.size(), class, took.elapsed);
         let now = self.memory.read_after(class).filter(|_| self.why_over() != Some(Reason::Disabled));
-        Failed { class, requested_bytes, now, took, there: self.rungs_after(attempt, class, panic) }
+        let failed =
+            Failed { class, requested_bytes, now, took, there: self.rungs_after(attempt, class, panic) };
+        let (step, size, falls_back) = (self.machine.step, self.machine.size(), self.machine.fallback);
+        let stages = self.stages.get_or_insert_with(Stages::none);
+        (stages.failed_step, stages.failed_size) = (step, size);
+        stages.measured_failure(attempt, &failed, !falls_back);
+        failed
     }
 
     /// Reads the clock at each attempt from now on, because this call has a history to report.
@@ -105,24 +113,22 @@ impl Call<'_> {
             device.release_cached_memory();
         }
         reserve::hold();
+        // Before others get the device: what is free is this call's to predict with.
+        let answer = self.predicted(answer);
         let Some(stages) = &mut self.stages else { return };
         stages.release(attempt.hold, answer);
-        let answer = self.final_answer(policy, answer);
-        self.tell_final(answer);
-    }
-
-    /// Returns the answer after leaner plans and hooks were asked. A prediction may replace a smaller size.
-    fn final_answer(&mut self, policy: &dyn Policy, mut answer: Answer) -> Answer {
-        let Some(stages) = &mut self.stages else { return answer };
-        if let Some(failed) = stages.again.as_mut().and_then(|again| again.asks.take()) {
-            let _aside = stages.turns.aside();
-            answer = self.asked(policy, &failed, answer);
-        }
+        let asks = stages.again.as_mut().and_then(|again| again.asks.take());
+        let answer = asks.map_or(answer, |failed| self.asked(policy, &failed, answer));
         if self.machine.fallback
             && let Some(stages) = &mut self.stages
         {
             stages.fall_back();
         }
+        self.tell_final(answer);
+    }
+
+    /// Returns the answer with the size that a prediction chooses instead of a smaller one of the policy.
+    fn predicted(&mut self, answer: Answer) -> Answer {
         match answer {
             Answer::Shrink(_) => self.foresees_smaller().unwrap_or(answer),
             answer => answer,
@@ -131,12 +137,13 @@ impl Call<'_> {
 
     /// Asks the leaner plans or hooks whose rung the answer takes. If they give nothing, takes the next rung.
     fn asked(&mut self, policy: &dyn Policy, failed: &Failed, mut answer: Answer) -> Answer {
+        let _aside = self.stages.as_ref().map(|stages| stages.turns.aside());
         while !self.is_given(failed, answer) {
             let policy = CheckedPolicy { policy, call: self.report.name() };
             let Some(next) = self.machine.gave_nothing(&policy, failed) else { break };
             answer = next;
         }
-        answer
+        self.predicted(answer)
     }
 
     /// True if the answer stands after its rung was asked.
@@ -155,13 +162,16 @@ impl Call<'_> {
     /// Reports the final answer, unless ranks vote on the next attempt: their agreement is reported instead.
     fn tell_final(&mut self, answer: Answer) {
         let Some(stages) = &mut self.stages else { return };
-        let (size, to) = (stages.failed_size, self.machine.step);
-        match &mut stages.ballot {
-            Some(ballot) if ballot.owes_failure() => ballot.untold = Some(answer),
+        let (size, from, to) = (stages.failed_size, stages.failed_step, self.machine.step);
+        match (&mut stages.ballot, answer) {
+            (_, Answer::LeaveOut { .. }) => {
+                self.tell(|| EventKind::Answered { size, answer });
+                if to != from {
+                    self.tell(|| EventKind::Probe { from, to });
+                }
+            }
+            (Some(ballot), _) if ballot.owes_failure() => ballot.untold = Some(answer),
             _ => self.tell_answer(size, answer),
-        }
-        if matches!(answer, Answer::LeaveOut { .. }) && to != size {
-            self.tell(|| EventKind::Probe { from: size, to });
         }
     }
 

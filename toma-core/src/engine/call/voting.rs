@@ -90,10 +90,11 @@ impl<'a> Call<'a> {
     pub(crate) fn hears(&mut self, heard: Result<Agreed, Error>) {
         let Some(ballot) = self.ballot() else { return };
         let (owed, untold, rank) = (ballot.owes.take(), ballot.untold.take(), ballot.rank());
-        let Some(agreed) = ballot.hear(heard) else { return self.ends_elsewhere() };
-        self.injected |= agreed.injected;
+        let heard = ballot.hear(heard);
         let (from, failed_size) =
             (self.machine.step, self.stages.as_ref().map_or(0, |stages| stages.failed_size));
+        let Some(agreed) = heard else { return self.ends_elsewhere(untold.map_or(from, |_| failed_size)) };
+        self.injected |= agreed.injected;
         match (owed, agreed.failed) {
             (Some(Owes::Begin), _) => {
                 self.machine.adopt(agreed.next);
@@ -105,9 +106,14 @@ impl<'a> Call<'a> {
                 self.machine.adopt(agreed.again);
                 let to = self.machine.step;
                 let follows = elsewhere.rank != rank && to < from;
-                let answer = if follows { Some(Answer::Follow { to, elsewhere }) } else { untold };
+                let answer = match untold {
+                    Some(Answer::FallBack(_)) => Some(Answer::FallBack(self.machine.coming_size())),
+                    _ if follows => Some(Answer::Follow { to, elsewhere }),
+                    Some(Answer::Shrink(_)) => Some(Answer::Shrink(to)),
+                    untold => untold,
+                };
                 if let Some(answer) = answer {
-                    self.tell_answer(failed_size, answer);
+                    self.tell_answer(untold.map_or(from, |_| failed_size), answer);
                 }
             }
         }
@@ -141,7 +147,7 @@ impl<'a> Call<'a> {
         let ahead = ballot.ahead.take().expect("it was kept with the vote");
         let Some(agreed) = ballot.hear(heard) else {
             self.report.succeeded();
-            self.ends_elsewhere();
+            self.ends_elsewhere(self.machine.step);
             return Together::Ended;
         };
         let took = Took { elapsed: ahead.elapsed, measured: ahead.measured };
@@ -199,8 +205,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn ends_elsewhere(&mut self) {
-        let (size, answer) = (self.machine.step, Answer::GiveUp(Reason::EndedElsewhere));
+    fn ends_elsewhere(&mut self, size: usize) {
+        let answer = Answer::GiveUp(Reason::EndedElsewhere);
         self.machine.end();
         self.report.gives_up(Reason::EndedElsewhere);
         self.tell(|| EventKind::Answered { size, answer });
