@@ -7,6 +7,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use toma::classify::{Class, OutOfMemory};
+use toma::observe::{Answer, Event, EventKind, Reason};
 use toma::ranks::{
     self, Error, Group, Member, MemoryStore, Says, Store, StoreError, Subject, ThreadRank, Vote,
 };
@@ -37,6 +38,26 @@ fn an_error_is_returned_where_it_happened_and_named_elsewhere() {
     });
     let elsewhere = "rank 2 of 3 ended pieces `step` after 2 attempts: disk is full";
     assert_eq!(errors, [elsewhere, elsewhere, "disk is full"]);
+}
+
+#[test]
+fn a_failure_whose_call_another_rank_ends_has_one_answer_at_its_size() {
+    let answers = on_each(2, |rank| {
+        let seen = Mutex::new(Vec::new());
+        let observer = |event: &Event<'_>| {
+            if let EventKind::Answered { size, answer } = event.kind {
+                seen.lock().unwrap().push((size, answer));
+            }
+        };
+        let form = execute::with::<NoCache>().name("step").observer(&observer).ranks(&rank);
+        let done = form.batch(8, |_| -> Result<(), Boxed> {
+            Err(if rank.rank() == 0 { Boxed::from(OutOfMemory::new(None)) } else { "disk is full".into() })
+        });
+        assert!(done.is_err());
+        seen.into_inner().unwrap()
+    });
+    let given_up = |reason| vec![(8, Answer::GiveUp(reason))];
+    assert_eq!(answers, [given_up(Reason::EndedElsewhere), given_up(Reason::NotOutOfMemory)]);
 }
 
 #[test]
