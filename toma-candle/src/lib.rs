@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`Chunked`](toma_core::chunk::Chunked) | `&Tensor` and `Tensor` along any dimension, also in tuples with other data |
 //! | [`Concatenate`] | one tensor from the values that [`map`](toma_core::execute::map) has collected |
-//! | [`memory`] | the memory of a candle device, for the option `device` |
+//! | [`memory`](fn@memory) | the memory of a candle device, for the option `device` |
 //!
 //! A program that is linked with this package need not register candle's errors: they are registered before `main`.
 //!
