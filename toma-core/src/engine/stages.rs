@@ -48,8 +48,6 @@ pub(super) struct Stages<'a> {
     pub(super) disabled: bool,
     /// True if the clock is read at each attempt.
     pub(super) times: bool,
-    /// Measurements that the policy needs.
-    needs: Needs,
     /// True if anything is measured of each attempt.
     pub(super) measures: bool,
     /// Memory source whose bytes are measured in each attempt.
@@ -88,7 +86,6 @@ impl<'a> Stages<'a> {
                 || deadline.is_some()
                 || needs.time,
             watch,
-            needs,
             measures: needs.anything() && !disabled,
             meters: device.filter(|_| needs.memory),
             again: None,
@@ -108,7 +105,6 @@ impl<'a> Stages<'a> {
             turns: Turns::none(),
             disabled: false,
             times: false,
-            needs: Needs::NOTHING,
             measures: false,
             meters: None,
             again: None,
@@ -133,12 +129,18 @@ impl<'a> Stages<'a> {
     }
 
     /// Lets the prediction note a failed attempt, before anything takes memory for the answer.
-    pub(super) fn measured_failure(&mut self, attempt: &Attempt, failed: &Failed, is_to_blame: bool) {
+    pub(super) fn measured_failure(
+        &mut self,
+        attempt: &Attempt,
+        failed: &Failed,
+        is_to_blame: bool,
+        needs: Needs,
+    ) {
         if let Some(forecast) = &mut self.forecast {
             let explored = forecast.explores;
             forecast.after_failure(self.failed_size, is_to_blame, attempt, failed);
             if explored {
-                self.has_explored();
+                self.has_explored(needs);
             }
         }
     }
@@ -164,9 +166,9 @@ impl<'a> Stages<'a> {
     }
 
     /// Ends the measurement of the small first piece that a prediction learns from, unless the policy needs memory.
-    pub(super) fn has_explored(&mut self) {
-        if !self.needs.memory {
-            (self.measures, self.meters) = (self.needs.anything(), None);
+    pub(super) fn has_explored(&mut self, needs: Needs) {
+        if !needs.memory {
+            (self.measures, self.meters) = (needs.anything(), None);
         }
     }
 

@@ -65,7 +65,7 @@ impl Call<'_> {
         let (step, size, falls_back) = (self.machine.step, self.machine.size(), self.machine.fallback);
         let stages = self.stages.get_or_insert_with(Stages::none);
         (stages.failed_step, stages.failed_size) = (step, size);
-        stages.measured_failure(attempt, &failed, !falls_back);
+        stages.measured_failure(attempt, &failed, !falls_back, self.needs);
         failed
     }
 

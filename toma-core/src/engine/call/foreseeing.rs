@@ -99,7 +99,7 @@ impl<'a> Call<'a> {
             Some(measured) if self.needs.memory => measured.foreseen = fits,
             Some(measured) if explored => {
                 measured.explored = fits;
-                stages.has_explored();
+                stages.has_explored(self.needs);
             }
             _ => {}
         }

@@ -88,12 +88,12 @@ impl<'a> Call<'a> {
 
     /// Follows the result of the last vote.
     pub(crate) fn hears(&mut self, heard: Result<Agreed, Error>) {
-        let Some(ballot) = self.ballot() else { return };
+        let Some(stages) = &mut self.stages else { return };
+        let Some(ballot) = &mut stages.ballot else { return };
         let (owed, untold, rank) = (ballot.owes.take(), ballot.untold.take(), ballot.rank());
-        let heard = ballot.hear(heard);
-        let (from, failed_size) =
-            (self.machine.step, self.stages.as_ref().map_or(0, |stages| stages.failed_size));
-        let Some(agreed) = heard else { return self.ends_elsewhere(untold.map_or(from, |_| failed_size)) };
+        let from = self.machine.step;
+        let size = untold.map_or(from, |_| stages.failed_size);
+        let Some(agreed) = ballot.hear(heard) else { return self.ends_elsewhere(size) };
         self.injected |= agreed.injected;
         match (owed, agreed.failed) {
             (Some(Owes::Begin), _) => {
@@ -113,7 +113,7 @@ impl<'a> Call<'a> {
                     untold => untold,
                 };
                 if let Some(answer) = answer {
-                    self.tell_answer(untold.map_or(from, |_| failed_size), answer);
+                    self.tell_answer(size, answer);
                 }
             }
         }
