@@ -65,7 +65,7 @@
 //! | events, observers, the progress bar | [`observe`] |
 //! | a report of the last call | [`report::last`] |
 //! | injected failures, in tests | [`testing`] |
-//! | the line of source that runs, for profilers | [`#[toma::profile]`](profile), [`marks`] |
+//! | the line of source that runs, for profilers | [`#[toma::profile]`](profile) |
 //! | live tensors by name; a bound on the bytes of a step | `toma::torch::profile::inventory`, `toma::assert_peak!` (feature `tch`) |
 //! | sizes that fit, predicted before the first run | [`predict`] |
 //! | a recording of a step, and its memory at other sizes | `toma::trace`, `toma::plan` (feature `tch`) |
@@ -166,16 +166,26 @@ pub use toma_core::memory as cpu_memory;
 pub use toma_core::testing;
 pub use toma_core::{
     Adaptive, Bisect, Decay, DefaultCache, GlobalCache, Halve, NoCache, Outcome, Plain,
-    StacktraceMemoryCache, Throughput, cache, chunk, classify, device, execute, leaner, marks, memory,
-    observe, policy, predict, ranks, report,
+    StacktraceMemoryCache, Throughput, cache, chunk, classify, device, execute, leaner, memory, observe,
+    policy, predict, ranks, report,
 };
+// For the expansion of `#[toma::profile]`.
+#[doc(hidden)]
+pub use toma_core::marks;
 #[cfg(feature = "cuda")]
 pub use toma_cuda as cuda;
 /// Predictions over sizes, checkpoint plans, and rules of eviction: the names that programs need. The crate `toma_plan`
 /// has the rest.
 #[cfg(feature = "tch")]
 pub mod plan {
-    pub use toma_plan::{Combined, Growth, Highest, Rows, checkpoint};
+    pub use toma_plan::{Combined, Growth, Rows};
+
+    /// Stages of a step, and plans that recompute some of them.
+    pub mod checkpoint {
+        pub use toma_plan::checkpoint::{
+            Action, Costs, InvalidCosts, Plan, Point, Saving, Solver, Stage, TooSmall, UnknownSolver,
+        };
+    }
 
     /// Rules of eviction for [`torch::offload`](crate::torch::offload).
     pub mod residency {
@@ -185,15 +195,12 @@ pub mod plan {
 /// Alias of [`plan::checkpoint`] for programs that write `toma::checkpoint`.
 #[cfg(feature = "tch")]
 #[doc(hidden)]
-pub use toma_plan::checkpoint;
+pub use plan::checkpoint;
 /// What a step did: a [`Trace`](trace::Trace), and the tables of it. The crate `toma_trace` has more, for programs that
 /// record by themselves.
 #[cfg(feature = "tch")]
 pub mod trace {
-    pub use toma_trace::{
-        Access, Holder, Live, Operator, OperatorId, Peak, Place, Scope, ScopeId, ScopeKind, Size, Storage,
-        StorageId, ThreadId, Tick, Trace, Unreadable, Use, holdings, write,
-    };
+    pub use toma_trace::{Live, Peak, Place, Size, Trace, Unreadable, holdings, write};
 
     /// What each line of a program does to memory.
     pub mod lines {

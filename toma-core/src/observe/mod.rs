@@ -16,6 +16,7 @@ mod telling;
 #[cfg(feature = "tracing")]
 mod tracing;
 mod watch;
+#[doc(hidden)]
 pub mod witness;
 
 pub use crate::call_site::Name;

@@ -58,19 +58,24 @@ mod vote;
 
 use std::fmt;
 
+#[doc(hidden)]
 pub use self::calls::{Calls, Running};
 pub use self::ended::{Error, add_error};
 pub(crate) use self::heard::heard;
 pub use self::member::{DEFAULT_TIMEOUT, Member};
 pub use self::memory::{MemoryStore, ThreadRank, threads};
 pub use self::store::{Store, StoreError};
-pub use self::verdict::{Agreed, Elsewhere};
+#[doc(hidden)]
+pub use self::verdict::Agreed;
+pub use self::verdict::Elsewhere;
+#[doc(hidden)]
 pub use self::vote::{Says, Subject, Vote};
 use crate::leaner;
 use crate::nesting::Nesting;
 use crate::shield;
 
 /// A function that waits for the votes of the other ranks, up to the timeout.
+#[doc(hidden)]
 pub type Waiting = Box<dyn FnOnce() -> Result<Agreed, Error> + Send>;
 
 /// The processes, or threads, that make the same calls.

@@ -11,7 +11,7 @@ use crate::options::{crate_path, equals, instead, read};
 
 pub(super) const ATTRIBUTE: &str = "`#[toma::profile]`";
 
-/// Columns of a table, with the names of `toma::marks::Column`.
+/// Columns of a table, with the names of `toma::torch::profile::Column`.
 const COLUMNS: [&str; 12] = [
     "Peak",
     "Reserved",

@@ -80,6 +80,7 @@ pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
 ///
 /// # Panics
 /// As [`dry_run`].
+#[doc(hidden)]
 pub fn dry_run_by_shapes<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
     run(true, |_| step(), || ()).map(|(trace, _)| trace)
 }
