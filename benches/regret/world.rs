@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toma::predict::{Foreseen, Predict};
+use toma::predict::{Predict, PredictedSize};
 use toma::testing::{FakeDevice, FakeOutOfMemory, StoppedClock};
 
 /// One world. Times are in milliseconds.
@@ -115,9 +115,9 @@ pub(crate) fn needed(size: usize) -> u64 {
 pub(crate) struct Prediction;
 
 impl Predict for Prediction {
-    fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
+    fn predict(&self, items: Option<usize>, free_bytes: u64) -> Option<PredictedSize> {
         let fits = usize::try_from(free_bytes.checked_sub(BASE_BYTES)? / ITEM_BYTES).ok()?;
         let size = items.map_or(fits, |items| items.min(fits));
-        Some(Foreseen { size, needs_bytes: needed(size) })
+        Some(PredictedSize { size, needs_bytes: needed(size) })
     }
 }

@@ -10,7 +10,7 @@ use toma::GlobalCache;
 use toma::classify::OutOfMemory;
 use toma::device::Ladder;
 use toma::memory::Host;
-use toma::predict::{Foreseen, Predict, Rehearsal, run_dry};
+use toma::predict::{DryCall, Predict, PredictedSize, run_dry};
 use toma::ranks::{self, Group, ThreadRank};
 use toma::testing::{FakeDevice, StoppedClock, inject};
 use toma::{NoCache, execute, report};
@@ -115,16 +115,16 @@ fn a_rank_that_waits_for_votes_keeps_no_other_from_a_device_that_they_share() {
 
 /// A prediction that runs the body dry once.
 #[derive(Debug)]
-struct Rehearses;
+struct RunsDry;
 
-impl Predict for Rehearses {
-    fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
+impl Predict for RunsDry {
+    fn predict(&self, _: Option<usize>, _: u64) -> Option<PredictedSize> {
         panic!("the body is lent")
     }
 
-    fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
+    fn predict_dry(&self, call: &mut DryCall<'_>) -> Option<PredictedSize> {
         assert!(run_dry(|| call.run(2).is_ok()).unwrap());
-        Some(Foreseen { size: 4, needs_bytes: 1 })
+        Some(PredictedSize { size: 4, needs_bytes: 1 })
     }
 }
 
@@ -132,7 +132,7 @@ impl Predict for Rehearses {
 fn actions_of_dry_runs_do_not_run() {
     let counts = on_each(2, |rank| {
         let (bodies, actions) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
-        let with = execute::with::<NoCache>().device(Host::shared()).predict(&Rehearses).ranks(&rank);
+        let with = execute::with::<NoCache>().device(Host::shared()).predict(&RunsDry).ranks(&rank);
         with.range(0..4, 4, |_, _| {
             bodies.fetch_add(1, Relaxed);
             let actions = actions.clone();
@@ -150,7 +150,7 @@ fn actions_of_dry_runs_do_not_run() {
 struct Panics;
 
 impl Predict for Panics {
-    fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
+    fn predict(&self, _: Option<usize>, _: u64) -> Option<PredictedSize> {
         panic!("no idea")
     }
 }

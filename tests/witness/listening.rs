@@ -5,7 +5,7 @@ use toma::classify::OutOfMemory;
 use toma::device::on_release;
 use toma::memory::Host;
 use toma::observe::witness::{self, Attempted, Ended, Witness, listen};
-use toma::predict::{Foreseen, Predict, Rehearsal, run_dry};
+use toma::predict::{DryCall, Predict, PredictedSize, run_dry};
 use toma::{NoCache, execute, report};
 
 use crate::scripted::{Session, asked};
@@ -78,14 +78,14 @@ fn an_attempt_that_runs_is_told_to_its_end() {
 
 /// A prediction that runs the body at two sizes, and runs a loop of its own.
 #[derive(Debug)]
-struct Rehearses;
+struct RunsDry;
 
-impl Predict for Rehearses {
-    fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
+impl Predict for RunsDry {
+    fn predict(&self, _: Option<usize>, _: u64) -> Option<PredictedSize> {
         None
     }
 
-    fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
+    fn predict_dry(&self, call: &mut DryCall<'_>) -> Option<PredictedSize> {
         for size in call.sizes(4)? {
             let ran = run_dry(|| {
                 let ran = call.run(size);
@@ -94,14 +94,14 @@ impl Predict for Rehearses {
             });
             assert!(ran.is_ok_and(|ran| ran.is_err()), "it is out of memory dry");
         }
-        Some(Foreseen { size: 1, needs_bytes: 1 })
+        Some(PredictedSize { size: 1, needs_bytes: 1 })
     }
 }
 
 #[test]
 fn dry_runs_are_no_attempts() {
     let session = Session::new();
-    let with = execute::with::<NoCache>().device(Host::shared()).predict(&Rehearses);
+    let with = execute::with::<NoCache>().device(Host::shared()).predict(&RunsDry);
     with.range(0..4, 4, |start, end| {
         let inner = |size| if size > 1 || end - start > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) };
         execute::with::<NoCache>().batch(1, inner)

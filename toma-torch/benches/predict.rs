@@ -49,7 +49,7 @@ impl Bench {
         let took = self.least(|| {
             for _ in 0..1000 {
                 free += 1;
-                black_box(prediction.foresee(Some(1 << 16), free));
+                black_box(prediction.predict(Some(1 << 16), free));
             }
         });
         println!("{:<46} {:>9.0} ns  (bar: 1 us)", "size from a kept prediction", took.as_secs_f64() * 1e6);

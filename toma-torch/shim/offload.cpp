@@ -116,9 +116,9 @@ void refresh(Uses& uses) {
 }
 
 // True if this thread reports operators of dry runs.
-bool& foresees() noexcept {
-  static thread_local bool foresees = false;
-  return foresees;
+bool& predicts() noexcept {
+  static thread_local bool predicts = false;
+  return predicts;
 }
 
 // One operator, from when its arguments are fetched until they may be evicted.
@@ -137,7 +137,7 @@ class Running {
     }
     Meter::take_of_cpu();
     start = counted.now;
-    if (foresees()) {
+    if (predicts()) {
       counted.peak = start;
     }
   }
@@ -184,7 +184,7 @@ class Running {
   const Operator& operation;
   Uses uses;
   c10::SmallVector<c10::intrusive_ptr<c10::StorageImpl>, 8> kept;
-  Level& counted = foresees() ? dry_level() : level();
+  Level& counted = predicts() ? dry_level() : level();
   int64_t start = 0;
   bool has_ended = false;
 };
@@ -346,7 +346,7 @@ void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
   const auto& operation = operator_of(op);
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, mode_key);
   // A dry run reads no memory.
-  if ((keys.has(c10::DispatchKey::Fake) && !foresees()) || (operation.is_composite && !operation.named.hands_back)) {
+  if ((keys.has(c10::DispatchKey::Fake) && !predicts()) || (operation.is_composite && !operation.named.hands_back)) {
     return op.redispatchBoxed(below, stack);
   }
   if (operation.is_view || operation.named.detaches) {
@@ -434,6 +434,6 @@ bool toma_offload_is_forked() noexcept { return toma::is_forked.load(std::memory
 
 bool toma_offload_is_watched() noexcept { return toma::threads.load() > 0; }
 
-void toma_offload_foresee(bool foresees) noexcept { toma::foresees() = foresees; }
+void toma_offload_predict(bool predicts) noexcept { toma::predicts() = predicts; }
 
 bool toma_offload_aside(bool aside) noexcept { return std::exchange(toma::moves_storages(), aside); }

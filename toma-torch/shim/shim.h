@@ -492,7 +492,7 @@ bool toma_offload_aside(bool aside) noexcept;
 // From now on storages are evicted before CUDA's allocator fails, and it refuses more than `most_bytes` on the device.
 void toma_cuda_relieve(uint32_t device, uint64_t most_bytes) noexcept;
 // While set, operators of this thread's dry runs are reported as well.
-void toma_offload_foresee(bool foresees) noexcept;
+void toma_offload_predict(bool predicts) noexcept;
 
 // Makes a weak reference to a live storage; `forget` releases it.
 void* toma_storage_remember(const void* storage) noexcept;

@@ -20,7 +20,7 @@ use toma::device::{Ladder, falls_back};
 use toma::memory::Host;
 use toma::observe::{Answer, Event, EventKind, Observer};
 use toma::policy::Policy;
-use toma::predict::{Foreseen, Predict, Rehearsal, is_dry, run_dry};
+use toma::predict::{DryCall, Predict, PredictedSize, is_dry, run_dry};
 use toma::ranks::{ThreadRank, threads, when_agreed};
 use toma::{Decay, GlobalCache, Halve, NoCache, execute, report};
 
@@ -109,7 +109,7 @@ const ROWS: [Row; 20] = [
     }),
     ("predict", |form| {
         // Dry runs of the first items, at sizes that the call could use. An asynchronous body has no dry runs.
-        let dry = Rehearses::default();
+        let dry = RunsDry::default();
         let trial = Trial { predict: &dry, ..Trial::fitting(5) };
         let sizes = trial.succeeds(form);
         let (runs, attempts) = (dry.0.load(Relaxed), trial.attempts.borrow());
@@ -212,13 +212,13 @@ fn unpredicted(start: usize, end: usize) {
 #[test]
 fn none_predicts_nothing() {
     unpredicted(0, 16);
-    assert_eq!(report::last().unwrap().foreseen, None);
+    assert_eq!(report::last().unwrap().predicted, None);
 }
 
 #[test]
-fn no_more_is_foreseen_than_a_call_may_use() {
+fn no_more_is_predicted_than_a_call_may_use() {
     execute::with::<NoCache>().device(Host::shared()).predict(&Fits(1000)).batch(16, |_| ());
-    assert_eq!(report::last().unwrap().foreseen.unwrap().size, 16);
+    assert_eq!(report::last().unwrap().predicted.unwrap().size, 16);
 }
 
 /// Values of all options, a body that runs out of memory above a limit, and records of its attempts.
@@ -352,7 +352,7 @@ impl Observer for Shrinks {
 struct Nothing;
 
 impl Predict for Nothing {
-    fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
+    fn predict(&self, _: Option<usize>, _: u64) -> Option<PredictedSize> {
         None
     }
 }
@@ -362,21 +362,21 @@ impl Predict for Nothing {
 struct Fits(usize);
 
 impl Predict for Fits {
-    fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
-        Some(Foreseen { size: self.0, needs_bytes: 1 })
+    fn predict(&self, _: Option<usize>, _: u64) -> Option<PredictedSize> {
+        Some(PredictedSize { size: self.0, needs_bytes: 1 })
     }
 }
 
 /// Runs the body at two sizes, of which the larger fails, and predicts that 5 items fit.
 #[derive(Debug, Default)]
-struct Rehearses(AtomicUsize);
+struct RunsDry(AtomicUsize);
 
-impl Predict for Rehearses {
-    fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
+impl Predict for RunsDry {
+    fn predict(&self, _: Option<usize>, _: u64) -> Option<PredictedSize> {
         panic!("the body is lent")
     }
 
-    fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
+    fn predict_dry(&self, call: &mut DryCall<'_>) -> Option<PredictedSize> {
         let sizes = call.sizes(8).filter(|_| call.can_run())?;
         assert_eq!((sizes, call.size_at(100)), ([4, 8], 16));
         for size in sizes {
@@ -388,7 +388,7 @@ impl Predict for Rehearses {
             self.0.fetch_add(2, Relaxed);
             assert_eq!(failures.unwrap(), [size > 5; 2]);
         }
-        Some(Foreseen { size: 5, needs_bytes: 1 })
+        Some(PredictedSize { size: 5, needs_bytes: 1 })
     }
 }
 

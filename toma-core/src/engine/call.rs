@@ -1,9 +1,9 @@
 //! One call: the machine, connected to the size cache, the memory source and the observers.
 
 mod failing;
-mod foreseeing;
 mod leaning;
 mod memory;
+mod predicting;
 mod remembering;
 mod succeeding;
 pub(super) mod voting;
@@ -116,8 +116,8 @@ impl<'a> Call<'a> {
             self.machine.start_from(known.settled, known.bounds);
         }
         let measured = asks.then(|| self.resume(remembered.as_ref()));
-        match predict.filter(|_| remembered.is_none()).and_then(|asks| self.foresee(asks)) {
-            Some(foreseen) => self.machine.starts_at(foreseen),
+        match predict.filter(|_| remembered.is_none()).and_then(|asks| self.predict(asks)) {
+            Some(predicted) => self.machine.starts_at(predicted),
             None => self.machine.choose_first(policy, measured),
         }
         // A remembered size is doubted only if the policy does not look for a larger one by itself.
@@ -167,7 +167,7 @@ impl<'a> Call<'a> {
             self.machine.choose_first(policy, None);
         } else if let Some(predict) = options.predict.filter(|_| !switches.unpredicted()) {
             let body = body.map(|body| body as _);
-            shortfall = self.choose_foreseen(policy, Asks { predict, body, lacks: None });
+            shortfall = self.choose_predicted(policy, Asks { predict, body, lacks: None });
         } else {
             let measured = self.choose_first(policy, self.needs.anything(), None);
             shortfall = measured.and_then(|measured| self.machine.shortfall(&measured));
@@ -188,7 +188,7 @@ impl<'a> Call<'a> {
     /// Chooses the first step by a prediction, if the cache has no entry. Returns the shortfall of the smallest size,
     /// if that does not fit.
     #[inline(never)]
-    fn choose_foreseen(&mut self, policy: &dyn Policy, mut asks: Asks<'a, '_>) -> Option<Shortfall> {
+    fn choose_predicted(&mut self, policy: &dyn Policy, mut asks: Asks<'a, '_>) -> Option<Shortfall> {
         let measured = self.choose_first(policy, self.needs.anything(), Some(&mut asks));
         asks.lacks.or_else(|| self.machine.shortfall(&measured?))
     }

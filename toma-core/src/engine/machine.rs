@@ -319,10 +319,10 @@ impl Machine {
             Evidence { step, elapsed, remaining, bounds, floor, cap, multiple_of, ..Evidence::new(size) };
         match (self.measurements, took.measured) {
             (Some(measurements), Some(measured)) => {
-                let foreseen = measured.foreseen.map(NonZeroUsize::get);
+                let predicted = measured.predicted.map(NonZeroUsize::get);
                 let Measured { available_bytes, counts_bytes, peak_bytes, told, .. } = measured;
                 let evidence = Evidence { available_bytes, counts_bytes, peak_bytes, ..evidence };
-                Evidence { foreseen, repeated: told.repeated, measurements, ..evidence }
+                Evidence { predicted, repeated: told.repeated, measurements, ..evidence }
             }
             _ => evidence,
         }

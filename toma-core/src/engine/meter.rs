@@ -29,7 +29,7 @@ pub(crate) struct Measured {
     pub(crate) retried: bool,
     pub(crate) told: Told,
     /// Size that is predicted to fit into the available bytes, in a call that began with a prediction.
-    pub(crate) foreseen: Option<NonZeroUsize>,
+    pub(crate) predicted: Option<NonZeroUsize>,
     /// Size that is predicted to fit after a smaller first piece, to continue with. For a policy that measures no
     /// memory.
     pub(crate) explored: Option<NonZeroUsize>,

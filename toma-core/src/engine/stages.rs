@@ -3,7 +3,7 @@
 //!
 //! | stage | before an attempt | after a failure | once its values are dropped |
 //! |---|---|---|---|
-//! | prediction (`forecast.rs`) | has set the first size | notes the size that failed | may choose a smaller size |
+//! | prediction (`prediction.rs`) | has set the first size | notes the size that failed | may choose a smaller size |
 //! | turns (`turns.rs`) | wait for the device | give way to an enclosing call | end, or queue for an exclusive turn |
 //! | leaner plans and hooks (`again.rs`) | promise a retry | keep the body's offers | are asked |
 //! | ranks (`ballot.rs`) | vote | note their next vote | – |
@@ -24,11 +24,11 @@ use std::time::Duration;
 use super::again::Again;
 use super::attempt::Attempt;
 use super::ballot::Ballot;
-use super::forecast::Forecast;
 use super::hold::Hold;
 use super::machine::Failed;
 use super::meter::{self, Measured, Told};
 use super::options::Options;
+use super::prediction::Prediction;
 use super::rungs::Rungs;
 use super::turns::Turns;
 use crate::classify::Failure;
@@ -54,7 +54,7 @@ pub(super) struct Stages<'a> {
     pub(super) meters: Option<&'a dyn MemorySource>,
     pub(super) again: Option<Box<Again>>,
     /// Prediction that set the first size, if one did.
-    pub(super) forecast: Option<Box<Forecast<'a>>>,
+    pub(super) prediction: Option<Box<Prediction<'a>>>,
     /// Flag that is set once an attempt works on all items.
     pub(super) is_whole: Option<&'a AtomicBool>,
     /// The size of the attempt that failed last.
@@ -89,7 +89,7 @@ impl<'a> Stages<'a> {
             measures: needs.anything() && !disabled,
             meters: device.filter(|_| needs.memory),
             again: None,
-            forecast: None,
+            prediction: None,
             is_whole: options.is_whole,
             failed_size: 0,
             failed_step: 0,
@@ -108,7 +108,7 @@ impl<'a> Stages<'a> {
             measures: false,
             meters: None,
             again: None,
-            forecast: None,
+            prediction: None,
             is_whole: None,
             failed_size: 0,
             failed_step: 0,
@@ -136,9 +136,9 @@ impl<'a> Stages<'a> {
         is_to_blame: bool,
         needs: Needs,
     ) {
-        if let Some(forecast) = &mut self.forecast {
-            let explored = forecast.explores;
-            forecast.after_failure(self.failed_size, is_to_blame, attempt, failed);
+        if let Some(prediction) = &mut self.prediction {
+            let explored = prediction.explores;
+            prediction.after_failure(self.failed_size, is_to_blame, attempt, failed);
             if explored {
                 self.has_explored(needs);
             }

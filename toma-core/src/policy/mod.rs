@@ -116,7 +116,7 @@ pub struct Evidence {
     pub available_bytes: Option<u64>,
     /// The size that fits into these bytes according to a [prediction](crate::execute::With::predict), unless the
     /// pieces of the call have shown the prediction to be wrong. For policies that measure memory.
-    pub foreseen: Option<usize>,
+    pub predicted: Option<usize>,
     /// True if the memory source counts allocated bytes, for policies that measure memory.
     pub counts_bytes: bool,
     /// Most bytes the attempt had allocated at one time beyond those allocated before it, for policies that measure
@@ -153,7 +153,7 @@ impl Evidence {
             free_bytes: None,
             total_bytes: None,
             available_bytes: None,
-            foreseen: None,
+            predicted: None,
             counts_bytes: false,
             peak_bytes: None,
             elapsed: None,

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::{Foreseen, Piece, Predict, Shown};
+use super::{Piece, Predict, PredictedSize, Shown};
 use crate::NoCache;
 use crate::execute;
 use crate::policy::Policy;
@@ -44,10 +44,10 @@ impl PerItem {
 }
 
 impl Predict for PerItem {
-    fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
+    fn predict(&self, items: Option<usize>, free_bytes: u64) -> Option<PredictedSize> {
         let size = usize::try_from(free_bytes.saturating_sub(self.difference()) / self.bytes).unwrap();
         let size = size.min(items.unwrap_or(usize::MAX));
-        (size > 0).then_some(Foreseen { size, needs_bytes: self.bytes * size as u64 })
+        (size > 0).then_some(PredictedSize { size, needs_bytes: self.bytes * size as u64 })
     }
 
     fn piece(&self, size: usize) -> Option<Piece> {
@@ -58,11 +58,11 @@ impl Predict for PerItem {
         self.is_unproven
     }
 
-    fn foresee_smaller(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
+    fn predict_smaller(&self, left: usize, free_bytes: u64) -> Option<PredictedSize> {
         let bytes = self.bytes_by_now?;
         assert!(self.shown().contains(&Shown::RanOut));
         let size = usize::try_from(free_bytes / bytes).unwrap().min(left);
-        Some(Foreseen { size, needs_bytes: bytes * size as u64 })
+        Some(PredictedSize { size, needs_bytes: bytes * size as u64 })
     }
 
     fn why_not(&self) -> Option<String> {
@@ -149,7 +149,7 @@ fn an_injected_failure_tells_nothing() {
     let (sizes, report) = run(&predict, Halve, &device, |items| items);
     drop(injected);
     assert_eq!(sizes[0], 16);
-    assert!(report.injected && report.foreseen.is_some());
+    assert!(report.injected && report.predicted.is_some());
     assert_eq!(predict.shown(), []);
 }
 
@@ -243,7 +243,7 @@ fn a_budget_below_one_item_is_said_with_bytes_per_item() {
     let (predict, device) = (PerItem::of(1000), FakeDevice::new(640));
     let attempts = |bytes: u64| run(&predict, Halve, &device, |items| bytes * items);
     let (sizes, report) = attempts(1000);
-    assert_eq!((sizes.last(), report.foreseen), (Some(&1), None), "it is tried all the same");
+    assert_eq!((sizes.last(), report.predicted), (Some(&1), None), "it is tried all the same");
     let shown = report.to_string();
     let why = "it does not fit at size 1: needs 1.2 KiB (200 bytes in every piece, 1000 bytes per item), 640 bytes free";
     assert!(shown.contains(why), "{shown}");

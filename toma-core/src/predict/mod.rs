@@ -5,13 +5,13 @@
 
 #[cfg(all(test, feature = "testing"))]
 mod call_tests;
-mod rehearsal;
+mod dry_call;
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-pub(crate) use rehearsal::{Asks, Cuts, DryBody, Followed};
-pub use rehearsal::{Predict, Rehearsal};
+pub(crate) use dry_call::{Asks, Cuts, DryBody, Followed};
+pub use dry_call::{DryCall, Predict};
 
 use crate::classify::{Class, classify_panic};
 use crate::shield::{self, Panic};
@@ -49,7 +49,7 @@ pub enum Shown {
 /// A size that is predicted to fit, and its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "made outside of this crate")]
-pub struct Foreseen {
+pub struct PredictedSize {
     /// Size in items, or in costs where sizes count costs.
     pub size: usize,
     /// Peak of live bytes, beyond those that are live now.
@@ -129,9 +129,9 @@ mod tests {
     struct Fit(usize);
 
     impl Predict for Fit {
-        fn foresee(&self, _: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
+        fn predict(&self, _: Option<usize>, free_bytes: u64) -> Option<PredictedSize> {
             assert!(free_bytes > 0);
-            (self.0 > 0).then_some(Foreseen { size: self.0, needs_bytes: 1 })
+            (self.0 > 0).then_some(PredictedSize { size: self.0, needs_bytes: 1 })
         }
     }
 
@@ -199,14 +199,14 @@ mod tests {
 
     /// Runs the body twice at each of two sizes, and predicts that so many items fit.
     #[derive(Debug)]
-    struct Rehearses(usize);
+    struct RunsDry(usize);
 
-    impl Predict for Rehearses {
-        fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
+    impl Predict for RunsDry {
+        fn predict(&self, _: Option<usize>, _: u64) -> Option<PredictedSize> {
             None
         }
 
-        fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
+        fn predict_dry(&self, call: &mut DryCall<'_>) -> Option<PredictedSize> {
             for size in call.sizes(8)? {
                 let ran = run_dry(|| {
                     let ran = [(); 2].map(|()| call.run(size));
@@ -215,7 +215,7 @@ mod tests {
                 });
                 assert!(ran.unwrap().iter().all(Result::is_ok));
             }
-            (self.0 > 0).then_some(Foreseen { size: self.0, needs_bytes: 1 })
+            (self.0 > 0).then_some(PredictedSize { size: self.0, needs_bytes: 1 })
         }
     }
 
@@ -233,7 +233,7 @@ mod tests {
     fn map_holds_its_values_as_long_as_a_dry_run_lasts() {
         let (cache, living) = (GlobalCache::new(), Cell::new(0));
         let most = Cell::new([0; 2]);
-        let form = execute::with::<GlobalCache>().cache(&cache).device(Host::shared()).predict(&Rehearses(4));
+        let form = execute::with::<GlobalCache>().cache(&cache).device(Host::shared()).predict(&RunsDry(4));
         let values = form.map(0..12, 12, |_, _| {
             living.set(living.get() + 1);
             let [dry, real] = most.get();
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn fold_begins_again_with_its_first_value() {
         let cache = GlobalCache::new();
-        let form = execute::with::<GlobalCache>().cache(&cache).device(Host::shared()).predict(&Rehearses(3));
+        let form = execute::with::<GlobalCache>().cache(&cache).device(Host::shared()).predict(&RunsDry(3));
         let sums = RefCell::new(Vec::new());
         let sum = form.fold(0..6, 6, 100, |sum, start, end| {
             sums.borrow_mut().push(*sum);
@@ -262,7 +262,7 @@ mod tests {
         let cache = GlobalCache::new();
         let dry = |items: usize| {
             let (mut dry, with) = (0, execute::with::<GlobalCache>().cache(&cache).name("step"));
-            with.device(Host::shared()).predict(&Rehearses(0)).range(0..items, items.max(1), |_, _| {
+            with.device(Host::shared()).predict(&RunsDry(0)).range(0..items, items.max(1), |_, _| {
                 dry += usize::from(is_dry());
             });
             dry
@@ -275,6 +275,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "step: predict without device: must be told whose memory the size is to fit")]
     fn a_device_has_to_be_given() {
-        execute::with::<GlobalCache>().name("step").predict(&Rehearses(1)).range(0..2, 2, |_, _| ());
+        execute::with::<GlobalCache>().name("step").predict(&RunsDry(1)).range(0..2, 2, |_, _| ());
     }
 }

@@ -18,7 +18,7 @@ unsafe extern "C" {
     safe fn toma_offload_is_watched() -> bool;
     safe fn toma_offload_is_forked() -> bool;
     safe fn toma_offload_aside(aside: bool) -> bool;
-    safe fn toma_offload_foresee(foresees: bool);
+    safe fn toma_offload_predict(predicts: bool);
     safe fn toma_cuda_relieve(device: u32, most_bytes: u64);
 }
 
@@ -230,18 +230,18 @@ pub(crate) fn is_watched() -> bool {
 
 /// Guard during which operators of dry runs of this thread are reported.
 #[derive(Debug)]
-pub(crate) struct Foresees(());
+pub(crate) struct Predicts(());
 
-impl Foresees {
+impl Predicts {
     pub(crate) fn begin() -> Self {
-        toma_offload_foresee(true);
+        toma_offload_predict(true);
         Self(())
     }
 }
 
-impl Drop for Foresees {
+impl Drop for Predicts {
     fn drop(&mut self) {
-        toma_offload_foresee(false);
+        toma_offload_predict(false);
     }
 }
 

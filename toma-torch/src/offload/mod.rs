@@ -24,49 +24,21 @@
 //! # Ok::<(), tch::TchError>(())
 //! ```
 
-mod away;
-mod counts;
-mod file;
-mod following;
-mod foreseen;
-mod governor;
-#[cfg(test)]
-mod hidden_writes;
-mod host;
-mod known;
-mod link;
-mod manager;
-pub(crate) mod operators;
-mod outside;
-mod park;
-mod parking;
-mod places;
-mod planned;
-mod recording;
-mod registry;
-mod room;
-mod save;
-mod seen;
-mod shared;
-mod source;
-mod status;
-mod steps;
-mod stopwatch;
-mod table;
-mod telling;
-mod tensor_ref;
-mod weights_file;
+mod moves;
+mod program;
+mod step;
 
-pub use governor::Governor;
-pub use manager::{Entered, Manager};
-pub(crate) use outside::{outside_bytes, unmoved};
-pub use park::{Parked, Stays, Unresumed, park};
-pub use planned::Planned;
-pub use seen::{AroundOperators, Event, OperatorCall};
-pub use source::OnPressure;
-pub(crate) use source::free_bytes;
-pub use status::{Report, Status};
-pub use tensor_ref::{Pin, Residency, TensorRef};
+pub use moves::callbacks::{AroundOperators, Event, OperatorCall};
+pub use moves::parking::Stays;
+pub use moves::planned::Planned;
+pub(crate) use moves::queries::{evicted_bytes, unmoved};
+pub use program::governor::Governor;
+pub use program::manager::{Entered, Manager};
+pub use program::park::{Parked, Unresumed, park};
+pub use program::source::OnPressure;
+pub(crate) use program::source::free_bytes;
+pub use program::status::{Report, Status};
+pub use program::tensor_ref::{Pin, Residency, TensorRef};
 // So that a program needs one list of imports. The names are documented where they are defined.
 #[doc(hidden)]
 pub use toma_plan::residency::{Candidate, Eviction, Flow, Genoa, Lru, Next, NextEvent, Situation};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toma_core::classify::Failure;
-use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, say};
+use toma_core::predict::{DryCall, Piece, Predict, PredictedSize, Shown, say};
 
 use super::dry::{self, Ran};
 use super::kept::{Kept, Store};
@@ -17,16 +17,16 @@ use crate::ffi::Recording;
 static PREDICTIONS: Store<u64, u64> = Store::new();
 
 impl Predict for Kept {
-    fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
-        self.prediction.as_ref()?.foresee(items, free_bytes)
+    fn predict(&self, items: Option<usize>, free_bytes: u64) -> Option<PredictedSize> {
+        self.prediction.as_ref()?.predict(items, free_bytes)
     }
 
     fn why_not(&self) -> Option<String> {
         Some(self.why_none())
     }
 
-    fn foresee_rest(&self, left: usize, is_packed: bool, free_bytes: u64) -> Option<Foreseen> {
-        self.prediction.as_ref()?.foresee_rest(left, is_packed, free_bytes)
+    fn predict_rest(&self, left: usize, is_packed: bool, free_bytes: u64) -> Option<PredictedSize> {
+        self.prediction.as_ref()?.predict_rest(left, is_packed, free_bytes)
     }
 
     fn piece(&self, size: usize) -> Option<Piece> {
@@ -48,18 +48,18 @@ impl Predict for Kept {
 
 /// Predicts the size that fits now, by a kept prediction or by dry runs. `None` if there is nothing to choose, if the
 /// body cannot run dry, which is reported once, and if dry runs would take too long.
-pub(super) fn foresee(call: &mut Rehearsal<'_>) -> Option<Foreseen> {
+pub(super) fn predict(call: &mut DryCall<'_>) -> Option<PredictedSize> {
     let sizes = call.sizes(wide(SIZES[1]))?;
     let (key, site, name) = (call.key(), call.site(), call.name());
     let say_why = |error: &Error| say(&format!("toma: {name}: not predicted: {error}"));
     let found = || predicted(call, sizes).map(|prediction| (prediction, None));
     let (_, kept) = PREDICTIONS.of((&key, &site), |_, _| None::<()>, found, say_why);
     call.follow(Arc::<Kept>::clone(&kept));
-    kept.prediction.as_ref()?.foresee_call(call)
+    kept.prediction.as_ref()?.predict_call(call)
 }
 
 /// Predicts from two sizes, and confirms at the size that fits.
-fn predicted(call: &mut Rehearsal<'_>, sizes: [usize; 2]) -> Result<Prediction, Error> {
+fn predicted(call: &mut DryCall<'_>, sizes: [usize; 2]) -> Result<Prediction, Error> {
     let unsupported = |message: String| Error::new(ErrorKind::Unsupported, message);
     if !call.can_run() {
         return Err(unsupported("an asynchronous body cannot run dry".to_owned()));
@@ -70,28 +70,28 @@ fn predicted(call: &mut Rehearsal<'_>, sizes: [usize; 2]) -> Result<Prediction, 
     let mut prediction =
         from_runs(&device, sizes.map(narrow), |by_shapes, size| pieces(call, by_shapes, size))?;
     for _ in 0..prediction.rounds() {
-        let Some(foreseen) = prediction.foresee_call(call) else { break };
-        let size = narrow(call.size_at(foreseen.size));
+        let Some(predicted) = prediction.predict_call(call) else { break };
+        let size = narrow(call.size_at(predicted.size));
         prediction = prediction.confirmed_by(size, |by_shapes| pieces(call, by_shapes, size))?;
     }
     Ok(prediction)
 }
 
 /// Runs a piece of a size dry, and a second one if the form has more than one.
-fn pieces(call: &mut Rehearsal<'_>, by_shapes: bool, size: u32) -> Ran {
+fn pieces(call: &mut DryCall<'_>, by_shapes: bool, size: u32) -> Ran {
     let count = if call.items().is_some() { 2 } else { 1 };
     let mut failed = None;
-    let step = |call: &mut Rehearsal<'_>, recording: &Recording| {
+    let step = |call: &mut DryCall<'_>, recording: &Recording| {
         failed = (0..count).find_map(|_| piece(call, recording, wide(size)));
     };
-    let ran = dry::run_with(by_shapes, call, step, Rehearsal::take_back)?;
+    let ran = dry::run_with(by_shapes, call, step, DryCall::take_back)?;
     match failed {
         None => Ok(ran),
         Some(failure) => Err(dry::failed(size, &failure)),
     }
 }
 
-fn piece(call: &mut Rehearsal<'_>, recording: &Recording, size: usize) -> Option<Failure> {
+fn piece(call: &mut DryCall<'_>, recording: &Recording, size: usize) -> Option<Failure> {
     recording.marked(c"piece", || dry::caught(|| call.run(size))).and_then(|ran| ran).err()
 }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, say};
+use toma_core::predict::{DryCall, Piece, Predict, PredictedSize, Shown, say};
 use toma_plan::{Growth, HeadRoom, Judged, Rows, Unlike};
 use toma_trace::{Place, Trace};
 
@@ -169,34 +169,34 @@ impl Prediction {
     }
 
     /// Predicts the size that fits into so many bytes, all of which may be used except for the head-room.
-    pub(super) fn within(&self, items: Option<usize>, usable_bytes: u64) -> Option<Foreseen> {
+    pub(super) fn within(&self, items: Option<usize>, usable_bytes: u64) -> Option<PredictedSize> {
         let Some(items) = items else {
             let usable = self.head_room.usable(usable_bytes);
             let size = self.served_now(self.lives_in(usable)?, usable, |_| 1)?;
-            return Some(Foreseen { size, needs_bytes: self.needs_bytes(size) });
+            return Some(PredictedSize { size, needs_bytes: self.needs_bytes(size) });
         };
         let size = self.piece_of(items, usable_bytes, false)?;
-        Some(Foreseen { size, needs_bytes: self.needs_bytes_for(size, items) })
+        Some(PredictedSize { size, needs_bytes: self.needs_bytes_for(size, items) })
     }
 
     /// Predicts the size of pieces after others, which leave nothing allocated.
-    pub(super) fn within_rest(&self, left: usize, usable_bytes: u64) -> Option<Foreseen> {
+    pub(super) fn within_rest(&self, left: usize, usable_bytes: u64) -> Option<PredictedSize> {
         let usable = self.head_room.usable(usable_bytes);
         let size = self.served_rest(self.lives_in(usable)?.min(left), usable, left)?;
-        Some(Foreseen { size, needs_bytes: self.needs_bytes(size) })
+        Some(PredictedSize { size, needs_bytes: self.needs_bytes(size) })
     }
 
     /// Predicts the size if the values of all pieces are allocated from the first one on.
-    pub(super) fn within_into(&self, items: usize, usable_bytes: u64) -> Option<Foreseen> {
+    pub(super) fn within_into(&self, items: usize, usable_bytes: u64) -> Option<PredictedSize> {
         let size = self.piece_of(items, usable_bytes, true)?;
-        Some(Foreseen { size, needs_bytes: self.needs_bytes_into(size, items) })
+        Some(PredictedSize { size, needs_bytes: self.needs_bytes_into(size, items) })
     }
 
     /// Predicts the size that fits a call.
-    pub(super) fn foresee_call(&self, call: &Rehearsal<'_>) -> Option<Foreseen> {
+    pub(super) fn predict_call(&self, call: &DryCall<'_>) -> Option<PredictedSize> {
         match call.items() {
-            Some(items) => self.foresee_rest(items, call.is_packed(), call.free_bytes()),
-            None => self.foresee(None, call.free_bytes()),
+            Some(items) => self.predict_rest(items, call.is_packed(), call.free_bytes()),
+            None => self.predict(None, call.free_bytes()),
         }
     }
 
@@ -251,17 +251,17 @@ impl Prediction {
 }
 
 impl Predict for Prediction {
-    fn foresee(&self, items: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
+    fn predict(&self, items: Option<usize>, free_bytes: u64) -> Option<PredictedSize> {
         self.within(items, self.corrected.usable(free_bytes)?)
     }
 
     /// Predicts the size that fits at once if no size leaves room for the values that all pieces return: `range` holds
     /// none of them, and a form that holds them runs out of memory at any size.
-    fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
+    fn predict_dry(&self, call: &mut DryCall<'_>) -> Option<PredictedSize> {
         let (items, free_bytes) = (call.items(), call.free_bytes());
-        self.foresee_call(call).or_else(|| {
-            let size = self.foresee(None, free_bytes)?.size.min(items?);
-            Some(Foreseen { size, needs_bytes: self.needs_bytes(size) })
+        self.predict_call(call).or_else(|| {
+            let size = self.predict(None, free_bytes)?.size.min(items?);
+            Some(PredictedSize { size, needs_bytes: self.needs_bytes(size) })
         })
     }
 
@@ -270,7 +270,7 @@ impl Predict for Prediction {
     }
 
     /// If pieces are packed by costs, a full one may be the last, when all others have left their values.
-    fn foresee_rest(&self, left: usize, is_packed: bool, free_bytes: u64) -> Option<Foreseen> {
+    fn predict_rest(&self, left: usize, is_packed: bool, free_bytes: u64) -> Option<PredictedSize> {
         let usable = self.corrected.usable(free_bytes)?;
         if is_packed { self.within_into(left, usable) } else { self.within(Some(left), usable) }
     }
@@ -292,7 +292,7 @@ impl Predict for Prediction {
             Shown::Took { is_first: false, .. } | Shown::Ended { .. } => {}
             Shown::Failed { size, works, items, free_bytes } => {
                 let needs = |size| self.needs_bytes_for(size, items.unwrap_or(size));
-                let is_wrong = self.foresee(items, free_bytes).is_some_and(|said| said.size >= size);
+                let is_wrong = self.predict(items, free_bytes).is_some_and(|said| said.size >= size);
                 if is_wrong && self.corrected.failed(needs(size), works.map(needs), free_bytes) {
                     let device = self.device();
                     say(&format!(
@@ -348,7 +348,7 @@ mod tests {
         assert!(!prediction(tch::Device::Cpu).is_unproven());
         let gpu = prediction(tch::Device::Mps);
         assert!(gpu.is_unproven() && gpu.clone().is_unproven());
-        let said = |free_bytes| gpu.foresee(None, free_bytes).map(|said| said.size);
+        let said = |free_bytes| gpu.predict(None, free_bytes).map(|said| said.size);
         assert_eq!(said(11_000), Some(10));
         gpu.learn(Shown::Took { size: 4, is_first: false, peak_bytes: Some(9000) });
         assert_eq!((gpu.is_unproven(), said(11_000)), (true, Some(10)), "of a later piece less is known");
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn a_size_that_failed_beside_others_that_took_memory_is_not_wrong() {
         let prediction = prediction(tch::Device::Cpu);
-        let said = || prediction.foresee(None, 11_000).map(|said| said.size);
+        let said = || prediction.predict(None, 11_000).map(|said| said.size);
         let failed = |size, works, free_bytes| {
             prediction.learn(Shown::Failed { size, works, items: None, free_bytes });
         };

@@ -6,7 +6,7 @@ use std::time::Instant;
 use tch::Tensor;
 use toma_core::execute::With;
 use toma_core::memory::MemorySource as _;
-use toma_core::predict::{Foreseen, Piece, Predict, Rehearsal, Shown, bytes_for_people, now};
+use toma_core::predict::{DryCall, Piece, Predict, PredictedSize, Shown, bytes_for_people, now};
 
 use super::dry;
 use super::judging::{Case, Splitting};
@@ -38,7 +38,7 @@ use crate::ffi::Recording;
 ///
 /// Attempts correct the prediction. A size that was predicted to fit and failed is not begun with again, and the body
 /// is run dry once more, by forms for tensors in the same call; if that is wrong again, sizes are found as without a
-/// prediction. Where nothing is predicted, [`Report::unforeseen`](toma_core::report::Report::unforeseen) has the
+/// prediction. Where nothing is predicted, [`Report::unpredicted`](toma_core::report::Report::unpredicted) has the
 /// reason. Bytes that pieces are measured to take beyond the prediction count from then on. On a GPU the first piece is
 /// a quarter if more than half of the free bytes would be taken, because only a real run shows the bytes that kernels
 /// take there.
@@ -69,7 +69,7 @@ use crate::ffi::Recording;
 pub struct DryRun;
 
 impl Predict for DryRun {
-    fn foresee(&self, _: Option<usize>, _: u64) -> Option<Foreseen> {
+    fn predict(&self, _: Option<usize>, _: u64) -> Option<PredictedSize> {
         None
     }
 
@@ -77,8 +77,8 @@ impl Predict for DryRun {
         true
     }
 
-    fn foresee_dry(&self, call: &mut Rehearsal<'_>) -> Option<Foreseen> {
-        lent::foresee(call)
+    fn predict_dry(&self, call: &mut DryCall<'_>) -> Option<PredictedSize> {
+        lent::predict(call)
     }
 }
 
@@ -183,17 +183,17 @@ impl StepPrediction {
     }
 
     /// Returns the size that fits, in addition to the room if possible.
-    fn fits(&self, free_bytes: u64) -> Option<Foreseen> {
+    fn fits(&self, free_bytes: u64) -> Option<PredictedSize> {
         let usable = self.prediction()?.corrected().usable(free_bytes)?;
         let beside_room = self.within(usable.saturating_sub(self.work.room_bytes));
         beside_room.or_else(|| self.within(usable))
     }
 
-    fn within(&self, usable_bytes: u64) -> Option<Foreseen> {
+    fn within(&self, usable_bytes: u64) -> Option<PredictedSize> {
         let (prediction, items) = (self.prediction()?, self.work.items);
-        let foreseen = prediction.within(Some(items), usable_bytes)?;
-        if self.site().purpose != Purpose::Output || foreseen.size == items {
-            return Some(foreseen);
+        let predicted = prediction.within(Some(items), usable_bytes)?;
+        if self.site().purpose != Purpose::Output || predicted.size == items {
+            return Some(predicted);
         }
         // A piece's rows are in memory in addition to the whole output.
         prediction.within_into(items, usable_bytes)
@@ -245,16 +245,16 @@ impl StepPrediction {
 }
 
 impl Predict for StepPrediction {
-    fn foresee(&self, _: Option<usize>, free_bytes: u64) -> Option<Foreseen> {
-        let foreseen = if self.measures() { None } else { self.fits(free_bytes) };
-        if foreseen.is_none() && !self.measures() {
+    fn predict(&self, _: Option<usize>, free_bytes: u64) -> Option<PredictedSize> {
+        let predicted = if self.measures() { None } else { self.fits(free_bytes) };
+        if predicted.is_none() && !self.measures() {
             self.say_least(free_bytes);
         }
-        foreseen
+        predicted
     }
 
     /// Pieces after the first leave nothing allocated: output and gradients exist already.
-    fn foresee_rest(&self, left: usize, _: bool, free_bytes: u64) -> Option<Foreseen> {
+    fn predict_rest(&self, left: usize, _: bool, free_bytes: u64) -> Option<PredictedSize> {
         if self.measures() {
             return None;
         }
@@ -263,12 +263,12 @@ impl Predict for StepPrediction {
         prediction.within_rest(left, usable)
     }
 
-    fn foresee_smaller(&self, left: usize, free_bytes: u64) -> Option<Foreseen> {
+    fn predict_smaller(&self, left: usize, free_bytes: u64) -> Option<PredictedSize> {
         self.renewed.get().filter(|_| !self.measures())?;
         if left == self.work.items {
             self.fits(free_bytes)
         } else {
-            self.foresee_rest(left, false, free_bytes)
+            self.predict_rest(left, false, free_bytes)
         }
     }
 
@@ -327,7 +327,7 @@ fn predicted(
     let mut prediction = predict_from(&device, key.sizes, &mut step, &mut undo)?;
     for _ in 0..prediction.rounds() {
         let fits = device.read().ok().and_then(|now| prediction.within(Some(items), now.free_bytes));
-        let Some(Foreseen { size, .. }) = fits else { break };
+        let Some(PredictedSize { size, .. }) = fits else { break };
         match prediction.clone().confirmed(size, &mut step, &mut undo) {
             Ok(confirmed) => prediction = confirmed,
             // Below the sizes that were run, the step may call other operators, which tells nothing of larger sizes.

@@ -163,7 +163,7 @@ fn trains(sizes: transformer::Sizes) {
         });
         drop(loss);
         let report = report::last().unwrap();
-        assert!(report.out_of_memory == 0 && report.foreseen.is_some(), "{report}");
+        assert!(report.out_of_memory == 0 && report.predicted.is_some(), "{report}");
         format!("{} in {} attempts", report.start, report.attempts)
     };
     println!("answer: {} {}", step(), step());

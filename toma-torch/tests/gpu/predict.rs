@@ -139,13 +139,13 @@ fn fits() -> String {
         // The next reading then asks the driver for its free memory again.
         device.release_cached_memory();
         let free_bytes = device.read().unwrap().free_bytes;
-        let foreseen = |prediction: &Prediction| prediction.foresee(None, free_bytes).map(|said| said.size);
+        let predicted = |prediction: &Prediction| prediction.predict(None, free_bytes).map(|said| said.size);
         let mut confirmed = prediction.clone();
         for _ in 0..3 {
-            let Some(size) = foreseen(&confirmed) else { break };
+            let Some(size) = predicted(&confirmed) else { break };
             confirmed = confirmed.confirm(size, |rows| learn(&layers, rows)).unwrap();
         }
-        let Some(size) = foreseen(&confirmed) else {
+        let Some(size) = predicted(&confirmed) else {
             refused += 1;
             continue;
         };

@@ -162,7 +162,7 @@ fn rows_are_the_same_within_regions_dry_runs_and_under_pressure() {
         assert_eq!(table.residency(), Residency::Offloaded, "{tier}");
         let before = manager.report();
         toma_torch::dry_run(|| hidden(&table)).unwrap();
-        manager.foresee(|| hidden(&table)).unwrap();
+        manager.predict(|| hidden(&table)).unwrap();
         let after = manager.report();
         assert_eq!((after.gathers, after.bytes_in), (before.gathers, before.bytes_in), "{tier}");
         assert_eq!((learns(hidden(&table)), table.residency()), (expected.clone(), Residency::Offloaded));

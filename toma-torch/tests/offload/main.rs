@@ -6,7 +6,6 @@ mod child;
 mod exact;
 mod failures;
 mod files;
-mod foreseen;
 mod fork;
 mod governor;
 #[path = "../common/ground.rs"]
@@ -21,6 +20,7 @@ mod nets;
 mod noticed;
 mod park;
 mod plans;
+mod predicted;
 mod profiled;
 mod programs;
 mod rare;

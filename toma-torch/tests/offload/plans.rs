@@ -118,7 +118,7 @@ fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would(
 }
 
 /// Returns the bytes that each of four steps moves in 50 % of the memory, their losses, and the plan if predicted.
-fn moved_of(net: fn() -> Net, told: bool, foresees: bool) -> (Vec<u64>, Vec<Vec<u32>>, Option<Plan>) {
+fn moved_of(net: fn() -> Net, told: bool, predicts: bool) -> (Vec<u64>, Vec<Vec<u32>>, Option<Plan>) {
     let bytes = budget_of(net, 50);
     let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());
     let net = net();
@@ -130,8 +130,8 @@ fn moved_of(net: fn() -> Net, told: bool, foresees: bool) -> (Vec<u64>, Vec<Vec<
         optimizer.borrow_mut().step();
         loss
     };
-    if foresees {
-        manager.foresee(learn).unwrap();
+    if predicts {
+        manager.predict(learn).unwrap();
     }
     let plan = manager.plan().plan().cloned();
     tch::manual_seed(3);
@@ -143,29 +143,29 @@ fn moved_of(net: fn() -> Net, told: bool, foresees: bool) -> (Vec<u64>, Vec<Vec<
         (after.bytes_in + after.bytes_out - before.bytes_in - before.bytes_out, bits(&loss))
     };
     let (moved, losses): (Vec<_>, Vec<_>) = (0..4).map(step).unzip();
-    println!("{} told: {told}, foreseen: {foresees}: {moved:?}", net.name);
+    println!("{} told: {told}, predicted: {predicts}: {moved:?}", net.name);
     (moved, losses, plan)
 }
 
 /// The first step moves the bytes of its plan, and storages that have never been evicted, such as its input.
 #[test]
-fn a_step_that_is_foreseen_is_planned_before_it_has_run() {
+fn a_step_that_is_predicted_is_planned_before_it_has_run() {
     let _alone = alone();
     for at in [1, 2].into_iter().take(rounds(1, 2)) {
-        let (unforeseen, expected, _) = moved_of(NETS[at], true, false);
+        let (unpredicted, expected, _) = moved_of(NETS[at], true, false);
         for told in [true, false] {
-            let (foreseen, losses, plan) = moved_of(NETS[at], told, true);
+            let (predicted, losses, plan) = moved_of(NETS[at], told, true);
             assert_eq!(losses, expected);
-            assert!(foreseen[0] < unforeseen[0], "{foreseen:?}, {unforeseen:?}");
+            assert!(predicted[0] < unpredicted[0], "{predicted:?}, {unpredicted:?}");
             let plan = plan.expect("it is planned");
             let planned = plan.bytes_in() + plan.bytes_out();
-            assert!(foreseen[0] <= planned * 101 / 100, "{foreseen:?}, {planned}");
+            assert!(predicted[0] <= planned * 101 / 100, "{predicted:?}, {planned}");
         }
     }
 }
 
 #[test]
-fn what_comes_otherwise_than_it_was_foreseen_goes_on_by_demand() {
+fn what_comes_otherwise_than_it_was_predicted_goes_on_by_demand() {
     let _alone = alone();
     let weights: Vec<_> = (0..6).map(|at| Tensor::full([64, 64], at, ground::floats()) * 0.01).collect();
     let chain = |order: &[usize]| {
@@ -174,12 +174,12 @@ fn what_comes_otherwise_than_it_was_foreseen_goes_on_by_demand() {
     let orders: [&[usize]; 3] = [&[0, 1, 2, 3, 4, 5], &[5, 4, 3], &[0, 1, 2, 5, 5, 1, 0]];
     let expected = orders.map(|order| bits(&chain(order)));
     let manager = manager(Flow::default()).budget(ground::allocated_bytes() - (2 << 14));
-    let error = manager.foresee(|| chain(orders[0])).unwrap_err().to_string();
-    assert!(error.starts_with("offload: nothing to foresee"), "{error}");
+    let error = manager.predict(|| chain(orders[0])).unwrap_err().to_string();
+    assert!(error.starts_with("offload: nothing to predict"), "{error}");
     let _entered = manager.enter().unwrap();
-    assert!(caught(|| manager.foresee(|| -> Tensor { panic!("a step's own panic") })).is_err());
+    assert!(caught(|| manager.predict(|| -> Tensor { panic!("a step's own panic") })).is_err());
     for (order, expected) in orders.iter().zip(&expected) {
-        manager.foresee(|| chain(orders[0])).unwrap();
+        manager.predict(|| chain(orders[0])).unwrap();
         assert!(manager.plan().plan().is_some(), "{}", manager.plan());
         let before = manager.report();
         for round in 0..3 {

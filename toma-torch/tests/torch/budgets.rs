@@ -96,7 +96,7 @@ fn mistake(net: &Learner, random: &mut Rng) -> Option<String> {
     let is_sure = case.rows >= 8;
     let is_out = report.out_of_memory > usize::from(!is_sure);
     let is_wasted =
-        is_sure && report.foreseen.is_none_or(|foreseen| case.fits_more(net, foreseen.size, bytes));
+        is_sure && report.predicted.is_none_or(|predicted| case.fits_more(net, predicted.size, bytes));
     (is_out || is_wasted)
         .then(|| format!("{}, {case:?}, {bytes} bytes of {single} to {whole}: {report}", net.name))
 }

@@ -45,7 +45,7 @@ fn a_size_that_failed_is_not_begun_with_again_and_two_mistakes_are_enough() {
     assert!(first_runs > 0);
     let (wrong, renewed) = run(3);
     assert!(renewed > 0, "it is renewed at once");
-    let said = |report: &Report| report.foreseen.map(|foreseen| foreseen.size);
+    let said = |report: &Report| report.predicted.map(|predicted| predicted.size);
     assert!(wrong.out_of_memory > 0 && said(&wrong) == said(&right), "{wrong}");
     let (corrected, dry_runs) = run(3);
     assert!(said(&corrected) < said(&wrong), "{corrected}");
@@ -72,7 +72,7 @@ fn a_prediction_of_the_callers_own_is_corrected_too() {
         form.range(0..64, 64, |start, end| {
             drop(squares(&rows.slice(0, size(start), size(end), 1), hidden, &dry));
         });
-        report().foreseen.map(|foreseen| foreseen.size)
+        report().predicted.map(|predicted| predicted.size)
     };
     let first = run(3);
     let second = run(9);
@@ -100,14 +100,14 @@ fn a_measured_difference_counts_for_the_next_call() {
     };
     let first = run(0);
     let sizes = |report: &Report| report.tried.iter().map(|tried| tried.size).collect::<Vec<_>>();
-    let foreseen = |report: &Report| report.foreseen.unwrap().size;
-    let fits = foreseen(&first);
+    let predicted = |report: &Report| report.predicted.unwrap().size;
+    let fits = predicted(&first);
     assert!((128..256).contains(&fits) && first.start == 128, "pieces are even: {first}");
     assert!(sizes(&first).iter().all(|&size| size * 2 > fits), "nothing small is measured: {first}");
     let second = run(1);
-    assert_eq!(foreseen(&second), fits, "{second}");
+    assert_eq!(predicted(&second), fits, "{second}");
     let third = run(1);
-    assert_eq!(foreseen(&third) + 1, fits, "{third}");
+    assert_eq!(predicted(&third) + 1, fits, "{third}");
     assert_eq!(third.out_of_memory, 0, "{third}");
 }
 
@@ -127,7 +127,7 @@ fn a_first_step_leaves_room_for_what_the_optimizer_will_keep() {
         optimizer.zero_grad();
         let report = report();
         assert_eq!(report.out_of_memory, 0, "{report}");
-        report.foreseen.unwrap()
+        report.predicted.unwrap()
     };
     let mut plain = nn::Sgd::default().build(&stores[0], 1e-3).unwrap();
     let whole = step(&mut plain, &weights[0]);
@@ -164,16 +164,16 @@ fn dry_runs_of_new_shapes_are_few_and_a_larger_one_serves() {
             }
             rows.square()
         }));
-        (report().foreseen, dry.replace(0) > 0)
+        (report().predicted, dry.replace(0) > 0)
     };
     let falling: Vec<_> = (0..20).map(|shape| run("falling", 40 - shape)).collect();
     assert_eq!(falling.iter().filter(|(_, ran_dry)| *ran_dry).count(), 16);
-    assert!(falling.iter().all(|(foreseen, _)| foreseen.is_some()), "a larger one is a bound: {falling:?}");
+    assert!(falling.iter().all(|(predicted, _)| predicted.is_some()), "a larger one is a bound: {falling:?}");
     let needs = |index: usize| falling[index].0.unwrap().needs_bytes;
     assert_eq!((needs(16), needs(19)), (needs(15), needs(15)), "the smallest of the larger ones");
     let rising: Vec<_> = (0..20).map(|shape| run("rising", 1 + shape)).collect();
-    assert!(rising[..16].iter().all(|(foreseen, ran_dry)| foreseen.is_some() && *ran_dry));
-    assert!(rising[16..].iter().all(|(foreseen, ran_dry)| foreseen.is_none() && !*ran_dry), "{rising:?}");
+    assert!(rising[..16].iter().all(|(predicted, ran_dry)| predicted.is_some() && *ran_dry));
+    assert!(rising[16..].iter().all(|(predicted, ran_dry)| predicted.is_none() && !*ran_dry), "{rising:?}");
 }
 
 /// The first piece is judged by a dry run even if dry runs would take too long for a prediction.
@@ -269,7 +269,7 @@ fn what_a_loop_shows_corrects_its_prediction_too() {
         });
         (report(), dry.replace(0))
     };
-    let said = |report: &Report| report.foreseen.map(|foreseen| foreseen.size);
+    let said = |report: &Report| report.predicted.map(|predicted| predicted.size);
     let (wrong, _) = run(3);
     assert!(wrong.out_of_memory > 0, "{wrong}");
     let (corrected, renewed) = run(3);
@@ -295,7 +295,7 @@ fn dry_runs_of_a_loop_with_new_shapes_are_few_too() {
             }
             drop(rows.square());
         });
-        (ran_dry.get(), report().foreseen.is_some())
+        (ran_dry.get(), report().predicted.is_some())
     };
     let runs: Vec<_> = (1..20).map(run).collect();
     assert_eq!((&runs[..16], &runs[16..]), (&[(true, true); 16][..], &[(false, false); 3][..]));

@@ -55,7 +55,7 @@ fn a_failure_at_any_allocation_of_a_prediction_is_made_good() {
             assert!(off < 1e-5 && printed == 0, "{} at {allocation}: {off}, {report}", net.name);
             // A failed dry run makes no prediction; a failed real run is retried.
             let is_dry = has_failed && report.out_of_memory == 0;
-            assert!(!is_dry || report.foreseen.is_none(), "{} at {allocation}: {report}", net.name);
+            assert!(!is_dry || report.predicted.is_none(), "{} at {allocation}: {report}", net.name);
             dry += u32::from(is_dry);
             drop(trained);
             assert_eq!(cpu::allocated_bytes(), allocated, "{} at {allocation}", net.name);

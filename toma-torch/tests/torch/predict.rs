@@ -237,7 +237,7 @@ fn a_body_that_returned_a_tensor_is_predicted_in_a_loop_that_holds_none() {
     form.range(0..4096, 4096, |from, to| drop(rows(from, to)));
     let report = report::last().unwrap();
     assert_eq!((report.out_of_memory, report.attempts), (0, 3), "{report}");
-    assert_eq!(report.foreseen.map(|said| said.size), prediction.fits(3 << 20), "{report}");
+    assert_eq!(report.predicted.map(|said| said.size), prediction.fits(3 << 20), "{report}");
     drop(budget);
 }
 

@@ -45,7 +45,7 @@ fn a_refresh_in_a_dry_run_keeps_nothing_and_is_counted() {
         let budget = Budget::new(cpu::allocated_bytes() + 8 * 128 * 4096 + (3 << 20));
         let report = predicted_step(&weight, &data, &rollback);
         drop(budget);
-        assert!(report.foreseen.is_some() && report.attempts > 1, "{report}");
+        assert!(report.predicted.is_some() && report.attempts > 1, "{report}");
         assert_eq!(report.out_of_memory, 0, "{report}");
         assert!((weight.grad() - &plain).abs().max().double_value(&[]) < 1e-6);
         assert_eq!(RngState::of(Device::Cpu).unwrap(), random);

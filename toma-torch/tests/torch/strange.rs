@@ -75,7 +75,7 @@ fn few_items_are_predicted_from_fewer() {
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
         let output = form.forward(&data, |rows| rows.exp().sqrt());
         let report = report::last().unwrap();
-        let size = report.foreseen.map(|foreseen| foreseen.size);
+        let size = report.predicted.map(|predicted| predicted.size);
         assert_eq!((report.out_of_memory, output.size()[0]), (0, self::size(items)), "{report}");
         assert_eq!(size, (items > 1).then_some(1), "{report}");
     }
@@ -108,7 +108,7 @@ fn a_device_that_is_not_there_is_said_by_its_name() {
     let (data, device) = (Tensor::ones([10, 8], FLOATS), far(9999));
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
     assert_eq!(form.forward(&data, Tensor::exp).size(), [10, 8]);
-    assert_eq!(report::last().unwrap().foreseen, None);
+    assert_eq!(report::last().unwrap().predicted, None);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn threads_that_a_body_starts_run_for_real() {
         thread::spawn(move || (rows * weight).sum(None)).join().unwrap()
     });
     assert_eq!((loss.double_value(&[]), weight.grad().double_value(&[0])), (80.0, 10.0));
-    assert_eq!(report::last().unwrap().foreseen, None);
+    assert_eq!(report::last().unwrap().predicted, None);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_panic_in_a_dry_run_alone_is_no_prediction() {
     };
     let printed = printed_by(|| assert_eq!(loss().double_value(&[]), 80.0));
     assert_eq!((printed, weight.grad().double_value(&[0])), (0, 10.0));
-    assert_eq!(report::last().unwrap().foreseen, None);
+    assert_eq!(report::last().unwrap().predicted, None);
 }
 
 /// An error of the body in a dry run prevents the prediction, and is returned when the real run meets it.

@@ -70,7 +70,7 @@ impl Classes {
         prepare();
         let _budget = Budget::beyond_allocated(bytes);
         let report = self.train(24);
-        let size = report.foreseen.map_or(0, |foreseen| foreseen.size);
+        let size = report.predicted.map_or(0, |predicted| predicted.size);
         assert!(report.out_of_memory == 0 && size + 1 >= FIT, "{name}: {report}");
     }
 }

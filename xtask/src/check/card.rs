@@ -20,7 +20,7 @@ const SUITES: [(&str, &str, &str); 2] = [
     ),
     (
         "offload",
-        "files:: foreseen:: handles:: modes:: park:: programs:: variables::",
+        "files:: predicted:: handles:: modes:: park:: programs:: variables::",
         "a_device_is_parked_without a_step_that_is_parked_in a_tensor_leaves_with_its_views an_allocation_that_fails \
          bad_input foreign_memory half_the_variables rare_kinds scripts used_in_destructors variables_are_saved_from what_lacks_memory",
     ),

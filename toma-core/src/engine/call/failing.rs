@@ -130,7 +130,7 @@ impl Call<'_> {
     /// Returns the answer with the size that a prediction chooses instead of a smaller one of the policy.
     fn predicted(&mut self, answer: Answer) -> Answer {
         match answer {
-            Answer::Shrink(_) => self.foresees_smaller().unwrap_or(answer),
+            Answer::Shrink(_) => self.predicts_smaller().unwrap_or(answer),
             answer => answer,
         }
     }
@@ -212,8 +212,8 @@ impl Call<'_> {
     }
 
     fn tell_shortfall_of(&mut self, failed: &Failed, lacked: Option<Shortfall>) {
-        let foreseen = failed.took.measured.and_then(|measured| self.machine.shortfall(&measured));
-        if let Some(shortfall) = lacked.or(foreseen) {
+        let predicted = failed.took.measured.and_then(|measured| self.machine.shortfall(&measured));
+        if let Some(shortfall) = lacked.or(predicted) {
             self.tell_shortfall(shortfall);
         }
     }

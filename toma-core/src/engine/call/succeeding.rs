@@ -39,7 +39,7 @@ impl Call<'_> {
         }
         if let Some(stages) = &mut self.stages {
             stages.turns.piece_done(&attempt.hold);
-            if stages.forecast.is_some() {
+            if stages.prediction.is_some() {
                 self.shows(&mut took);
             }
         }

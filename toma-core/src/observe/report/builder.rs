@@ -103,13 +103,13 @@ impl ReportBuilder {
         self.figures.start = size;
     }
 
-    pub(crate) fn foresees(&mut self, foreseen: Predicted) {
-        self.history().report.foreseen = Some(foreseen);
+    pub(crate) fn predicts(&mut self, predicted: Predicted) {
+        self.history().report.predicted = Some(predicted);
     }
 
-    pub(crate) fn foresees_nothing(&mut self, why: Option<String>) {
+    pub(crate) fn predicts_nothing(&mut self, why: Option<String>) {
         if why.is_some() {
-            self.history().report.unforeseen = why;
+            self.history().report.unpredicted = why;
         }
     }
 

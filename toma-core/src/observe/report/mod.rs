@@ -70,9 +70,9 @@ pub struct Report {
     /// The settled size found in the size cache, if any.
     pub remembered: Option<usize>,
     /// The [prediction](crate::execute::With::predict), if it chose the first size.
-    pub foreseen: Option<Predicted>,
+    pub predicted: Option<Predicted>,
     /// The reason why nothing was predicted although the call asked for a prediction.
-    pub unforeseen: Option<String>,
+    pub unpredicted: Option<String>,
     /// Attempts made, failed ones included.
     pub attempts: usize,
     /// Attempts that ran out of memory.

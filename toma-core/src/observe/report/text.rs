@@ -24,7 +24,9 @@ impl fmt::Display for Report {
             ("started", Some(self.started())),
             (
                 "predict",
-                self.foreseen.map(|foreseen| self.foresaw(&foreseen)).or_else(|| self.not_foreseen()),
+                self.predicted
+                    .map(|predicted| self.predicted_line(&predicted))
+                    .or_else(|| self.not_predicted()),
             ),
             ("tried", self.history()),
             (if self.tried.is_empty() { "known" } else { "learned" }, self.evidence()),
@@ -76,15 +78,15 @@ impl Report {
         }
     }
 
-    fn foresaw(&self, foreseen: &Predicted) -> String {
-        let Predicted { size, needs_bytes, free_bytes } = *foreseen;
+    fn predicted_line(&self, predicted: &Predicted) -> String {
+        let Predicted { size, needs_bytes, free_bytes } = *predicted;
         let of = self.length.map(|length| format!(" of {length}")).unwrap_or_default();
         let took = self.fullest.map(|full| format!("; took {}", bytes(full.peak_bytes))).unwrap_or_default();
         format!("{size}{of} need {}, {} free{took}", bytes(needs_bytes), bytes(free_bytes))
     }
 
-    fn not_foreseen(&self) -> Option<String> {
-        self.unforeseen.as_deref().map(|why| format!("nothing, because {why}"))
+    fn not_predicted(&self) -> Option<String> {
+        self.unpredicted.as_deref().map(|why| format!("nothing, because {why}"))
     }
 
     /// Formats a size, with its unit if it does not count items.

@@ -59,8 +59,8 @@ impl Adaptive {
 
     /// Returns the size that fits by a prediction if there is one, or else by the measurements.
     fn fits(&self, evidence: &Evidence) -> Option<usize> {
-        if evidence.foreseen.is_some() {
-            return evidence.foreseen;
+        if evidence.predicted.is_some() {
+            return evidence.predicted;
         }
         let line = line(evidence)?;
         // Without headroom: median +0.7 % cold (range), +2.4 % warm (batch; counts, noise).
@@ -85,7 +85,7 @@ fn line(evidence: &Evidence) -> Option<Fit> {
 /// True if only one size was measured and there is no prediction. One sample does not separate the bytes of every
 /// attempt from those of an item, so more may fit.
 fn is_one(evidence: &Evidence) -> bool {
-    evidence.foreseen.is_none() && line(evidence).is_some_and(|line| line.points == 1)
+    evidence.predicted.is_none() && line(evidence).is_some_and(|line| line.points == 1)
 }
 
 /// Returns the factor on the largest measured size up to which a line is trusted. A single item often runs other

@@ -41,7 +41,7 @@ impl Seen {
     /// Reads the current memory of its storage, which may have moved.
     pub(super) fn look_again(&mut self) {
         self.memory = ffi::tensor_memory(&self.tensor).unwrap_or(self.memory);
-        self.outside_bytes = offload::outside_bytes(&self.tensor);
+        self.outside_bytes = offload::evicted_bytes(&self.tensor);
     }
 }
 

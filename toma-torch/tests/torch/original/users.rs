@@ -35,7 +35,7 @@ fn in_half_the_memory(mut work: impl FnMut(usize)) -> Report {
 
 fn assert_protected(report: &Report) {
     assert_eq!(report.out_of_memory, 0, "{report}");
-    assert!(report.foreseen.is_some() && report.attempts > 1, "{report}");
+    assert!(report.predicted.is_some() && report.attempts > 1, "{report}");
 }
 
 fn layers(path: &nn::Path<'_>) -> nn::Sequential {

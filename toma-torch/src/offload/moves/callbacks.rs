@@ -1,0 +1,86 @@
+//! Callbacks by which a program observes and steers a manager.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Error;
+
+/// An operator that begins or has ended.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug)]
+pub struct OperatorCall<'a> {
+    /// Name of the operator, such as `aten::addmm`.
+    pub name: &'a str,
+    /// Number of operators that this manager has seen, including this one.
+    pub number: u64,
+    /// Bytes of the storages that the operator uses.
+    pub bytes: u64,
+}
+
+/// Callbacks before and after each operator, on the thread that runs it.
+///
+/// They steer through handles: [`fetch`](super::TensorRef::fetch), [`offload`](super::TensorRef::offload),
+/// [`pin`](super::TensorRef::pin). Operators that a callback runs are seen by the manager, but not by callbacks.
+pub trait AroundOperators: Send + Sync {
+    /// Called before an operator's arguments are fetched.
+    ///
+    /// # Errors
+    /// The operator does not run, and fails with this error.
+    fn before(&self, _call: &OperatorCall<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Called after the operator, also if it has failed.
+    fn after(&self, _call: &OperatorCall<'_>) {}
+}
+
+impl<T: AroundOperators + ?Sized> AroundOperators for Arc<T> {
+    fn before(&self, call: &OperatorCall<'_>) -> Result<(), Error> {
+        (**self).before(call)
+    }
+
+    fn after(&self, call: &OperatorCall<'_>) {
+        (**self).after(call);
+    }
+}
+
+/// A move of a storage.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The storage was evicted from the device.
+    Offloaded {
+        /// The name that it was adopted under.
+        name: Option<String>,
+        /// Size in bytes.
+        bytes: u64,
+        /// True if the bytes were copied; false if an earlier copy was still valid.
+        is_copied: bool,
+    },
+    /// The storage was fetched to the device.
+    Fetched {
+        /// The name that it was adopted under.
+        name: Option<String>,
+        /// Size in bytes.
+        bytes: u64,
+        /// True if it was fetched before an operator needed it.
+        is_ahead: bool,
+    },
+}
+
+/// Callback for events, on the threads that move storages.
+pub(crate) type Observer = Box<dyn Fn(&Event) + Send + Sync>;
+
+/// Callbacks that a program has set.
+#[derive(Default)]
+pub(crate) struct Callbacks {
+    pub(crate) observer: Option<Observer>,
+    pub(crate) around: Option<Box<dyn AroundOperators>>,
+}
+
+impl fmt::Debug for Callbacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [observer, around] = [self.observer.is_some(), self.around.is_some()];
+        f.debug_struct("Callbacks").field("observer", &observer).field("around", &around).finish()
+    }
+}

@@ -1,0 +1,325 @@
+//! Parks and resumes storages, all of them or none.
+
+use std::ffi::CString;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use toma_core::memory::MemorySource as _;
+use toma_trace::Size;
+
+use super::callbacks::Event;
+use super::counts::add;
+use super::evicted::{self, Source, evicted_message, parked_message};
+use super::operators;
+use super::registry;
+use super::state::ManagerState;
+use super::table::{Entry, Location};
+use crate::error::{Error, ErrorKind};
+use crate::ffi::{self, Aside, DeviceMemory, Kept};
+use crate::notes::Story;
+
+/// A parked storage, which this does not keep alive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ParkedStorage {
+    pub(crate) id: u64,
+    /// Unlike ids of storages, serials are never used again.
+    pub(crate) serial: u64,
+    /// True if the storage was evicted before, and stays evicted when it is resumed.
+    pub(crate) was_away: bool,
+}
+
+/// Memory that a device still holds while everything that can be evicted is parked.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stays {
+    /// Known storages with fewer bytes than the manager moves.
+    pub small: u64,
+    /// Bytes of these storages.
+    pub small_bytes: u64,
+    /// Other bytes that the allocator has in use: tensors that no operator of an entered thread has used, and
+    /// workspaces. Memory outside of the allocator, such as a CUDA context, stays as well, and is not counted.
+    pub other_bytes: u64,
+}
+
+impl fmt::Display for Stays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [small, other] = [self.small_bytes, self.other_bytes].map(Size::of);
+        write!(f, "{} small storages of {small} stay, and {other} that the manager does not know", self.small)
+    }
+}
+
+/// A storage that is marked as moving, so that no other thread moves it.
+pub(crate) struct Marked {
+    pub(crate) known: ParkedStorage,
+    kept: Kept,
+    pub(crate) bytes: u64,
+    /// Valid copy of its bytes outside of the device, if there is one already.
+    copy: Option<Arc<Source>>,
+    has_copy: bool,
+    name: Option<Arc<str>>,
+    story: Story,
+    /// Message of the error when the storage is accessed after the move.
+    words: CString,
+}
+
+impl Marked {
+    fn name(&self) -> Option<String> {
+        self.name.as_deref().map(str::to_owned)
+    }
+}
+
+impl ManagerState {
+    /// Returns true if a storage is large enough to be parked, and live.
+    fn is_large(&self, entry: &Entry) -> bool {
+        entry.bytes > 0 && entry.bytes >= self.min_bytes.load(Ordering::Relaxed) && !entry.storage.is_gone()
+    }
+
+    /// Marks all storages that can be parked as moving at once, so that no operator begins with only some of them.
+    pub(crate) fn mark_all(&self) -> Result<Vec<Marked>, Error> {
+        let moves = |entry: &Entry| matches!(entry.location, Location::Evicting | Location::Fetching { .. });
+        let mut table = self.table();
+        loop {
+            let used = table.entries.values().filter(|entry| entry.is_used() && self.is_large(entry));
+            let used: Vec<_> = used.map(Entry::words).collect();
+            if !used.is_empty() {
+                return Err(self.in_use(&used));
+            }
+            if !table.entries.values().any(moves) {
+                break;
+            }
+            table = self.wait(table);
+        }
+        let mut marked = Vec::new();
+        for (&id, entry) in &mut table.entries {
+            if entry.location == Location::Parked || !self.is_large(entry) {
+                continue;
+            }
+            let Some(kept) = entry.storage.keep() else { continue };
+            let known =
+                ParkedStorage { id, serial: entry.serial, was_away: entry.location == Location::Evicted };
+            entry.location = Location::Evicting;
+            let words = c_words(&parked_message(&entry.words(), &self.device));
+            let (bytes, copy, name) = (entry.bytes, entry.copy.take(), entry.name.clone());
+            let story = entry.story.clone();
+            marked.push(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, story, words });
+        }
+        drop(table);
+        marked.sort_by_key(|one| one.known.serial);
+        Ok(marked)
+    }
+
+    fn in_use(&self, used: &[String]) -> Error {
+        let message = format!(
+            "park: {} of {} are in use or pinned, and nothing was parked: {}",
+            used.len(),
+            self.device.name(),
+            used.join(", ")
+        );
+        Error::new(ErrorKind::Unsupported, message)
+    }
+
+    /// Copies all marked storages before the first loses its memory, so that a failure has nothing to fetch.
+    pub(crate) fn leave_all(&self, mut marked: Vec<Marked>) -> Result<(), Error> {
+        match self.outsides(&mut marked) {
+            Ok(outsides) => {
+                self.take_all(&marked, outsides);
+                Ok(())
+            }
+            Err(failed) => {
+                self.stay_all(marked);
+                Err(Error::new(failed.kind(), format!("{failed}; nothing was parked")))
+            }
+        }
+    }
+
+    /// The copy that stands for the memory of each storage; none for evicted ones. All are made before any memory is
+    /// freed, so that a failure leaves nothing half parked.
+    fn outsides(&self, marked: &mut [Marked]) -> Result<Vec<Option<Arc<Source>>>, Error> {
+        let mut copies = Vec::new();
+        for one in &*marked {
+            let copies_now = !one.known.was_away && one.copy.is_none();
+            copies.push(copies_now.then(|| self.copied(&one.kept, one.bytes)).transpose()?);
+        }
+        Ok(marked.iter_mut().zip(copies).map(|(one, copied)| copied.or_else(|| one.copy.take())).collect())
+    }
+
+    fn take_all(&self, marked: &[Marked], outsides: Vec<Option<Arc<Source>>>) {
+        let outside = |(one, source): (&Marked, Option<Arc<Source>>)| {
+            let source = source?;
+            Some((self.memory_stays(&source), Box::new(evicted::stand_in(one.bytes, source, &self.evicted))))
+        };
+        let outsides: Vec<_> = marked.iter().zip(outsides).map(outside).collect();
+        let mut freed = Vec::new();
+        let mut table = self.table();
+        for (one, outside) in marked.iter().zip(outsides) {
+            if let Some(entry) = table.entries.get_mut(&one.known.id) {
+                entry.location = Location::Parked;
+            }
+            match outside {
+                Some((stays, away)) => freed.push((one, one.kept.take(away, stays, Some(&one.words)))),
+                None => one.kept.refuse(Some(&one.words)),
+            }
+        }
+        self.books.changed.notify_all();
+        drop(table);
+        self.tell_stories(freed);
+        for one in marked.iter().filter(|one| !one.known.was_away) {
+            add(&self.counts.offloads, 1);
+            let (name, bytes, is_copied) = (one.name(), one.bytes, !one.has_copy);
+            self.notify(|| Event::Offloaded { name, bytes, is_copied });
+        }
+    }
+
+    /// Frees the device memory of parked storages.
+    fn tell_stories(&self, freed: Vec<(&Marked, DeviceMemory)>) {
+        let stories = freed.into_iter().map(|(one, memory)| (one.known.id, Story::leaves(|| drop(memory))));
+        let stories: Vec<_> = stories.collect();
+        let mut table = self.table();
+        for (id, story) in stories {
+            if let Some(entry) = table.entries.get_mut(&id) {
+                entry.story = story;
+            }
+        }
+    }
+
+    fn stay_all(&self, marked: Vec<Marked>) {
+        let mut kept = Vec::new();
+        let mut table = self.table();
+        for one in marked {
+            if let Some(entry) = table.entries.get_mut(&one.known.id) {
+                entry.location = if one.known.was_away { Location::Evicted } else { Location::Resident };
+                entry.copy = one.copy;
+            }
+            kept.push(one.kept);
+        }
+        self.books.changed.notify_all();
+        drop(table);
+        drop(kept);
+    }
+
+    pub(crate) fn stays(&self) -> Stays {
+        let (small, small_bytes) = {
+            let table = self.table();
+            let here = table.entries.values().filter(|entry| {
+                entry.location == Location::Resident && !entry.storage.is_gone() && !self.is_large(entry)
+            });
+            here.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.bytes))
+        };
+        Stays { small, small_bytes, other_bytes: self.allocated_bytes().saturating_sub(small_bytes) }
+    }
+
+    /// Marks those storages that are live and still parked as coming, so that no other thread moves them.
+    pub(crate) fn mark_parked(&self, storages: &[ParkedStorage]) -> Vec<Marked> {
+        let mut table = self.table();
+        table.resuming = Some(thread::current().id());
+        let marked = storages.iter().filter_map(|&known| {
+            let entry = table.entries.get_mut(&known.id)?;
+            if entry.serial != known.serial || entry.location != Location::Parked {
+                return None;
+            }
+            let kept = entry.storage.keep()?;
+            entry.location = Location::Fetching { ahead: false };
+            let words = evicted_message(&entry.words(), &self.device);
+            let (bytes, name) = (entry.bytes, entry.name.clone());
+            let story = entry.story.clone();
+            Some(Marked { known, kept, bytes, copy: None, has_copy: true, name, story, words })
+        });
+        marked.collect()
+    }
+
+    /// Resumes all of these storages or none.
+    pub(crate) fn return_all(&self, storages: &[ParkedStorage]) -> Result<(), Error> {
+        registry::check_process()?;
+        operators::take_back();
+        let _aside = Aside::begin();
+        let (away, coming): (Vec<_>, Vec<_>) =
+            self.mark_parked(storages).into_iter().partition(|one| one.known.was_away);
+        match self.memories(&coming) {
+            Ok(memories) => {
+                self.give_all(&coming, memories);
+                self.mark_evicted(away);
+                Ok(())
+            }
+            Err(failed) => {
+                self.park_again(away.into_iter().chain(coming).collect());
+                Err(failed)
+            }
+        }
+    }
+
+    fn memories(&self, coming: &[Marked]) -> Result<Vec<DeviceMemory>, Error> {
+        let bytes = coming.iter().map(|one| one.bytes).sum();
+        let lacking = self.lacking_bytes(bytes);
+        if lacking > 0 {
+            self.make_room(lacking);
+        }
+        let lacking = self.lacking_bytes(bytes);
+        if lacking > 0 {
+            let (name, limit) = (self.device.name(), self.limit_bytes());
+            let message = format!(
+                "{name} out of memory: to resume {bytes} bytes takes {lacking} more than the budget of {limit}"
+            );
+            return Err(Error::new(ErrorKind::OutOfMemory, message));
+        }
+        coming.iter().map(|one| self.filled(&one.kept, one.bytes, &one.story, false)).collect()
+    }
+
+    fn give_all(&self, coming: &[Marked], memories: Vec<DeviceMemory>) {
+        let mut before = Vec::new();
+        let mut table = self.table();
+        for (one, memory) in coming.iter().zip(memories) {
+            let is_newer = memory.is_newer;
+            let mut source = one.kept.give(memory).map(|away| evicted::into_source(*away));
+            if let Some(entry) = table.entries.get_mut(&one.known.id) {
+                entry.location = Location::Resident;
+                entry.copy = source.take_if(|_| !is_newer);
+            }
+            before.push(source);
+        }
+        table.resuming = None;
+        self.books.changed.notify_all();
+        drop(table);
+        drop(before);
+        for one in coming {
+            add(&self.counts.fetches, 1);
+            add(&self.counts.bytes_in, one.bytes);
+            self.notify(|| Event::Fetched { name: one.name(), bytes: one.bytes, is_ahead: true });
+        }
+    }
+
+    fn park_again(&self, marked: Vec<Marked>) {
+        let mut table = self.table();
+        for one in &marked {
+            if let Some(entry) = table.entries.get_mut(&one.known.id) {
+                entry.location = Location::Parked;
+            }
+        }
+        table.resuming = None;
+        self.books.changed.notify_all();
+        drop(table);
+        drop(marked);
+    }
+
+    /// Turns marked storages into ordinary evicted ones.
+    pub(crate) fn mark_evicted(&self, marked: Vec<Marked>) {
+        let mut table = self.table();
+        for one in &marked {
+            let entry = table.entries.get_mut(&one.known.id);
+            let is_free = ffi::is_watched() && entry.as_ref().is_some_and(|entry| !entry.is_used());
+            one.kept.refuse((!is_free).then_some(&one.words));
+            if let Some(entry) = entry {
+                entry.location = Location::Evicted;
+            }
+        }
+        table.resuming = None;
+        self.books.changed.notify_all();
+        drop(table);
+        drop(marked);
+    }
+}
+
+fn c_words(words: &str) -> CString {
+    CString::new(words.replace('\0', " ")).expect("it has no zeros")
+}

@@ -1,0 +1,357 @@
+//! Forms with a prediction do not run out of memory, and use the memory there is.
+
+use tch::nn::{self, OptimizerConfig as _};
+use tch::{Kind, TchError, Tensor};
+use toma_core::execute;
+use toma_core::predict::is_dry;
+use toma_core::report::{self, Report};
+use toma_core::{Adaptive, NoCache};
+use toma_torch::cpu::{self, Budget};
+use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
+
+use crate::nets::{self, Net, ROWS};
+use crate::stage::{FLOATS, alone, caught, panic_of, size};
+
+fn nets() -> [Net; 5] {
+    [nets::perceptron(), nets::convolution(), nets::lstm(), nets::transformer(0.1), nets::residual()]
+}
+
+/// Returns the peak bytes beyond those before, while `work` runs.
+fn peak(work: impl FnOnce()) -> u64 {
+    let before = cpu::allocated_bytes();
+    cpu::reset_peak_allocated_bytes();
+    work();
+    cpu::peak_allocated_bytes() - before
+}
+
+fn report() -> Report {
+    report::last().expect("a call has ended")
+}
+
+fn train(net: &Net, most: usize) {
+    let device = Device::new(tch::Device::Cpu);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
+    let mut optimizer = nn::Sgd::default().build(&net.variables, 0.0).unwrap();
+    let loss =
+        form.backward_step(Loss::Mean, &mut optimizer, (&net.input, &net.target), |(input, target)| {
+            net.of(input).mse_loss(target, tch::Reduction::Mean)
+        });
+    drop(loss);
+    optimizer.zero_grad();
+}
+
+fn infer(net: &Net, most: usize) {
+    let device = Device::new(tch::Device::Cpu);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
+    drop(form.forward(&net.input, |input| net.of(input)));
+}
+
+/// Work that fits is one piece. Otherwise the largest size that fits is found without running out of memory.
+#[test]
+fn nets_within_any_budget_never_run_out_of_memory() {
+    let _alone = alone();
+    for net in nets() {
+        // Without gradients oneDNN's LSTM corrupts the heap on some processors.
+        // Batch norm in training couples all rows of the output.
+        let only_trains = net.name == "lstm" || !net.buffers().is_empty();
+        let works: &[fn(&Net, usize)] = if only_trains { &[train] } else { &[train, infer] };
+        for work in works {
+            work(&net, ROWS);
+            let [whole, least] = [ROWS, 1].map(|most| peak(|| work(&net, most)));
+            // Up to 8 % above the whole, because oneDNN allocates whole pages for an LSTM.
+            for part in [108, 90, 60, 30, 5] {
+                let bytes = least + whole.saturating_sub(least) * part / 100;
+                let budget = Budget::beyond_allocated(bytes + bytes / 50);
+                work(&net, ROWS);
+                drop(budget);
+                let report = report();
+                let predicted = report.predicted.expect("it is predicted");
+                assert_eq!(report.out_of_memory, 0, "{}, {part} %: {report}", net.name);
+                assert!(predicted.needs_bytes <= predicted.free_bytes, "{report}");
+                assert_eq!(part == 108, report.attempts == 1, "{}, {part} %: {report}", net.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn evidence_beats_a_prediction() {
+    let _alone = alone();
+    let cache = toma_core::GlobalCache::new();
+    let rows = Tensor::ones([size(ROWS), 1024], FLOATS);
+    let device = Device::new(tch::Device::Cpu);
+    let run = |limit: i64| {
+        let form = execute::with::<NoCache>().cache(&cache).device(&device).predict(&DryRun);
+        let result = form.forward(&rows, |rows| {
+            if !is_dry() && rows.size()[0] > limit {
+                return Err(TchError::Torch("CUDA out of memory. of another".to_owned()));
+            }
+            Ok(rows.square())
+        });
+        assert!(result.is_ok());
+        report()
+    };
+    assert_eq!(run(6).predicted.map(|predicted| predicted.size), Some(ROWS), "nothing is known");
+    let second = run(6);
+    assert_eq!((second.predicted, second.out_of_memory), (None, 0), "what failed is remembered");
+}
+
+#[test]
+fn what_cannot_run_dry_is_found_by_running() {
+    let _alone = alone();
+    let rows = Tensor::ones([size(ROWS), 64], FLOATS);
+    let device = Device::new(tch::Device::Cpu);
+    let form = || execute::with::<NoCache>().device(&device).predict(&DryRun);
+    let budget = Budget::beyond_allocated(20 * 256 * 2);
+    let fails_dry = |rows: &Tensor| {
+        if is_dry() { Err(TchError::Torch("dry".to_owned())) } else { Ok(rows.exp().square()) }
+    };
+    let refused = panic_of(|| drop(form().forward(&rows, fails_dry)));
+    assert!(refused.contains("out of memory") && report().bounds.largest_success.is_none(), "{refused}");
+    // Without the option the caller guarantees that rows are independent.
+    let output = execute::with::<NoCache>().device(&device).forward(&rows, fails_dry).unwrap();
+    drop(budget);
+    let report = report();
+    assert_eq!((report.predicted, output.size()[0]), (None, size(ROWS)));
+    assert!(report.out_of_memory > 0, "{report}");
+    // A body that keeps a tensor of the dry run gets an error that says so.
+    let kept = std::cell::RefCell::new(Vec::new());
+    let text = panic_of(|| {
+        drop(form().forward(&rows, |rows| {
+            kept.borrow_mut().push(rows.exp());
+            rows.exp()
+        }));
+    });
+    assert!(text.starts_with("dry run: the body kept 2 tensors of "), "{text}");
+    assert!(text.contains("made by aten::exp"), "{text}");
+}
+
+#[test]
+fn a_dry_run_leaves_no_trace() {
+    let _alone = alone();
+    let net = nets::convolution();
+    let state = || {
+        let random = Tensor::rand([4], (Kind::Float, tch::Device::Cpu));
+        net.state().iter().map(Tensor::copy).chain([random]).collect::<Vec<_>>()
+    };
+    net.zero_gradients();
+    tch::manual_seed(3);
+    let before = state();
+    tch::manual_seed(3);
+    let allocated = cpu::allocated_bytes();
+    let device = Device::new(tch::Device::Cpu);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max_attempts(1);
+    let stopped = form.backward(Loss::Mean, &net.variables, (&net.input, &net.target), |(input, target)| {
+        if !is_dry() {
+            return Err(TchError::Torch("stop".to_owned()));
+        }
+        Ok(net.of(input).mse_loss(target, tch::Reduction::Mean))
+    });
+    assert!(stopped.is_err());
+    drop(stopped);
+    assert_eq!(cpu::allocated_bytes(), allocated);
+    assert_eq!(state()[..before.len() - 1], before[..before.len() - 1]);
+}
+
+/// Trains under a budget that does not fit the whole, but each row.
+fn train_by(data: &Tensor, weight: &Tensor, loss: fn(&Tensor) -> Tensor) -> Report {
+    let device = Device::new(tch::Device::Cpu);
+    let _budget = Budget::beyond_allocated(60 << 10);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(loss);
+    let _ = caught(|| form.backward(Loss::Mean, weight, data, |rows| loss(&(rows * weight))));
+    report()
+}
+
+#[test]
+fn rows_that_see_each_other_are_never_split() {
+    let _alone = alone();
+    let (data, weight) =
+        (Tensor::ones([64, 256], FLOATS), Tensor::ones([256], FLOATS).set_requires_grad(true));
+    let coupled: [fn(&Tensor) -> Tensor; 4] = [
+        |rows| rows.softmax(0, Kind::Float).square().mean(None),
+        |rows| (rows - rows.mean_dim(&[0_i64][..], true, Kind::Float)).square().mean(None),
+        |rows| rows.square().mean(None).sqrt(),
+        // Not a mean: pieces would add up to less than the whole.
+        |rows| rows.square().sum(None),
+    ];
+    for loss in coupled {
+        let report = train_by(&data, &weight, loss);
+        assert_eq!((report.attempts, report.start), (1, 64), "{report}");
+    }
+    let report = train_by(&data, &weight, |rows| rows.square().mean(None));
+    assert!(report.attempts > 1 && report.out_of_memory == 0, "{report}");
+}
+
+/// A prediction changes no other option.
+#[test]
+fn the_smallest_size_stays_the_users() {
+    let _alone = alone();
+    let (data, weight) = (Tensor::ones([20, 8], FLOATS), Tensor::ones([8], FLOATS).set_requires_grad(true));
+    let device = Device::new(tch::Device::Cpu);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).min(4);
+    let result = form.backward(Loss::Mean, &weight, &data, |rows| {
+        if !is_dry() && rows.size()[0] > 3 {
+            return Err(TchError::Torch("CUDA out of memory. of another".to_owned()));
+        }
+        Ok((rows * &weight).square().mean(None))
+    });
+    assert!(result.is_err(), "pieces of 3 are smaller than the least");
+    assert!(report().tried.iter().all(|tried| tried.size >= 4), "{}", report());
+}
+
+/// A bound that would split coupled rows is refused.
+#[test]
+fn rows_that_see_each_other_are_split_by_no_option() {
+    let _alone = alone();
+    let (data, weight) = (Tensor::ones([10, 8], FLOATS), Tensor::ones([8], FLOATS).set_requires_grad(true));
+    let device = Device::new(tch::Device::Cpu);
+    let pieces = |most: usize, multiple_of: usize| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        let form = form.max(most).multiple_of(multiple_of);
+        let mut sizes = Vec::new();
+        let loss = form.backward(Loss::Mean, &weight, &data, |rows| {
+            if !is_dry() {
+                sizes.push(rows.size()[0]);
+            }
+            (rows * &weight).softmax(0, Kind::Float).square().mean(None)
+        });
+        drop(loss);
+        sizes
+    };
+    assert_eq!(pieces(10, 1), [10]);
+    assert_eq!(pieces(10, 4), [10], "a multiple splits nothing either");
+    let text = panic_of(|| drop(pieces(6, 1)));
+    let says = "max 6 for 10 items that must not be split, because `aten::_softmax` (operator 2) runs along the batch";
+    assert!(text.ends_with(says), "{text}");
+}
+
+/// `cdist` is another operator for many rows: no size is confirmed, but the dry run shows that it couples rows.
+#[test]
+fn rows_that_see_each_other_are_not_split_where_sizes_are_measured() {
+    let _alone = alone();
+    let (data, weight) =
+        (Tensor::ones([64, 128], FLOATS), Tensor::ones([128], FLOATS).set_requires_grad(true));
+    let distances = |rows: &Tensor| Tensor::cdist(rows, rows, 2.0, None::<i64>).mean(None);
+    let report = train_by(&data, &weight, distances);
+    assert_eq!((report.attempts, report.start, report.predicted), (1, 64, None), "{report}");
+}
+
+/// In a dry run Adam's state would have no memory, and gradients that were dropped first could not be restored.
+#[test]
+fn a_step_within_a_loop_that_runs_dry_is_taken_for_real_alone() {
+    let _alone = alone();
+    let net = nets::perceptron();
+    let loss = |(input, target): (&Tensor, &Tensor)| net.of(input).mse_loss(target, tch::Reduction::Mean);
+    loss((&net.input, &net.target)).backward();
+    let gradients =
+        || net.variables.trainable_variables().iter().map(|one| one.grad().copy()).collect::<Vec<_>>();
+    let weights = || net.variables.trainable_variables().iter().map(Tensor::copy).collect::<Vec<_>>();
+    let before = (gradients(), weights());
+    let mut optimizer = nn::Adam::default().build(&net.variables, 1e-2).unwrap();
+    let (device, mut real) = (Device::new(tch::Device::Cpu), 0);
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+    form.chunked((&net.input, &net.target), ROWS, |data, _, _| {
+        if !is_dry() {
+            real += 1;
+            assert_eq!((gradients(), weights()), before);
+        }
+        drop(toma_torch::backward_step(&mut optimizer, data, loss));
+    });
+    assert_eq!((real, report().predicted.map(|predicted| predicted.size)), (1, Some(ROWS)));
+    assert_ne!(weights(), before.1);
+}
+
+/// One call site that trains two nets predicts each of them separately.
+#[test]
+fn a_prediction_is_of_one_net() {
+    let _alone = alone();
+    let rows = Tensor::ones([64, 16], FLOATS);
+    let device = Device::new(tch::Device::Cpu);
+    let nets = [8, 512].map(|width| Tensor::ones([16, width], FLOATS).set_requires_grad(true));
+    let _budget = Budget::beyond_allocated(256 << 10);
+    let said = [0, 1, 0, 1].map(|net: usize| {
+        let weight = &nets[net];
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        drop(form.backward(Loss::Mean, weight, &rows, |rows| rows.matmul(weight).square().mean(None)));
+        let report = report();
+        assert_eq!(report.out_of_memory, 0, "{report}");
+        report.predicted.unwrap().size
+    });
+    assert!(said[0] > said[1] && said[..2] == said[2..], "{said:?}");
+}
+
+/// A prediction for one net is corrected by another net at the same call site: by a failure at once, by far fewer bytes
+/// from the next call on, if bytes are measured.
+#[test]
+fn another_net_on_one_line_is_found_by_what_it_takes() {
+    let _alone = alone();
+    let rows = Tensor::ones([64, 16], FLOATS);
+    let device = Device::new(tch::Device::Cpu);
+    let nets = [8, 512].map(|width| Tensor::ones([16, width], FLOATS));
+    let _budget = Budget::beyond_allocated(128 << 10);
+    let evaluate = |net: usize| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).policy(Adaptive::default());
+        drop(
+            form.forward(&rows, |rows| {
+                rows.matmul(&nets[net]).square().sum_dim_intlist(1, true, Kind::Float)
+            }),
+        );
+        report()
+    };
+    let small = evaluate(0);
+    assert_eq!((small.start, small.out_of_memory), (64, 0), "{small}");
+    let [large, again] = [(); 2].map(|()| evaluate(1));
+    assert_eq!((large.start, large.out_of_memory), (64, 1), "{large}");
+    assert!(again.start > 16 && again.out_of_memory == 0, "{again}");
+    assert_eq!(large.tried[1].size, again.start, "{large}");
+    let first = [(); 2].map(|()| evaluate(0));
+    assert!(first.iter().all(|report| report.out_of_memory == 0), "{first:?}");
+    assert_eq!(first[1].start, 64, "{}", first[1]);
+}
+
+#[test]
+fn a_report_says_why_nothing_was_predicted() {
+    let _alone = alone();
+    let device = Device::new(tch::Device::Cpu);
+    let rows = Tensor::ones([64, 16], FLOATS);
+    let form = || execute::with::<NoCache>().device(&device).predict(&DryRun);
+    let square = |rows: &Tensor| {
+        if is_dry() { Err(TchError::FileFormat("of no model".to_owned())) } else { Ok(rows.square()) }
+    };
+    drop(form().forward(&rows, square).unwrap());
+    let (shown, why) = (report().to_string(), "predict  nothing, because the body cannot run dry: ");
+    assert!(shown.contains(why), "{shown}");
+    let _tight = Budget::beyond_allocated(64);
+    let _ = panic_of(|| drop(form().forward(&rows, Tensor::square)));
+    let (shown, why) = (report().to_string(), "predict  nothing, because not even one item is said to fit\n");
+    assert!(shown.contains(why), "{shown}");
+}
+
+/// A program that was judged once is recognized in the next call. With a given kind of loss that call runs nothing dry;
+/// with `Loss::Found` it runs only all items dry.
+#[test]
+fn a_known_program_is_not_judged_again() {
+    let _alone = alone();
+    let device = Device::new(tch::Device::Cpu);
+    let layers = nn::VarStore::new(tch::Device::Cpu);
+    let net = nn::linear(layers.root(), 16, 8, nn::LinearConfig::default());
+    let rows = Tensor::ones([64, 16], FLOATS);
+    let runs = std::cell::Cell::new([0; 2]);
+    let train = |loss| {
+        let form = execute::with::<NoCache>().device(&device).max(16).predict(&DryRun);
+        let sum = form.backward(loss, &layers.trainable_variables(), &rows, |rows| {
+            let [dry, real] = runs.get();
+            runs.set(if is_dry() { [dry + 1, real] } else { [dry, real + 1] });
+            rows.apply(&net).relu().square().mean(None)
+        });
+        drop(sum);
+        runs.replace([0; 2])
+    };
+    for (loss, expected) in [(Loss::Mean, [0, 4]), (Loss::Found, [1, 4])] {
+        // Steps that make gradients have a prediction of their own.
+        let first = [train(loss), train(loss)];
+        assert!(first[0][0] > 1, "{first:?}");
+        assert_eq!([train(loss), train(loss)], [expected; 2]);
+        layers.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
+    }
+}
