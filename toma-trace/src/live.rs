@@ -40,14 +40,15 @@ impl Trace {
         self.blocks().map(|(_, block)| &block.place).collect()
     }
 
-    /// Returns the live bytes of a place, at every tick.
+    /// Returns the live bytes of a place, at every tick, with those of blocks older than the trace.
+    /// [`live_born`](Self::live_born) leaves older blocks out.
     #[must_use]
     pub fn live(&self, place: &Place) -> Live {
         Live::of(self.blocks_in(place).map(|(_, block)| block))
     }
 
-    /// Returns the live bytes of blocks born in the trace. Older blocks are no part of it, and freeing them makes no
-    /// room.
+    /// Returns the live bytes of blocks born in the trace: what the step adds to the memory that was there before. Freeing
+    /// an older block makes no room. [`live`](Self::live) includes older blocks.
     #[must_use]
     pub fn live_born(&self, place: &Place) -> Live {
         Live::of(self.blocks_in(place).map(|(_, block)| block).filter(|block| block.birth.is_some()))
