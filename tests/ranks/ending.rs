@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use toma::classify::{Class, OutOfMemory};
 use toma::observe::{Answer, Event, EventKind, Reason};
 use toma::ranks::{
-    self, Error, Group, Member, MemoryStore, Says, Store, StoreError, Subject, ThreadRank, Vote,
+    self, Error, Group, Member, MemoryStore, RankState, Store, StoreError, Subject, ThreadRank, Vote,
 };
 use toma::{NoCache, execute, report};
 
@@ -332,7 +332,7 @@ fn a_rank_that_dies_before_it_counts_is_not_waited_for_twice() {
     };
     let vote = |attempt| {
         let subject = Subject { attempt, ..Subject::new("batch", "work".to_owned()) };
-        Vote { subject, says: Says::Ready, next: 4, again: 4 }
+        Vote { subject, state: RankState::Ready, next: 4, again: 4 }
     };
     let (alive, dies) = (member(0, true), member(1, false));
     let waits = || alive.store().waits.lock().unwrap().clone();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use toma::classify::Class;
-use toma::ranks::{Agreed, Error, Group, Member, Says, Store, StoreError, Subject, Vote};
+use toma::ranks::{Agreed, Error, Group, Member, RankState, Store, StoreError, Subject, Vote};
 
 use crate::rounds::rounds;
 
@@ -120,7 +120,7 @@ impl World {
         for vote in votes {
             let cast = member.cast(vote.clone());
             // A rank that leaves a call waits for no answer.
-            let leaves = matches!(vote.says, Says::Ended(_));
+            let leaves = matches!(vote.state, RankState::Ended(_));
             let verdict = if leaves { None } else { Some(cast.and_then(|waiting| waiting())) };
             if let Some(next) = replay.next.lock().unwrap().take() {
                 return (heard, Some(next));
@@ -178,35 +178,35 @@ impl World {
     }
 }
 
-fn vote(attempt: u64, says: Says, size: usize) -> Vote {
+fn vote(attempt: u64, state: RankState, size: usize) -> Vote {
     let subject = Subject { attempt, ..Subject::new("pieces", "work".to_owned()) };
-    Vote { subject, says, next: size, again: size }
+    Vote { subject, state, next: size, again: size }
 }
 
-fn left() -> Says {
-    Says::Ended("no".to_owned())
+fn left() -> RankState {
+    RankState::Ended("no".to_owned())
 }
 
 /// Returns the possible votes of a rank on an attempt, all after the same first vote.
 fn choices(rank: usize) -> Vec<Vec<Vote>> {
-    let says = [
-        (Says::Ready, 8),
-        (Says::Done, usize::MAX),
-        (Says::Failed(Class::OutOfMemory), 4 - rank),
+    let state = [
+        (RankState::Ready, 8),
+        (RankState::Done, usize::MAX),
+        (RankState::Failed(Class::OutOfMemory), 4 - rank),
         (left(), usize::MAX),
     ];
-    says.map(|(says, size)| vec![vote(0, Says::Ready, 8), vote(1, says, size)]).to_vec()
+    state.map(|(state, size)| vec![vote(0, RankState::Ready, 8), vote(1, state, size)]).to_vec()
 }
 
 /// Computes the expected verdict on the votes in a slower way.
 fn expected(votes: &[&Vote]) -> Result<(usize, Option<usize>, bool), usize> {
-    if let Some(rank) = votes.iter().position(|vote| matches!(vote.says, Says::Ended(_))) {
+    if let Some(rank) = votes.iter().position(|vote| matches!(vote.state, RankState::Ended(_))) {
         return Err(rank);
     }
-    let failed = (0..votes.len()).filter(|rank| matches!(votes[*rank].says, Says::Failed(_)));
+    let failed = (0..votes.len()).filter(|rank| matches!(votes[*rank].state, RankState::Failed(_)));
     let failed = failed.min_by_key(|rank| votes[*rank].again);
     let size = votes.iter().map(|vote| vote.next).min().unwrap();
-    Ok((size, failed, votes.iter().all(|vote| vote.says == Says::Done)))
+    Ok((size, failed, votes.iter().all(|vote| vote.state == RankState::Done)))
 }
 
 /// Events that may happen in addition to operations.
@@ -296,14 +296,14 @@ fn all_ranks_hear_the_same_in_every_order() {
 /// A rank that leaves a call and its group of ranks removes nothing that slower ranks still need.
 #[test]
 fn ranks_that_leave_at_once_hold_nothing_up() {
-    let begin = || vote(0, Says::Ready, 8);
+    let begin = || vote(0, RankState::Ready, 8);
     let leaves = vec![begin(), begin(), vote(1, left(), 8), begin(), vote(1, left(), 8), vote(0, left(), 8)];
     let fails = vec![
         begin(),
         begin(),
-        vote(1, Says::Ready, 8),
+        vote(1, RankState::Ready, 8),
         begin(),
-        vote(1, Says::Failed(Class::OutOfMemory), 4),
+        vote(1, RankState::Failed(Class::OutOfMemory), 4),
         vote(0, left(), 8),
     ];
     for votes in [[&leaves, &leaves], [&leaves, &fails], [&fails, &leaves], [&fails, &fails]] {

@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use toma_core::ranks::{Group as _, Says, Store as _, Subject, Vote};
+use toma_core::ranks::{Group as _, RankState, Store as _, Subject, Vote};
 use toma_torch::ranks::{Rendezvous, TcpStore};
 
 const HOST: &str = "127.0.0.1";
@@ -55,7 +55,7 @@ fn exchanges(size: usize, runs: usize, rounds: u32) -> (Duration, Duration) {
         let mut agree = || {
             attempt += 1;
             let subject = Subject { attempt, ..Subject::new("pieces", "bench".to_owned()) };
-            let vote = Vote { subject, says: Says::Ready, next: 8, again: 8 };
+            let vote = Vote { subject, state: RankState::Ready, next: 8, again: 8 };
             ranks.cast(vote).and_then(|waiting| waiting()).expect("all agree");
         };
         let mut times = [Vec::new(), Vec::new()];

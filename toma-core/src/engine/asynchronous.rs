@@ -16,7 +16,7 @@ use std::mem;
 use std::ops::Range;
 use std::task::{Poll, Waker};
 
-use super::attempt::{Attempt, Guard, Told, poll_guarded};
+use super::attempt::{Attempt, Guard, Receivers, poll_guarded};
 use super::call::Call;
 use super::drive::{Alone, Cleanup, LeftOutItem, Settled, agreed, leave_out, settle, settle_panic};
 use crate::nesting::{self, Inside, Nesting};
@@ -24,7 +24,7 @@ use crate::observe::Answer;
 use crate::observe::witness::Witnessed;
 use crate::outcome::Judge;
 use crate::policy::Policy;
-use crate::ranks::heard;
+use crate::ranks::awaited;
 use crate::shield::pass_on;
 use crate::thread_state::Before;
 
@@ -60,8 +60,8 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
             drop(last);
         }
         while let Some(cast) = self.call.owed() {
-            let heard = heard(cast).await;
-            self.call.hears(heard);
+            let verdict = awaited(cast).await;
+            self.call.follow_vote(verdict);
         }
         if self.call.is_done() {
             return false;
@@ -96,8 +96,8 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         K: Judge<R, M>,
     {
         let (inside, mut left) = (self.call.inside(), None);
-        let told = Told { witnessed: self.call.witnessed(), left: Some(&mut left) };
-        let (before, result) = self.attempt.run_async(inside, told, body).await;
+        let receivers = Receivers { witnessed: self.call.witnessed(), left: Some(&mut left) };
+        let (before, result) = self.attempt.run_async(inside, receivers, body).await;
         let _inside = self.inside();
         if let Some(left) = left {
             self.call.leaves(left);
@@ -125,9 +125,9 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
             Alone::Settled(settled) => return settled,
             Alone::Votes(value) => value,
         };
-        let heard = heard(self.call.votes(&self.policy, &mut self.attempt)).await;
+        let verdict = awaited(self.call.votes(&self.policy, &mut self.attempt)).await;
         let _inside = self.inside();
-        let settled = agreed(&mut self.call, &self.attempt, value, heard, &self.judge);
+        let settled = agreed(&mut self.call, &self.attempt, value, verdict, &self.judge);
         if let Settled::Retry(answer) = &settled {
             self.failed = Some(*answer);
         }
@@ -145,7 +145,8 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     /// Runs `undo` if the attempt will be retried. Its values are dropped by now.
     pub(crate) async fn undo(&mut self, undo: impl Future) {
         if self.failed.is_some() {
-            let (_, result) = poll_guarded(Guard::NOTHING, self.attempt.nesting, Told::default(), undo).await;
+            let (_, result) =
+                poll_guarded(Guard::NOTHING, self.attempt.nesting, Receivers::default(), undo).await;
             result.map_or_else(|panic| pass_on(panic), drop);
         }
     }

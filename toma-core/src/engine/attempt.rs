@@ -87,16 +87,16 @@ impl Attempt {
     pub(super) async fn run_async<F: Future>(
         &mut self,
         inside: Inside,
-        told: Told<'_>,
+        receivers: Receivers<'_>,
         body: F,
     ) -> (Before, Result<F::Output, Panic>) {
         let guard = Guard { retryable: self.retryable, inside };
         #[cfg(feature = "testing")]
         if let Some(injected) = inject::ask(self.retryable, self.piece.len()) {
             self.injected = true;
-            return poll_guarded(guard, self.nesting, told, injected.around_async(body)).await;
+            return poll_guarded(guard, self.nesting, receivers, injected.around_async(body)).await;
         }
-        poll_guarded(guard, self.nesting, told, body).await
+        poll_guarded(guard, self.nesting, receivers, body).await
     }
 }
 
@@ -126,7 +126,7 @@ impl Guard {
 /// Receivers of an asynchronous body's progress: the witness, which observes each poll, and the slot for the records
 /// that the body leaves.
 #[derive(Default)]
-pub(super) struct Told<'a> {
+pub(super) struct Receivers<'a> {
     pub(super) witnessed: Option<&'a mut Witnessed>,
     pub(super) left: Option<&'a mut Option<Left>>,
 }
@@ -136,12 +136,12 @@ pub(super) struct Told<'a> {
 pub(super) async fn poll_guarded<F: Future>(
     guard: Guard,
     nesting: Option<Nesting>,
-    told: Told<'_>,
+    receivers: Receivers<'_>,
     body: F,
 ) -> (Before, Result<F::Output, Panic>) {
-    let Told { witnessed: told, mut left } = told;
+    let Receivers { witnessed, mut left } = receivers;
     let mut body = pin!(Some(body));
-    let mut running = Running { task: Some(Tasked::new(body.as_mut())), nesting, told };
+    let mut running = Running { task: Some(Tasked::new(body.as_mut())), nesting, witnessed };
     poll_fn(|context| {
         let _inside = nesting::Inside::of(nesting);
         let _entered = running.enter();
@@ -158,7 +158,7 @@ pub(super) async fn poll_guarded<F: Future>(
             Ok(Poll::Ready(outcome)) => Ok(outcome),
             Err(panic) => Err(panic),
         };
-        running.told = None;
+        running.witnessed = None;
         Poll::Ready((before, result))
     })
     .await
@@ -169,12 +169,12 @@ struct Running<'a, F: Future> {
     task: Option<Tasked<'a, F>>,
     nesting: Option<Nesting>,
     /// The attempts of the call as the witness observes them, until the body is done.
-    told: Option<&'a mut Witnessed>,
+    witnessed: Option<&'a mut Witnessed>,
 }
 
 impl<F: Future> Running<'_, F> {
     fn enter(&mut self) -> Option<Entered> {
-        self.told.as_mut()?.enter()
+        self.witnessed.as_mut()?.enter()
     }
 }
 

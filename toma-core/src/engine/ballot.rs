@@ -8,7 +8,7 @@ use super::meter::Measured;
 use crate::call_site::Name;
 use crate::classify::{Class, Failure};
 use crate::observe::Answer;
-use crate::ranks::{Agreed, Error, Group, Running, Says, Subject, Vote, Waiting};
+use crate::ranks::{Agreed, Error, Group, RankState, Running, Subject, Vote, Waiting};
 
 /// Votes of a call that runs over several ranks.
 pub(super) struct Ballot<'a> {
@@ -18,7 +18,7 @@ pub(super) struct Ballot<'a> {
     /// Vote that is due before the next attempt.
     pub(super) owes: Option<Owes>,
     /// Answer of this rank to its own failure, unreported until all have voted.
-    pub(super) untold: Option<Answer>,
+    pub(super) pending: Option<Answer>,
     /// State to continue with if all ranks have succeeded.
     pub(super) ahead: Option<Box<Ahead>>,
     /// True while the last vote has no result.
@@ -60,7 +60,7 @@ impl<'a> Ballot<'a> {
             running,
             subject,
             owes: Some(Owes::Begin),
-            untold: None,
+            pending: None,
             ahead: None,
             waits: false,
             is_over: false,
@@ -94,16 +94,16 @@ impl<'a> Ballot<'a> {
         matches!(self.owes, Some(Owes::Failure { .. }))
     }
 
-    pub(super) fn cast(&mut self, says: Says, next: usize, again: usize) -> Result<Waiting, Error> {
+    pub(super) fn cast(&mut self, state: RankState, next: usize, again: usize) -> Result<Waiting, Error> {
         self.waits = true;
-        self.ranks.cast(Vote { subject: self.subject.clone(), says, next, again })
+        self.ranks.cast(Vote { subject: self.subject.clone(), state, next, again })
     }
 
     /// Receives the result of a vote; `None` if it has ended the call.
-    pub(super) fn hear(&mut self, heard: Result<Agreed, Error>) -> Option<Agreed> {
+    pub(super) fn receive(&mut self, verdict: Result<Agreed, Error>) -> Option<Agreed> {
         self.waits = false;
         self.subject.attempt += 1;
-        match heard {
+        match verdict {
             Ok(agreed) => {
                 self.is_over = agreed.done;
                 Some(agreed)
@@ -122,7 +122,7 @@ impl<'a> Ballot<'a> {
             // If the message cannot be sent, the others find that this rank is missing.
             drop(self.ranks.cast(Vote {
                 subject: self.subject.clone(),
-                says: Says::Ended(message.to_owned()),
+                state: RankState::Ended(message.to_owned()),
                 next: usize::MAX,
                 again: usize::MAX,
             }));

@@ -178,10 +178,10 @@ impl<'a> Call<'a> {
         }
         if self.stages.as_ref().is_some_and(|stages| stages.watch.is_some()) {
             self.is_watched(options, switches);
-            self.tell_started();
+            self.notify_started();
         }
         if let Some(shortfall) = shortfall {
-            self.tell_shortfall(shortfall);
+            self.notify_shortfall(shortfall);
         }
     }
 
@@ -221,13 +221,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn tell_started(&mut self) {
+    fn notify_started(&mut self) {
         let (length, remembered) = (self.report.length(), self.report.remembered());
         let [initial, start] =
             [self.machine.sizes.cap, self.machine.step].map(|step| self.report.within(step));
-        self.tell(|| EventKind::Started { initial, start, length, remembered });
+        self.notify(|| EventKind::Started { initial, start, length, remembered });
         if let Some(from) = self.machine.probes_from().filter(|&from| remembered.is_some() && from < start) {
-            self.tell(|| EventKind::Probe { from, to: start });
+            self.notify(|| EventKind::Probe { from, to: start });
         }
     }
 }
@@ -296,7 +296,7 @@ impl<'a> Call<'a> {
         let waiting = stages.turns.take(polled, &mut attempt.hold)?;
         let (size, others, since) = (self.machine.coming_size(), waiting.others(), clock::now());
         let _queued = Inside::of(Some(Nesting::now().of_queued()));
-        stages.tell(|| EventKind::Waits { size, others });
+        stages.notify(|| EventKind::Waits { size, others });
         Some((waiting, since))
     }
 
@@ -308,7 +308,7 @@ impl<'a> Call<'a> {
         if let Some(stages) = &mut self.stages {
             stages.turns.waited(how);
             let _aside = hold.aside();
-            stages.tell(|| EventKind::Waited { elapsed, exclusive });
+            stages.notify(|| EventKind::Waited { elapsed, exclusive });
         }
         hold
     }
@@ -329,10 +329,10 @@ impl<'a> Call<'a> {
         let (start, end) = (attempt.piece.start, attempt.piece.end);
         if stages.watch.is_some() {
             let _aside = attempt.hold.aside();
-            stages.tell(|| EventKind::Attempt { start, end });
+            stages.notify(|| EventKind::Attempt { start, end });
             let number = self.report.counts().0 + 1;
-            if let Some(told) = stages.witnessed() {
-                told.begins(number, start..end, self.machine.size(), at_once);
+            if let Some(witnessed) = stages.witnessed() {
+                witnessed.begins(number, start..end, self.machine.size(), at_once);
             }
         }
         stages.before(attempt, goes_on && self.machine.can_be_exclusive_yet(), falls_back);

@@ -93,8 +93,8 @@ fn settle_now<R, M>(
     judge: &impl Judge<R, M>,
 ) -> Settled<R> {
     let votes = |call: &mut Call<'_>, attempt: &mut Attempt, value| {
-        let heard = call.votes(policy, attempt).and_then(|waiting| waiting());
-        agreed(call, attempt, value, heard, judge)
+        let verdict = call.votes(policy, attempt).and_then(|waiting| waiting());
+        agreed(call, attempt, value, verdict, judge)
     };
     settle(call, policy, attempt, ended, (judge, votes))
 }
@@ -105,10 +105,10 @@ pub(crate) fn agreed<R, M>(
     call: &mut Call<'_>,
     attempt: &Attempt,
     value: R,
-    heard: Result<Agreed, Error>,
+    verdict: Result<Agreed, Error>,
     judge: &impl Judge<R, M>,
 ) -> Settled<R> {
-    match call.hears_of_success(attempt, heard) {
+    match call.agreed_on_success(attempt, verdict) {
         Together::Counts => Settled::Succeeded(value),
         Together::Again(answer) => {
             call.drop_failed(value);

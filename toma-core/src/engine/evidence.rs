@@ -42,7 +42,7 @@ fn spend(measurements: &mut Measurements, measured: &Measured) -> Duration {
 
 /// Records for this size if its attempt had to recompute anything.
 pub(super) fn repeats(measurements: &mut Measurements, size: usize, measured: &Measured) {
-    if !measured.told.keeps_size {
+    if !measured.leaned.keeps_size {
         measurements.repeating.note(size, measured.repeats(), measured.available_bytes);
     }
 }

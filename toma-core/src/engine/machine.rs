@@ -320,9 +320,9 @@ impl Machine {
         match (self.measurements, took.measured) {
             (Some(measurements), Some(measured)) => {
                 let predicted = measured.predicted.map(NonZeroUsize::get);
-                let Measured { available_bytes, counts_bytes, peak_bytes, told, .. } = measured;
+                let Measured { available_bytes, counts_bytes, peak_bytes, leaned, .. } = measured;
                 let evidence = Evidence { available_bytes, counts_bytes, peak_bytes, ..evidence };
-                Evidence { predicted, repeated: told.repeated, measurements, ..evidence }
+                Evidence { predicted, repeated: leaned.repeated, measurements, ..evidence }
             }
             _ => evidence,
         }

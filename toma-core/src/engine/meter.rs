@@ -27,7 +27,7 @@ pub(crate) struct Measured {
     pub(crate) available_bytes: Option<u64>,
     pub(crate) counts_bytes: bool,
     pub(crate) retried: bool,
-    pub(crate) told: Told,
+    pub(crate) leaned: Leaned,
     /// Size that is predicted to fit into the available bytes, in a call that began with a prediction.
     pub(crate) predicted: Option<NonZeroUsize>,
     /// Size that is predicted to fit after a smaller first piece, to continue with. For a policy that measures no
@@ -37,7 +37,7 @@ pub(crate) struct Measured {
 
 /// Recomputation as the body has reported it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Leaned {
     /// Time that the body has spent on recomputation.
     pub(crate) repeated: Duration,
     /// True if the size is worth that time.
@@ -50,16 +50,16 @@ impl Measured {
     /// Converts the measurement to a sample. The line fitted through bytes is for sizes that need no recomputation.
     /// Where the size is worth recomputation, the bytes of one plan are no evidence about other sizes.
     pub(crate) fn sample(&self, size: usize) -> Sample {
-        let Told { repeated, keeps_size, has_plans } = self.told;
-        let says_nothing = self.repeats() || keeps_size && has_plans;
+        let Leaned { repeated, keeps_size, has_plans } = self.leaned;
+        let is_no_evidence = self.repeats() || keeps_size && has_plans;
         let repeated = if keeps_size { Duration::ZERO } else { repeated };
-        let bytes = self.peak_bytes.filter(|_| !says_nothing);
+        let bytes = self.peak_bytes.filter(|_| !is_no_evidence);
         Sample { size, time: self.elapsed, repeated, bytes }
     }
 
     /// True if a smaller size might have been faster per item.
     pub(crate) fn repeats(&self) -> bool {
-        !self.told.repeated.is_zero() && !self.told.keeps_size
+        !self.leaned.repeated.is_zero() && !self.leaned.keeps_size
     }
 }
 

@@ -20,7 +20,7 @@ const EXPLORES: usize = 4;
 pub(super) struct Prediction<'a> {
     predict: Followed<'a>,
     device: &'a dyn MemorySource,
-    said: report::Predicted,
+    predicted: report::Predicted,
     items: Option<usize>,
     /// Bytes that the program had allocated at the prediction, if they are counted.
     allocated_bytes: Option<u64>,
@@ -39,16 +39,16 @@ impl<'a> Prediction<'a> {
     pub(super) fn new(
         predict: Followed<'a>,
         device: &'a dyn MemorySource,
-        said: report::Predicted,
+        predicted: report::Predicted,
         items: Option<usize>,
     ) -> Self {
         let allocated_bytes = device.usage().map(|usage| usage.allocated_bytes);
-        let takes_most = said.needs_bytes > said.free_bytes / 2;
+        let takes_most = predicted.needs_bytes > predicted.free_bytes / 2;
         let explores = takes_most && items.is_some() && predict.is_unproven();
         Self {
             predict,
             device,
-            said,
+            predicted,
             items,
             allocated_bytes,
             explores,
@@ -61,7 +61,7 @@ impl<'a> Prediction<'a> {
 
     /// The size to begin with.
     pub(super) fn first(&self) -> usize {
-        if self.explores { self.said.size.div_ceil(EXPLORES) } else { self.said.size }
+        if self.explores { self.predicted.size.div_ceil(EXPLORES) } else { self.predicted.size }
     }
 
     /// Records that a piece of this size succeeded.
@@ -106,7 +106,7 @@ impl<'a> Prediction<'a> {
     /// others have taken since then do not.
     fn ran_out(&mut self, size: usize, free_bytes: Option<u64>) {
         self.explores = false;
-        let smallest = self.failed.map_or(self.said.size, |(failed, _)| failed - 1);
+        let smallest = self.failed.map_or(self.predicted.size, |(failed, _)| failed - 1);
         if size > smallest {
             return;
         }
@@ -117,7 +117,7 @@ impl<'a> Prediction<'a> {
         if self.failed.is_none() {
             contained(|| self.predict.learn(Shown::RanOut));
         }
-        self.failed = Some((size, counted.unwrap_or(self.said.free_bytes)));
+        self.failed = Some((size, counted.unwrap_or(self.predicted.free_bytes)));
     }
 
     /// Returns the size that is predicted to fit after a predicted size has failed, if there is one.

@@ -26,7 +26,7 @@ use super::attempt::Attempt;
 use super::ballot::Ballot;
 use super::hold::Hold;
 use super::machine::Failed;
-use super::meter::{self, Measured, Told};
+use super::meter::{self, Leaned, Measured};
 use super::options::Options;
 use super::prediction::Prediction;
 use super::rungs::Rungs;
@@ -213,16 +213,16 @@ impl<'a> Stages<'a> {
     }
 
     #[inline]
-    pub(super) fn tell<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
+    pub(super) fn notify<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
         if let Some(watch) = &mut self.watch {
             let _aside = self.turns.aside();
-            watch.tell(kind());
+            watch.notify(kind());
         }
     }
 
     /// Reports a successful attempt.
     #[inline]
-    pub(super) fn tell_succeeded<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
+    pub(super) fn notify_succeeded<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
         if let Some(watch) = &mut self.watch {
             let _aside = self.turns.aside();
             watch.succeeded(kind());
@@ -246,10 +246,11 @@ impl<'a> Stages<'a> {
         let of_memory = self.meters.map(|source| meter::end(source, attempt.metered.take()));
         let of_memory = of_memory.unwrap_or_default();
         let peak_bytes = of_memory.peak_bytes.filter(|_| !attempt.hold.is_contended());
-        let mut told = Told { keeps_size: is_batch, ..Told::default() };
+        let mut leaned = Leaned { keeps_size: is_batch, ..Leaned::default() };
         if let Some(left) = self.again.as_ref().and_then(|again| again.left()) {
-            told = Told { repeated: left.repeated, keeps_size: is_batch | left.keeps_size, has_plans: true };
+            leaned =
+                Leaned { repeated: left.repeated, keeps_size: is_batch | left.keeps_size, has_plans: true };
         }
-        Measured { elapsed, peak_bytes, told, ..of_memory }
+        Measured { elapsed, peak_bytes, leaned, ..of_memory }
     }
 }

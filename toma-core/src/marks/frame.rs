@@ -6,14 +6,14 @@ use super::session::{self, OFF};
 /// Marks the beginning of a statement.
 #[inline]
 pub fn line(function: &'static Function, line: u32) {
-    if session::are_heard() {
+    if session::is_received() {
         hit(function, line);
     }
 }
 
 #[cold]
 fn hit(function: &'static Function, line: u32) {
-    if let Some((_, marks)) = session::heard() {
+    if let Some((_, marks)) = session::receiver() {
         marks.line(function, line);
     }
 }
@@ -32,12 +32,12 @@ impl Frame {
     #[inline]
     #[must_use = "the frame ends when it is dropped"]
     pub fn enter(function: &'static Function, line: u32) -> Self {
-        if session::are_heard() { Self::entered(function, line) } else { Self { session: OFF } }
+        if session::is_received() { Self::entered(function, line) } else { Self { session: OFF } }
     }
 
     #[cold]
     fn entered(function: &'static Function, line: u32) -> Self {
-        let Some((session, marks)) = session::heard() else { return Self { session: OFF } };
+        let Some((session, marks)) = session::receiver() else { return Self { session: OFF } };
         marks.enter(function, line);
         Self { session }
     }
@@ -55,7 +55,7 @@ impl Drop for Frame {
 /// Ends a frame; returns the line that was current in it, if its session still lasts.
 #[cold]
 pub(super) fn leave(session: u32) -> Option<u32> {
-    let (now, marks) = session::heard()?;
+    let (now, marks) = session::receiver()?;
     (now == session).then(|| marks.leave())
 }
 
@@ -68,7 +68,7 @@ pub struct Block<const ENCLOSING: u32>;
 impl<const ENCLOSING: u32> Drop for Block<ENCLOSING> {
     #[inline]
     fn drop(&mut self) {
-        if session::are_heard() {
+        if session::is_received() {
             left_block(ENCLOSING);
         }
     }
@@ -76,7 +76,7 @@ impl<const ENCLOSING: u32> Drop for Block<ENCLOSING> {
 
 #[cold]
 fn left_block(enclosing: u32) {
-    if let Some((_, marks)) = session::heard() {
+    if let Some((_, marks)) = session::receiver() {
         marks.left_block(enclosing);
     }
 }

@@ -63,12 +63,12 @@ pub(super) const OFF: u32 = 0;
 /// The number of the current session. A mark reads nothing else while there is none.
 static SESSION: AtomicU32 = AtomicU32::new(OFF);
 
-static LAST: Mutex<Last> = Mutex::new(Last { number: OFF, heard_by: None });
+static LAST: Mutex<Last> = Mutex::new(Last { number: OFF, receiver: None });
 
 /// The session that began last.
 struct Last {
     number: u32,
-    heard_by: Option<&'static dyn Marks>,
+    receiver: Option<&'static dyn Marks>,
 }
 
 thread_local! {
@@ -83,11 +83,11 @@ thread_local! {
 /// When a session lasts already.
 pub fn start(marks: &'static dyn Marks) -> Result<Session, Busy> {
     let mut last = last();
-    if last.heard_by.is_some() {
+    if last.receiver.is_some() {
         return Err(Busy);
     }
     let number = last.number.wrapping_add(1).max(OFF + 1);
-    *last = Last { number, heard_by: Some(marks) };
+    *last = Last { number, receiver: Some(marks) };
     SESSION.store(number, Release);
     Ok(Session(()))
 }
@@ -96,7 +96,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         let mut last = last();
         SESSION.store(OFF, Release);
-        last.heard_by = None;
+        last.receiver = None;
     }
 }
 
@@ -106,12 +106,12 @@ fn last() -> MutexGuard<'static, Last> {
 
 /// True while a session lasts.
 #[inline]
-pub(super) fn are_heard() -> bool {
+pub(super) fn is_received() -> bool {
     SESSION.load(Relaxed) != OFF
 }
 
 /// Returns the current session and the receiver of its marks, unless the thread is ending.
-pub(super) fn heard() -> Option<(u32, &'static dyn Marks)> {
+pub(super) fn receiver() -> Option<(u32, &'static dyn Marks)> {
     let session = SESSION.load(Acquire);
     let (known, marks) = KNOWN.try_with(Cell::get).ok()?;
     let marks = if known == session { marks } else { look(session) };
@@ -121,8 +121,8 @@ pub(super) fn heard() -> Option<(u32, &'static dyn Marks)> {
 #[cold]
 fn look(session: u32) -> Option<&'static dyn Marks> {
     let last = last();
-    KNOWN.set((last.number, last.heard_by));
-    last.heard_by.filter(|_| last.number == session)
+    KNOWN.set((last.number, last.receiver));
+    last.receiver.filter(|_| last.number == session)
 }
 
 impl fmt::Debug for Last {
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(counts(), (1, 1));
         let of_first = enter();
         drop(first);
-        assert!(!are_heard() && heard().is_none());
+        assert!(!is_received() && receiver().is_none());
         let second = start(&FRAMES).unwrap();
         drop((of_first, enter()));
         assert_eq!(counts(), (3, 2));

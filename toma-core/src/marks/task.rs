@@ -39,7 +39,7 @@ impl<F: Future> Future for Profiled<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let polled = if session::are_heard() {
+        let polled = if session::is_received() {
             let _frame = this.entering.frame();
             this.future.poll(context)
         } else {
@@ -66,7 +66,7 @@ struct Entering {
 impl Entering {
     #[cold]
     fn frame(&mut self) -> Option<Polled<'_>> {
-        let (session, marks) = session::heard()?;
+        let (session, marks) = session::receiver()?;
         if self.session == session {
             marks.resume(self.function, self.line);
         } else {
@@ -91,7 +91,7 @@ impl Drop for Polled<'_> {
 impl Drop for Entering {
     #[inline]
     fn drop(&mut self) {
-        if session::are_heard() && !self.has_ended {
+        if session::is_received() && !self.has_ended {
             resume(self);
         }
     }
@@ -99,7 +99,7 @@ impl Drop for Entering {
 
 #[cold]
 fn resume(task: &Entering) {
-    if let Some((_, marks)) = session::heard() {
+    if let Some((_, marks)) = session::receiver() {
         marks.resume(task.function, task.line);
     }
 }
@@ -113,7 +113,7 @@ struct Leaving {
 impl Drop for Leaving {
     #[inline]
     fn drop(&mut self) {
-        if session::are_heard() && !self.has_ended {
+        if session::is_received() && !self.has_ended {
             left();
         }
     }
@@ -121,7 +121,7 @@ impl Drop for Leaving {
 
 #[cold]
 fn left() {
-    if let Some((_, marks)) = session::heard() {
+    if let Some((_, marks)) = session::receiver() {
         marks.leave();
     }
 }

@@ -8,11 +8,11 @@
 mod answer;
 mod global;
 mod log;
+mod notifying;
 #[cfg(feature = "progress")]
 mod progress;
 mod reason;
 pub(crate) mod report;
-mod telling;
 #[cfg(feature = "tracing")]
 mod tracing;
 mod watch;

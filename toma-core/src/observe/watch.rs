@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::telling::{is_telling, telling};
+use super::notifying::{is_notifying, notifying};
 use super::witness::Witnessed;
 use super::{Event, EventKind, Name, Observer, global, log};
 use crate::contained::contained;
@@ -34,7 +34,7 @@ impl<'a> Watch<'a> {
     /// True if any observer watches the call.
     #[inline]
     pub(crate) fn is_needed(local: Option<&dyn Observer>, switches: Switches) -> bool {
-        local.is_some() || (switches.log() || switches.observed() || tracing_listens()) && !is_telling()
+        local.is_some() || (switches.log() || switches.observed() || tracing_listens()) && !is_notifying()
     }
 
     #[cold]
@@ -44,7 +44,7 @@ impl<'a> Watch<'a> {
         if let Some(local) = local {
             observers.push(Box::new(|event: &Event<'_>| local.observe(event)));
         }
-        if !is_telling() {
+        if !is_notifying() {
             observe_all(switches, &mut observers);
         }
         let (call, name) = (CALLS.fetch_add(1, Relaxed), name.to_string());
@@ -58,7 +58,7 @@ impl<'a> Watch<'a> {
         if let Some(witnessed) = &mut self.witnessed {
             witnessed.succeeded();
         }
-        self.tell(kind);
+        self.notify(kind);
     }
 
     /// True if there are observers in addition to the witness.
@@ -67,10 +67,10 @@ impl<'a> Watch<'a> {
     }
 
     /// Notifies all observers, and drops those that panic, because observing must not stop the work.
-    pub(crate) fn tell(&mut self, kind: EventKind<'_>) {
+    pub(crate) fn notify(&mut self, kind: EventKind<'_>) {
         let Self { call, name, observers, .. } = self;
         let event = Event { call: *call, name, kind };
-        telling(|| {
+        notifying(|| {
             observers.retain(|observer| {
                 if contained(|| observer.observe(&event)).is_some() {
                     return true;

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::bytes::{Reader, Writer};
-use super::{Agreed, Calls, Error, Group, Says, Store, Subject, Vote, Waiting, verdict};
+use super::{Agreed, Calls, Error, Group, RankState, Store, Subject, Vote, Waiting, verdict};
 
 /// Default time for which ranks wait for each other.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -159,9 +159,9 @@ impl<S: Store> Group for Member<S> {
         Ok(Box::new(move || {
             let verdict = match decided {
                 Some(verdict) => verdict,
-                None => inner.hear(&ballot)?,
+                None => inner.receive(&ballot)?,
             };
-            inner.has_heard(ballot.round, &verdict);
+            inner.note(ballot.round, &verdict);
             verdict
         }))
     }
@@ -190,7 +190,7 @@ impl<S: Store> Inner<S> {
         let round = state.round;
         state.round += 1;
         let expected = state.expected.take();
-        let stays = vote.says == Says::Ready && vote.subject.attempt > 0 && vote.next == vote.again;
+        let stays = vote.state == RankState::Ready && vote.subject.attempt > 0 && vote.next == vote.again;
         let past = state.first..state.last;
         state.first = state.last;
         let mut writer = Writer::default();
@@ -221,7 +221,7 @@ impl<S: Store> Inner<S> {
     }
 
     /// Waits for the result of the exchange, and returns it.
-    fn hear(&self, ballot: &Ballot) -> Result<Result<Agreed, Error>, Error> {
+    fn receive(&self, ballot: &Ballot) -> Result<Result<Agreed, Error>, Error> {
         let patience = self.patience(ballot.round);
         if let Some(verdict) = self.store.wait(&self.key('d', ballot.round), patience)? {
             return decoded(&verdict);
@@ -272,7 +272,7 @@ impl<S: Store> Inner<S> {
         Ok(if missing.is_empty() { Ok(votes) } else { Err(missing) })
     }
 
-    fn has_heard(&self, round: u64, verdict: &Result<Agreed, Error>) {
+    fn note(&self, round: u64, verdict: &Result<Agreed, Error>) {
         let mut state = self.state();
         match verdict {
             Ok(agreed) => {
@@ -312,8 +312,8 @@ fn vote_in(bytes: &[u8], ballot: &Ballot) -> Option<Vote> {
     if round == ballot.round {
         return Some(vote);
     }
-    let says = Says::Ended(format!("it is at {} by now", vote.subject));
-    Some(Vote { subject: ballot.subject.clone(), says, ..vote })
+    let state = RankState::Ended(format!("it is at {} by now", vote.subject));
+    Some(Vote { subject: ballot.subject.clone(), state, ..vote })
 }
 
 fn decoded(bytes: &[u8]) -> Result<Result<Agreed, Error>, Error> {
@@ -325,10 +325,10 @@ fn decoded(bytes: &[u8]) -> Result<Result<Agreed, Error>, Error> {
 impl<S: Store> Drop for Inner<S> {
     fn drop(&mut self) {
         if self.size > 1 {
-            let (says, none) = (Says::Ended("its ranks were dropped".to_owned()), usize::MAX);
+            let (state, none) = (RankState::Ended("its ranks were dropped".to_owned()), usize::MAX);
             let subject = Subject::new("its work", String::new());
             // If this vote cannot be stored, the others wait for the timeout and find this rank missing.
-            drop(self.count(&self.ballot(Vote { subject, says, next: none, again: none })));
+            drop(self.count(&self.ballot(Vote { subject, state, next: none, again: none })));
         }
     }
 }

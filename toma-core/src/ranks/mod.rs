@@ -45,11 +45,11 @@
 //! [`Group`]: a second one next to it or inside of it is refused. Work on another thread needs ranks of another
 //! [name](Member::named). Inside of an attempt on which ranks agree, ranks of another name are refused, too.
 
+mod awaited;
 mod bytes;
 mod calls;
 pub(crate) mod ended;
 mod error;
-mod heard;
 mod member;
 mod memory;
 mod store;
@@ -58,10 +58,10 @@ mod vote;
 
 use std::fmt;
 
+pub(crate) use self::awaited::awaited;
 #[doc(hidden)]
 pub use self::calls::{Calls, Running};
 pub use self::ended::{Error, add_error};
-pub(crate) use self::heard::heard;
 pub use self::member::{DEFAULT_TIMEOUT, Member};
 pub use self::memory::{MemoryStore, ThreadRank, threads};
 pub use self::store::{Store, StoreError};
@@ -69,7 +69,7 @@ pub use self::store::{Store, StoreError};
 pub use self::verdict::Agreed;
 pub use self::verdict::Elsewhere;
 #[doc(hidden)]
-pub use self::vote::{Says, Subject, Vote};
+pub use self::vote::{RankState, Subject, Vote};
 use crate::leaner;
 use crate::nesting::Nesting;
 use crate::shield;
@@ -101,8 +101,8 @@ pub trait Group: fmt::Debug + Send + Sync {
     /// If ranks are missing or run something else, a call runs over these ranks, or this runs in an attempt on which
     /// ranks agree.
     fn agree(&self, ok: bool) -> Result<bool, Error> {
-        let says = if ok { Says::Ready } else { Says::Failed(crate::classify::Class::Other) };
-        let agreed = ask(self, "agree", says, usize::MAX)?;
+        let state = if ok { RankState::Ready } else { RankState::Failed(crate::classify::Class::Other) };
+        let agreed = ask(self, "agree", state, usize::MAX)?;
         Ok(agreed.map_or(ok, |agreed| agreed.failed.is_none()))
     }
 
@@ -111,7 +111,7 @@ pub trait Group: fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`agree`](Self::agree).
     fn smallest(&self, value: usize) -> Result<usize, Error> {
-        Ok(ask(self, "smallest", Says::Ready, value)?.map_or(value, |agreed| agreed.next))
+        Ok(ask(self, "smallest", RankState::Ready, value)?.map_or(value, |agreed| agreed.next))
     }
 
     /// Waits for all ranks.
@@ -119,7 +119,7 @@ pub trait Group: fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`agree`](Self::agree).
     fn barrier(&self) -> Result<(), Error> {
-        ask(self, "barrier", Says::Ready, usize::MAX).map(drop)
+        ask(self, "barrier", RankState::Ready, usize::MAX).map(drop)
     }
 }
 
@@ -127,7 +127,7 @@ pub trait Group: fmt::Debug + Send + Sync {
 fn ask<R: Group + ?Sized>(
     ranks: &R,
     form: &'static str,
-    says: Says,
+    state: RankState,
     value: usize,
 ) -> Result<Option<Agreed>, Error> {
     if ranks.size() == 1 {
@@ -140,7 +140,7 @@ fn ask<R: Group + ?Sized>(
         return Err(Error::Invalid(refused));
     }
     let subject = Subject::new(form, String::new());
-    ranks.cast(Vote { subject, says, next: value, again: value })?().map(Some)
+    ranks.cast(Vote { subject, state, next: value, again: value })?().map(Some)
 }
 
 macro_rules! forward {

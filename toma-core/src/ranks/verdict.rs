@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::bytes::{Reader, Writer};
 use super::vote::{class_at, place};
-use super::{Error, Says, Vote, error};
+use super::{Error, RankState, Vote, error};
 use crate::classify::Class;
 
 /// The agreement of all ranks, computed from their votes.
@@ -54,8 +54,8 @@ impl Agreed {
             return Err(error);
         }
         let smallest = |size: fn(&Vote) -> usize| votes.iter().map(size).min().unwrap_or(usize::MAX);
-        let failed = votes.iter().enumerate().filter_map(|(rank, vote)| match vote.says {
-            Says::Failed(class) | Says::Injected(class) => {
+        let failed = votes.iter().enumerate().filter_map(|(rank, vote)| match vote.state {
+            RankState::Failed(class) | RankState::Injected(class) => {
                 Some((vote.again, Elsewhere { rank, of: votes.len(), class }))
             }
             _ => None,
@@ -64,16 +64,16 @@ impl Agreed {
             next: smallest(|vote| vote.next),
             again: smallest(|vote| vote.again),
             failed: failed.min_by_key(|(again, _)| *again).map(|(_, elsewhere)| elsewhere),
-            injected: votes.iter().any(|vote| matches!(vote.says, Says::Injected(_))),
-            done: votes.iter().all(|vote| vote.says == Says::Done),
+            injected: votes.iter().any(|vote| matches!(vote.state, RankState::Injected(_))),
+            done: votes.iter().all(|vote| vote.state == RankState::Done),
         })
     }
 }
 
 /// Returns the error of the first rank that has left the call.
 fn ended(votes: &[Vote]) -> Option<Error> {
-    votes.iter().enumerate().find_map(|(rank, vote)| match &vote.says {
-        Says::Ended(message) => {
+    votes.iter().enumerate().find_map(|(rank, vote)| match &vote.state {
+        RankState::Ended(message) => {
             let (call, message) = (vote.subject.to_string(), message.clone());
             Some(Error::Ended { rank, of: votes.len(), call, message })
         }

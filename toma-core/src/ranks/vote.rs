@@ -37,7 +37,7 @@ impl fmt::Display for Subject {
 
 /// The outcome of the attempt on a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum RankState {
     /// It succeeded, or the call begins.
     Ready,
     /// It succeeded, and the rank has nothing more to do.
@@ -56,7 +56,7 @@ pub struct Vote {
     /// The subject of the vote.
     pub subject: Subject,
     /// The outcome on this rank.
-    pub says: Says,
+    pub state: RankState,
     /// The size it proposes if all ranks succeeded; `usize::MAX` binds no other rank.
     pub next: usize,
     /// The size it proposes if any rank failed.
@@ -67,18 +67,18 @@ const CLASSES: [Class; 4] = [Class::OutOfMemory, Class::Transient, Class::Poison
 
 impl Vote {
     pub(super) fn write(&self, writer: &mut Writer) {
-        let Self { subject: Subject { form, call, attempt }, says, next, again } = self;
+        let Self { subject: Subject { form, call, attempt }, state, next, again } = self;
         writer.text(form);
         writer.text(call);
         writer.number(*attempt);
-        let (says, text) = match says {
-            Says::Ready => (0, ""),
-            Says::Done => (1, ""),
-            Says::Ended(message) => (2, message.as_str()),
-            Says::Failed(class) => (3 + 2 * place(*class), ""),
-            Says::Injected(class) => (4 + 2 * place(*class), ""),
+        let (state, text) = match state {
+            RankState::Ready => (0, ""),
+            RankState::Done => (1, ""),
+            RankState::Ended(message) => (2, message.as_str()),
+            RankState::Failed(class) => (3 + 2 * place(*class), ""),
+            RankState::Injected(class) => (4 + 2 * place(*class), ""),
         };
-        writer.number(says);
+        writer.number(state);
         writer.text(text);
         writer.size(*next);
         writer.size(*again);
@@ -86,16 +86,16 @@ impl Vote {
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let (form, call, attempt) = (reader.text()?, reader.text()?, reader.number()?);
-        let (says, message) = (reader.number()?, reader.text()?);
-        let says = match says {
-            0 => Says::Ready,
-            1 => Says::Done,
-            2 => Says::Ended(message),
-            failed if failed % 2 == 1 => Says::Failed(class_at((failed - 3) / 2)?),
-            injected => Says::Injected(class_at((injected - 4) / 2)?),
+        let (state, message) = (reader.number()?, reader.text()?);
+        let state = match state {
+            0 => RankState::Ready,
+            1 => RankState::Done,
+            2 => RankState::Ended(message),
+            failed if failed % 2 == 1 => RankState::Failed(class_at((failed - 3) / 2)?),
+            injected => RankState::Injected(class_at((injected - 4) / 2)?),
         };
         let subject = Subject { form: Cow::Owned(form), call, attempt };
-        Some(Self { subject, says, next: reader.size()?, again: reader.size()? })
+        Some(Self { subject, state, next: reader.size()?, again: reader.size()? })
     }
 }
 

@@ -32,15 +32,15 @@ impl Call<'_> {
         let size = self.machine.size();
         let lacked = self.machine.lacked(&failed);
         let answer = self.answer(policy, attempt, &failed);
-        self.tell_failed(attempt, failure, &failed, size);
-        self.tell_shortfall_of(&failed, lacked);
+        self.notify_failed(attempt, failure, &failed, size);
+        self.notify_shortfall_of(&failed, lacked);
         let injected = self.injected;
         let stages = self.stages.get_or_insert_with(Stages::none);
         stages.after_failure(attempt, (failure, injected), &failed, answer);
         // The values may panic when they are dropped: the report has the answer by then.
         self.report.answered(answer);
         if let Answer::GiveUp(_) = answer {
-            self.tell(|| EventKind::Answered { size, answer });
+            self.notify(|| EventKind::Answered { size, answer });
         }
         answer
     }
@@ -53,8 +53,8 @@ impl Call<'_> {
             self.doubts.fails();
         }
         let took = self.took(attempt);
-        if let Some(told) = self.witnessed() {
-            told.leave();
+        if let Some(witnessed) = self.witnessed() {
+            witnessed.leave();
         }
         self.report_worked(self.machine.step);
         let &Failure { class, requested_bytes, .. } = failure;
@@ -124,7 +124,7 @@ impl Call<'_> {
         {
             stages.fall_back();
         }
-        self.tell_final(answer);
+        self.notify_final(answer);
     }
 
     /// Returns the answer with the size that a prediction chooses instead of a smaller one of the policy.
@@ -160,18 +160,18 @@ impl Call<'_> {
     }
 
     /// Reports the final answer, unless ranks vote on the next attempt: their agreement is reported instead.
-    fn tell_final(&mut self, answer: Answer) {
+    fn notify_final(&mut self, answer: Answer) {
         let Some(stages) = &mut self.stages else { return };
         let (size, from, to) = (stages.failed_size, stages.failed_step, self.machine.step);
         match (&mut stages.ballot, answer) {
             (_, Answer::LeaveOut { .. }) => {
-                self.tell(|| EventKind::Answered { size, answer });
+                self.notify(|| EventKind::Answered { size, answer });
                 if to != from {
-                    self.tell(|| EventKind::Probe { from, to });
+                    self.notify(|| EventKind::Probe { from, to });
                 }
             }
-            (Some(ballot), _) if ballot.owes_failure() => ballot.untold = Some(answer),
-            _ => self.tell_answer(size, answer),
+            (Some(ballot), _) if ballot.owes_failure() => ballot.pending = Some(answer),
+            _ => self.notify_answer(size, answer),
         }
     }
 
@@ -179,21 +179,21 @@ impl Call<'_> {
     pub(crate) fn gives_up_left_out(&mut self, cost: usize) {
         let reason = Reason::LeftOut;
         self.report.gives_up(reason);
-        self.tell(|| EventKind::Answered { size: cost, answer: Answer::GiveUp(reason) });
+        self.notify(|| EventKind::Answered { size: cost, answer: Answer::GiveUp(reason) });
     }
 
-    fn tell_failed(&mut self, attempt: &Attempt, failure: &Failure, failed: &Failed, size: usize) {
+    fn notify_failed(&mut self, attempt: &Attempt, failure: &Failure, failed: &Failed, size: usize) {
         let &Failed { class, requested_bytes, now, took, .. } = failed;
         // After all measurements, because the witness's answer takes memory of its own.
         if class == Class::OutOfMemory {
             self.report.fills(witness::filled());
         }
-        if let Some(told) = self.witnessed() {
-            told.failed(class);
+        if let Some(witnessed) = self.witnessed() {
+            witnessed.failed(class);
         }
         let (start, end) = (attempt.piece.start, attempt.piece.end);
         let Some(stages) = &mut self.stages else { return };
-        stages.tell(|| EventKind::Failed {
+        stages.notify(|| EventKind::Failed {
             start,
             end,
             size,
@@ -206,23 +206,23 @@ impl Call<'_> {
         });
     }
 
-    pub(super) fn tell_answer(&mut self, size: usize, answer: Answer) {
+    pub(super) fn notify_answer(&mut self, size: usize, answer: Answer) {
         self.report.answered(answer);
-        self.tell(|| EventKind::Answered { size, answer });
+        self.notify(|| EventKind::Answered { size, answer });
     }
 
-    fn tell_shortfall_of(&mut self, failed: &Failed, lacked: Option<Shortfall>) {
+    fn notify_shortfall_of(&mut self, failed: &Failed, lacked: Option<Shortfall>) {
         let predicted = failed.took.measured.and_then(|measured| self.machine.shortfall(&measured));
         if let Some(shortfall) = lacked.or(predicted) {
-            self.tell_shortfall(shortfall);
+            self.notify_shortfall(shortfall);
         }
     }
 
     /// Reports once that even the smallest size does not fit.
-    pub(super) fn tell_shortfall(&mut self, shortfall: Shortfall) {
+    pub(super) fn notify_shortfall(&mut self, shortfall: Shortfall) {
         let Shortfall { size, needs_bytes, free_bytes, .. } = shortfall;
         if self.report.falls_short(shortfall) {
-            self.tell(|| EventKind::DoesNotFit { size, needs_bytes, free_bytes });
+            self.notify(|| EventKind::DoesNotFit { size, needs_bytes, free_bytes });
         }
     }
 
@@ -231,8 +231,8 @@ impl Call<'_> {
         let entered = self.witnessed().and_then(Witnessed::enter);
         drop(outcome);
         drop(entered);
-        if let Some(told) = self.witnessed() {
-            told.end();
+        if let Some(witnessed) = self.witnessed() {
+            witnessed.end();
         }
     }
 
@@ -243,9 +243,9 @@ impl Call<'_> {
     }
 
     #[inline]
-    pub(super) fn tell<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
+    pub(super) fn notify<'e>(&mut self, kind: impl FnOnce() -> EventKind<'e>) {
         if let Some(stages) = &mut self.stages {
-            stages.tell(kind);
+            stages.notify(kind);
         }
     }
 }

@@ -41,17 +41,17 @@ impl<'a> Call<'a> {
             begun: Vec::new(),
             kept: None,
         };
-        let said = asks.predict.predict_dry(&mut dry_call);
+        let fits = asks.predict.predict_dry(&mut dry_call);
         let kept = dry_call.kept.take();
-        let is_followed = said.is_some() || kept.is_some();
+        let is_followed = fits.is_some() || kept.is_some();
         let predict = kept.map_or(Followed::Given(asks.predict), Followed::Kept);
-        if said.is_none_or(|said| said.size < self.machine.least()) {
+        if fits.is_none_or(|fits| fits.size < self.machine.least()) {
             asks.lacks = self.lacks(&*predict, free_bytes);
         }
         let nothing = PredictedSize { size: 0, needs_bytes: 0 };
-        let PredictedSize { size, needs_bytes } = said.map_or(nothing, |said| self.within(&*predict, said));
+        let PredictedSize { size, needs_bytes } = fits.map_or(nothing, |fits| self.within(&*predict, fits));
         let predicted = report::Predicted { size, needs_bytes, free_bytes };
-        match said {
+        match fits {
             Some(_) => self.report.predicts(predicted),
             None => self.report.predicts_nothing(predict.why_not()),
         }
@@ -59,10 +59,10 @@ impl<'a> Call<'a> {
     }
 
     /// Limits a prediction to the largest size that the call may use, with the bytes of that size.
-    fn within(&self, predict: &dyn Predict, said: PredictedSize) -> PredictedSize {
-        let size = said.size.min(self.machine.sizes.cap);
-        let piece = if size < said.size { predict.piece(size) } else { None };
-        PredictedSize { size, needs_bytes: piece.map_or(said.needs_bytes, |piece| piece.needs_bytes) }
+    fn within(&self, predict: &dyn Predict, predicted: PredictedSize) -> PredictedSize {
+        let size = predicted.size.min(self.machine.sizes.cap);
+        let piece = if size < predicted.size { predict.piece(size) } else { None };
+        PredictedSize { size, needs_bytes: piece.map_or(predicted.needs_bytes, |piece| piece.needs_bytes) }
     }
 
     /// Lets the call follow a prediction. Returns the size to begin with, if any is predicted to fit.
@@ -82,9 +82,9 @@ impl<'a> Call<'a> {
     pub(super) fn shows(&mut self, took: &mut Took) {
         let Some(stages) = &mut self.stages else { return };
         let Some(prediction) = &mut stages.prediction else { return };
-        let Measured { peak_bytes, available_bytes, told, .. } = took.measured.unwrap_or_default();
+        let Measured { peak_bytes, available_bytes, leaned, .. } = took.measured.unwrap_or_default();
         // Predictions are for work that recomputes nothing.
-        let peak_bytes = peak_bytes.filter(|_| told.repeated.is_zero());
+        let peak_bytes = peak_bytes.filter(|_| leaned.repeated.is_zero());
         prediction.worked(self.machine.size());
         let explored = std::mem::take(&mut prediction.explores);
         if peak_bytes.is_none() && !explored {
@@ -114,8 +114,8 @@ impl<'a> Call<'a> {
         let device = self.memory.device?;
         let prediction = self.stages.as_ref()?.prediction.as_ref()?;
         let free_bytes = device::unpromised(device, device.read().ok()?).free_bytes;
-        let said = prediction.smaller(self.machine.left(), free_bytes)?;
-        self.machine.shrinks_to(said)
+        let predicted = prediction.smaller(self.machine.left(), free_bytes)?;
+        self.machine.shrinks_to(predicted)
     }
 
     /// Shortfall of the smallest size, if it is predicted not to fit.

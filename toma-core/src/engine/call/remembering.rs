@@ -55,7 +55,7 @@ impl Call<'_> {
             text::print(&format!("toma: {name}: {size} is not remembered, because of a panic meanwhile"));
             return;
         };
-        self.tell(|| EventKind::Settled { size, callers: &callers });
+        self.notify(|| EventKind::Settled { size, callers: &callers });
         self.report.settles(Some(size), cache.name(), callers);
     }
 
@@ -97,7 +97,7 @@ impl Drop for Call<'_> {
             reserve::hold();
         }
         let (attempts, out_of_memory) = self.report.counts();
-        self.tell(|| EventKind::Finished { attempts, out_of_memory });
+        self.notify(|| EventKind::Finished { attempts, out_of_memory });
         let ran = if self.report.has_history() { self.machine.take_ran(self.machine.step) } else { 0 };
         self.report.finish(self.machine.position, self.machine.bounds, ran);
     }

@@ -25,7 +25,7 @@ impl Call<'_> {
     #[inline(never)]
     fn end_succeeded(&mut self, attempt: &mut Attempt) -> Took {
         let took = self.measured(attempt);
-        self.tell_succeeded(attempt, took);
+        self.notify_succeeded(attempt, took);
         took
     }
 
@@ -48,11 +48,11 @@ impl Call<'_> {
 
     /// Reports an attempt that counts, and runs the actions that its body has left for that.
     #[inline]
-    pub(super) fn tell_succeeded(&mut self, attempt: &Attempt, took: Took) {
+    pub(super) fn notify_succeeded(&mut self, attempt: &Attempt, took: Took) {
         let Some(stages) = &mut self.stages else { return };
         let (start, end) = (attempt.piece.start, attempt.piece.end);
         let elapsed = took.elapsed.unwrap_or_default();
-        stages.tell_succeeded(|| EventKind::Succeeded { start, end, elapsed });
+        stages.notify_succeeded(|| EventKind::Succeeded { start, end, elapsed });
         let agrees = stages.ballot.is_some();
         if let Some(again) = &mut stages.again {
             for action in again.succeeded() {
@@ -84,7 +84,7 @@ impl Call<'_> {
     pub(super) fn step_changes(&mut self, from: usize, to: usize) {
         self.report_worked(from);
         self.time_from_now_on();
-        self.tell(|| EventKind::Probe { from, to });
+        self.notify(|| EventKind::Probe { from, to });
     }
 
     /// Adds the attempts since the last change of the step to the report.

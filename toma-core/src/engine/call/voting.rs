@@ -10,7 +10,7 @@ use crate::engine::stages::Stages;
 use crate::nesting::Nesting;
 use crate::observe::{Answer, EventKind, Reason};
 use crate::policy::Policy;
-use crate::ranks::{Agreed, Error, Says, Waiting};
+use crate::ranks::{Agreed, Error, RankState, Waiting};
 
 /// Result on all ranks of an attempt that has succeeded on this one.
 pub(crate) enum Together {
@@ -58,7 +58,7 @@ impl<'a> Call<'a> {
     #[inline(never)]
     pub(super) fn settle_votes(&mut self) {
         while let Some(cast) = self.owed() {
-            self.hears(cast.and_then(|waiting| waiting()));
+            self.follow_vote(cast.and_then(|waiting| waiting()));
         }
     }
 
@@ -67,18 +67,18 @@ impl<'a> Call<'a> {
     pub(crate) fn owed(&mut self) -> Option<Result<Waiting, Error>> {
         let (proposal, step, done) = (self.machine.proposal(), self.machine.step, self.machine.is_done());
         let ballot = self.ballot().filter(|ballot| !ballot.is_over())?;
-        let ready = if done { Says::Done } else { Says::Ready };
+        let ready = if done { RankState::Done } else { RankState::Ready };
         let (next, again) = if done { (usize::MAX, usize::MAX) } else { (proposal, step) };
         Some(match ballot.owes {
             Some(Owes::Failure { class, injected: false }) => {
-                ballot.cast(Says::Failed(class), usize::MAX, step)
+                ballot.cast(RankState::Failed(class), usize::MAX, step)
             }
             Some(Owes::Failure { class, injected: true }) => {
-                ballot.cast(Says::Injected(class), usize::MAX, step)
+                ballot.cast(RankState::Injected(class), usize::MAX, step)
             }
             Some(Owes::Begin | Owes::LeftOut) => ballot.cast(ready, next, again),
             None if done => {
-                let cast = ballot.cast(Says::Done, usize::MAX, usize::MAX);
+                let cast = ballot.cast(RankState::Done, usize::MAX, usize::MAX);
                 self.report.joins();
                 cast
             }
@@ -87,13 +87,13 @@ impl<'a> Call<'a> {
     }
 
     /// Follows the result of the last vote.
-    pub(crate) fn hears(&mut self, heard: Result<Agreed, Error>) {
+    pub(crate) fn follow_vote(&mut self, verdict: Result<Agreed, Error>) {
         let Some(stages) = &mut self.stages else { return };
         let Some(ballot) = &mut stages.ballot else { return };
-        let (owed, untold, rank) = (ballot.owes.take(), ballot.untold.take(), ballot.rank());
+        let (owed, pending, rank) = (ballot.owes.take(), ballot.pending.take(), ballot.rank());
         let from = self.machine.step;
-        let size = untold.map_or(from, |_| stages.failed_size);
-        let Some(agreed) = ballot.hear(heard) else { return self.ends_elsewhere(size) };
+        let size = pending.map_or(from, |_| stages.failed_size);
+        let Some(agreed) = ballot.receive(verdict) else { return self.ends_elsewhere(size) };
         self.injected |= agreed.injected;
         match (owed, agreed.failed) {
             (Some(Owes::Begin), _) => {
@@ -106,14 +106,14 @@ impl<'a> Call<'a> {
                 self.machine.adopt(agreed.again);
                 let to = self.machine.step;
                 let follows = elsewhere.rank != rank && to < from;
-                let answer = match untold {
+                let answer = match pending {
                     Some(Answer::FallBack(_)) => Some(Answer::FallBack(self.machine.coming_size())),
                     _ if follows => Some(Answer::Follow { to, elsewhere }),
                     Some(Answer::Shrink(_)) => Some(Answer::Shrink(to)),
-                    untold => untold,
+                    pending => pending,
                 };
                 if let Some(answer) = answer {
-                    self.tell_answer(size, answer);
+                    self.notify_answer(size, answer);
                 }
             }
         }
@@ -137,15 +137,19 @@ impl<'a> Call<'a> {
         let ahead = Box::new(Ahead { machine, doubts, measured, elapsed });
         let ballot = self.ballot().expect("only a call that agrees votes");
         ballot.ahead = Some(ahead);
-        let (says, next) = if done { (Says::Done, usize::MAX) } else { (Says::Ready, next) };
-        ballot.cast(says, next, again)
+        let (state, next) = if done { (RankState::Done, usize::MAX) } else { (RankState::Ready, next) };
+        ballot.cast(state, next, again)
     }
 
     /// Follows the result of the vote on an attempt that has succeeded on this rank.
-    pub(crate) fn hears_of_success(&mut self, attempt: &Attempt, heard: Result<Agreed, Error>) -> Together {
+    pub(crate) fn agreed_on_success(
+        &mut self,
+        attempt: &Attempt,
+        verdict: Result<Agreed, Error>,
+    ) -> Together {
         let ballot = self.ballot().expect("only a call that agrees has voted");
         let ahead = ballot.ahead.take().expect("it was kept with the vote");
-        let Some(agreed) = ballot.hear(heard) else {
+        let Some(agreed) = ballot.receive(verdict) else {
             self.report.succeeded();
             self.ends_elsewhere(self.machine.step);
             return Together::Ended;
@@ -157,7 +161,7 @@ impl<'a> Call<'a> {
             return Together::Again(self.follows(took, &agreed));
         }
         self.report.succeeded();
-        self.tell_succeeded(attempt, took);
+        self.notify_succeeded(attempt, took);
         let from = self.machine.step;
         let doubted = ahead.machine.doubted;
         self.machine = ahead.machine;
@@ -177,9 +181,9 @@ impl<'a> Call<'a> {
     fn follows(&mut self, took: Took, agreed: &Agreed) -> Answer {
         let elsewhere = agreed.failed.expect("the caller has looked");
         self.time_from_now_on();
-        if let Some(told) = self.witnessed() {
-            told.leave();
-            told.failed(elsewhere.class);
+        if let Some(witnessed) = self.witnessed() {
+            witnessed.leave();
+            witnessed.failed(elsewhere.class);
         }
         if self.machine.doubted.is_some() {
             self.doubts.fails();
@@ -209,7 +213,7 @@ impl<'a> Call<'a> {
         let answer = Answer::GiveUp(Reason::EndedElsewhere);
         self.machine.end();
         self.report.gives_up(Reason::EndedElsewhere);
-        self.tell(|| EventKind::Answered { size, answer });
+        self.notify(|| EventKind::Answered { size, answer });
     }
 
     /// Takes the reason why another rank has ended the call, if one has.

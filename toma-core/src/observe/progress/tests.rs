@@ -47,7 +47,7 @@ fn into_log(pace: Pace) -> (ProgressBar, Log) {
     (ProgressBar::on(Screen::to(ProgressDrawTarget::hidden(), log.clone()), pace), log)
 }
 
-fn tell(bar: &ProgressBar, call: u64, kind: EventKind<'_>) {
+fn notify(bar: &ProgressBar, call: u64, kind: EventKind<'_>) {
     bar.observe(&Event { call, name: "demo::embed", kind });
 }
 
@@ -82,13 +82,13 @@ const FINISHED: EventKind<'_> = EventKind::Finished { attempts: 1, out_of_memory
 #[test]
 fn a_bar_shows_items_rate_time_left_step_and_failures() {
     let (bar, terminal) = on_terminal(80, AT_ONCE);
-    tell(&bar, 1, started(20_000, Some(20_000)));
-    tell(&bar, 1, EventKind::Attempt { start: 0, end: 20_000 });
+    notify(&bar, 1, started(20_000, Some(20_000)));
+    notify(&bar, 1, EventKind::Attempt { start: 0, end: 20_000 });
     assert!(terminal.contents().ends_with("0/20000 · step 20000"), "{}", terminal.contents());
 
-    tell(&bar, 1, failed(0, 20_000));
-    tell(&bar, 1, shrinks(20_000, 10_000));
-    tell(&bar, 1, succeeded(0, 10_000, 5));
+    notify(&bar, 1, failed(0, 20_000));
+    notify(&bar, 1, shrinks(20_000, 10_000));
+    notify(&bar, 1, succeeded(0, 10_000, 5));
     let shown = terminal.contents();
     // The note is longer than this terminal is wide.
     let [begin, end, line] = shown.lines().collect::<Vec<_>>()[..] else { panic!("{shown}") };
@@ -117,11 +117,11 @@ fn the_bar_goes_and_the_shrinks_stay() {
 fn calls_one_after_another_share_a_bar_and_what_is_printed_between_them_stays() {
     let (bar, terminal) = on_terminal(80, AT_ONCE);
     for pass in 1..=2 {
-        tell(&bar, pass, started(10, Some(100)));
-        tell(&bar, pass, succeeded(0, 10, 1));
+        notify(&bar, pass, started(10, Some(100)));
+        notify(&bar, pass, succeeded(0, 10, 1));
         assert!(terminal.contents().lines().last().unwrap().contains("10/100"), "{}", terminal.contents());
         bar.println(format!("pass {pass} goes well"));
-        tell(&bar, pass, FINISHED);
+        notify(&bar, pass, FINISHED);
         indicatif::TermLike::write_line(&terminal, "printed by the program").unwrap();
     }
     let pass = |n| format!("pass {n} goes well\nprinted by the program");
@@ -149,27 +149,27 @@ fn nested_calls_have_a_line_each() {
 #[test]
 fn a_call_that_falls_back_says_so_and_goes_on_with_another_step() {
     let (bar, terminal) = on_terminal(120, AT_ONCE);
-    tell(&bar, 1, started(1, Some(8)));
-    tell(&bar, 1, failed(0, 1));
-    tell(&bar, 1, EventKind::Answered { size: 1, answer: Answer::FallBack(4) });
-    tell(&bar, 1, succeeded(0, 4, 1));
+    notify(&bar, 1, started(1, Some(8)));
+    notify(&bar, 1, failed(0, 1));
+    notify(&bar, 1, EventKind::Answered { size: 1, answer: Answer::FallBack(4) });
+    notify(&bar, 1, succeeded(0, 4, 1));
     let shown = terminal.contents();
     assert!(shown.contains("1.0 GiB free) at 1, falls back, from 4"), "{shown}");
     assert!(shown.lines().last().unwrap().ends_with("step 4 · 1 OOM"), "{shown}");
-    tell(&bar, 1, EventKind::Answered { size: 90, answer: Answer::LeaveOut { index: 7, cost: 90 } });
+    notify(&bar, 1, EventKind::Answered { size: 90, answer: Answer::LeaveOut { index: 7, cost: 90 } });
     assert!(terminal.contents().contains("at 90, leaves out item 7, which costs 90"), "{shown}");
 }
 
 #[test]
 fn a_batch_has_no_length() {
     let (bar, terminal) = on_terminal(100, AT_ONCE);
-    tell(&bar, 1, started(512, None));
-    tell(&bar, 1, failed(0, 512));
-    tell(&bar, 1, shrinks(512, 256));
+    notify(&bar, 1, started(512, None));
+    notify(&bar, 1, failed(0, 512));
+    notify(&bar, 1, shrinks(512, 256));
     let shown = terminal.contents();
     assert!(shown.contains("at 512, shrinks to 256"), "{shown}");
     assert_eq!(shown.lines().last(), Some("embed batch size 256 · 1 OOM"));
-    tell(&bar, 1, succeeded(0, 256, 3));
+    notify(&bar, 1, succeeded(0, 256, 3));
     assert_eq!(terminal.contents().lines().last(), Some("embed batch size 256 · 1 OOM"));
 }
 
@@ -191,7 +191,7 @@ fn what_needs_no_word_leaves_none() {
         }
     });
     for kind in [succeeded(0, 1, 1), failed(1, 2), FINISHED] {
-        tell(&bar, 7, kind);
+        notify(&bar, 7, kind);
     }
     assert_eq!(terminal.contents(), "", "calls that began unseen are passed over");
     let (bar, log) = into_log(AT_ONCE);
@@ -224,10 +224,10 @@ fn a_log_gets_a_line_for_each_shrink_and_nothing_for_short_calls() {
 #[test]
 fn a_log_of_a_long_call_shows_how_it_goes_on_and_its_end() {
     let (bar, log) = into_log(AT_ONCE);
-    tell(&bar, 1, started(50, Some(100)));
-    tell(&bar, 1, succeeded(0, 50, 10));
-    tell(&bar, 1, succeeded(50, 100, 10));
-    tell(&bar, 1, FINISHED);
+    notify(&bar, 1, started(50, Some(100)));
+    notify(&bar, 1, succeeded(0, 50, 10));
+    notify(&bar, 1, succeeded(50, 100, 10));
+    notify(&bar, 1, FINISHED);
     let half = "toma: embed: 50 of 100 · 5.0/s · ETA 10s · step 50";
     let done = "toma: embed: 100 of 100 · 5.0/s · step 50";
     assert_eq!(log.lines(), [half, done, done]);
@@ -238,10 +238,10 @@ fn a_call_right_after_a_quick_one_must_last_to_be_shown() {
     let pace = Pace { quick: Duration::from_secs(3600), ..AT_ONCE };
     let (bar, terminal) = on_terminal(80, pace);
     for (call, is_shown) in [(1, true), (2, false)] {
-        tell(&bar, call, started(1, Some(9)));
-        tell(&bar, call, succeeded(0, 1, 0));
+        notify(&bar, call, started(1, Some(9)));
+        notify(&bar, call, succeeded(0, 1, 0));
         assert_eq!(!terminal.contents().is_empty(), is_shown, "call {call}");
-        tell(&bar, call, FINISHED);
+        notify(&bar, call, FINISHED);
     }
 }
 
@@ -249,9 +249,9 @@ fn a_call_right_after_a_quick_one_must_last_to_be_shown() {
 fn beside_the_log_only_what_the_program_prints_is_shown() {
     let (bar, log) = into_log(AT_ONCE);
     let bar = ProgressBar { beside_log: true, ..bar };
-    tell(&bar, 1, started(8, Some(8)));
-    tell(&bar, 1, failed(0, 8));
-    tell(&bar, 1, shrinks(8, 4));
+    notify(&bar, 1, started(8, Some(8)));
+    notify(&bar, 1, failed(0, 8));
+    notify(&bar, 1, shrinks(8, 4));
     bar.println("a line of the program's own");
     assert_eq!(log.lines(), ["a line of the program's own"]);
 }

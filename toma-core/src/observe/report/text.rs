@@ -106,11 +106,11 @@ impl Report {
             entries.splice(skipped, [gap]);
         }
         let line = entries.concat();
-        let end = match (self.untold(), last.answer) {
+        let end = match (self.omitted(), last.answer) {
             (0, Some(Answer::GiveUp(_))) => "gave up".to_owned(),
             (0, Some(Answer::LeaveOut { index, .. })) => format!("item {index} left out"),
             (0, _) => String::new(),
-            (untold, _) => format!("... {}", count(untold, "more attempt")),
+            (omitted, _) => format!("... {}", count(omitted, "more attempt")),
         };
         let line = if end.is_empty() { line.trim_end_matches([' ', '-', '>', ',']) } else { &line };
         Some(format!("{line}{end}"))
@@ -161,7 +161,7 @@ impl Report {
     }
 
     /// Number of attempts beyond the recorded history.
-    fn untold(&self) -> usize {
+    fn omitted(&self) -> usize {
         self.attempts - self.tried.iter().map(Tried::attempts).sum::<usize>()
     }
 
@@ -170,7 +170,7 @@ impl Report {
         if self.tried.is_empty() {
             return self.start;
         }
-        if self.untold() > 0 {
+        if self.omitted() > 0 {
             return usize::MAX;
         }
         self.tried.iter().filter(|tried| tried.succeeded > 0).map(|tried| tried.size).max().unwrap_or(0)

@@ -15,14 +15,14 @@ use std::ops::Range;
 use super::{Attempted, Ended, REGISTERED, Witness, listen};
 use crate::classify::Class;
 use crate::contained::contained;
-use crate::observe::telling::telling;
+use crate::observe::notifying::notifying;
 use crate::shield;
 use crate::switches::Switches;
 use crate::text;
 
 thread_local! {
     /// True while the witness is notified. Its own loops are not reported to it, because that would never end.
-    static TELLING: Cell<bool> = const { Cell::new(false) };
+    static NOTIFYING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Reports the attempts of one call to the witness, one after the other.
@@ -68,7 +68,7 @@ impl Witnessed {
     /// Reports that this thread works for the attempt, until the guard is dropped.
     pub(crate) fn enter(&mut self) -> Option<Entered> {
         let attempted = self.attempted()?;
-        let told = tell(|witness| witness.enter(&attempted));
+        let told = notify(|witness| witness.enter(&attempted));
         self.attempt.as_mut()?.resumes = true;
         told.map(Entered)
     }
@@ -98,7 +98,7 @@ impl Witnessed {
     pub(crate) fn end(&mut self) {
         self.leave();
         if let (Some(attempted), Some(attempt)) = (self.attempted(), &self.attempt) {
-            tell(|witness| witness.ended(&attempted, attempt.ended));
+            notify(|witness| witness.ended(&attempted, attempt.ended));
         }
         self.attempt = None;
     }
@@ -119,27 +119,27 @@ impl Drop for Witnessed {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        tell(Witness::leave);
+        notify(Witness::leave);
     }
 }
 
 /// Asks the witness for the allocations that filled the memory, after an attempt of this thread ran out of it.
 pub(crate) fn filled() -> Option<String> {
-    let filled = listens().then(|| tell(Witness::filled))???;
+    let filled = listens().then(|| notify(Witness::filled))???;
     let lines = filled.trim_end();
     (!lines.is_empty()).then(|| lines.to_owned())
 }
 
 /// True if the witness is to be notified of attempts that begin here and now. A dry run is no attempt.
 fn listens() -> bool {
-    Switches::load().witnessed() && REGISTERED.get().is_some() && !TELLING.get() && !shield::is_dry()
+    Switches::load().witnessed() && REGISTERED.get().is_some() && !NOTIFYING.get() && !shield::is_dry()
 }
 
 /// Returns `None` if no witness is registered, it is being notified already, or it panicked.
-fn tell<R>(what: impl FnOnce(&'static dyn Witness) -> R) -> Option<R> {
-    let witness = REGISTERED.get().filter(|_| !TELLING.replace(true))?;
-    let answer = telling(|| contained(|| what(*witness)));
-    TELLING.set(false);
+fn notify<R>(what: impl FnOnce(&'static dyn Witness) -> R) -> Option<R> {
+    let witness = REGISTERED.get().filter(|_| !NOTIFYING.replace(true))?;
+    let answer = notifying(|| contained(|| what(*witness)));
+    NOTIFYING.set(false);
     if answer.is_none() {
         listen(false);
         text::print("toma: the witness panicked and is told of no attempt that begins from now on");

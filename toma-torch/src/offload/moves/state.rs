@@ -79,11 +79,11 @@ impl ManagerState {
             gathers_outside: AtomicBool::new(true),
             limit: Mutex::default(),
             limit_bytes: AtomicU64::new(u64::MAX),
-            min_bytes: AtomicU64::new(super::MIN_BYTES),
+            min_bytes: AtomicU64::new(crate::offload::MIN_BYTES),
             counts: Counts::default(),
             inwards: Link::new("toma: fetch", |shared, id| drop(shared.fetch(id, true))),
             outwards: Link::new("toma: offload", |shared, id| drop(shared.offload(id))),
-            seen: OnceLock::new(),
+            callbacks: OnceLock::new(),
             is_patient: AtomicBool::new(false),
             has_warned: AtomicBool::new(false),
         })

@@ -55,7 +55,7 @@ impl Manages for Compares {
     fn end(&self, ended: &mut Ended<'_>) {
         let before = BEFORE.with_borrow_mut(Vec::pop).expect("it has begun");
         let after = bytes_of(ended.uses);
-        SEEN.with_borrow_mut(|callbacks| {
+        SEEN.with_borrow_mut(|seen| {
             for (one, (before, after)) in ended.uses.iter().zip(before.iter().zip(&after)) {
                 seen.compared += 1;
                 if before != after {
@@ -89,7 +89,7 @@ fn two_operators_of_the_nets_write_what_their_schemas_hide() {
         optimizer.backward_step(&net.loss());
         println!("{}", net.name);
     }
-    SEEN.with_borrow(|callbacks| {
+    SEEN.with_borrow(|seen| {
         assert!(seen.compared > 3_000, "{}", seen.compared);
         assert_eq!(seen.hides, BTreeSet::new());
         for name in ["aten::native_batch_norm", "aten::mkldnn_rnn_layer_backward"] {

@@ -10,32 +10,33 @@ use crate::contained::contained;
 
 /// State shared by the waiting thread and the task.
 #[derive(Default)]
-struct Shared {
-    heard: Option<Result<Agreed, Error>>,
+struct Exchange {
+    verdict: Option<Result<Agreed, Error>>,
     waker: Option<Waker>,
 }
 
 /// Returns the agreement of all ranks, without blocking the thread that polls.
-pub(crate) async fn heard(cast: Result<Waiting, Error>) -> Result<Agreed, Error> {
+pub(crate) async fn awaited(cast: Result<Waiting, Error>) -> Result<Agreed, Error> {
     let waiting = cast?;
-    let shared = Arc::new(Mutex::new(Shared::default()));
-    let told = Arc::clone(&shared);
+    let exchange = Arc::new(Mutex::new(Exchange::default()));
+    let sender = Arc::clone(&exchange);
     let wait = move || {
-        let heard = contained(waiting);
-        let mut shared = told.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.heard = Some(heard.unwrap_or_else(|| Err(Error::Store("a panic while it waited".to_owned()))));
-        if let Some(waker) = shared.waker.take() {
+        let verdict = contained(waiting);
+        let mut exchange = sender.lock().unwrap_or_else(PoisonError::into_inner);
+        exchange.verdict =
+            Some(verdict.unwrap_or_else(|| Err(Error::Store("a panic while it waited".to_owned()))));
+        if let Some(waker) = exchange.waker.take() {
             waker.wake();
         }
     };
     let spawned = thread::Builder::new().name("toma-ranks".to_owned()).spawn(wait);
     spawned.map_err(|error| Error::Store(format!("no thread to wait on: {error}")))?;
     poll_fn(|context| {
-        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(heard) = shared.heard.take() {
-            return Poll::Ready(heard);
+        let mut exchange = exchange.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(verdict) = exchange.verdict.take() {
+            return Poll::Ready(verdict);
         }
-        shared.waker = Some(context.waker().clone());
+        exchange.waker = Some(context.waker().clone());
         Poll::Pending
     })
     .await
