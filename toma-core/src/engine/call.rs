@@ -65,12 +65,18 @@ impl<'a> Call<'a> {
     ) -> Self {
         let (name, needs) = (Name::of(name, &origin), policy.needs());
         let (user, device) = (options.user, options.device);
-        let length = extent.items();
+        let (items, cost) = (extent.items(), extent.cost());
         let sizes = Sizes::new(&options.sizes, &name);
-        let machine = Machine::new(extent, sizes, options.max_attempts, policy.is_fixed());
-        let report = ReportBuilder::new(name, length, machine.is_packed().then(|| machine.whole()));
-        let memory = Memory { cache, origin, device, user, now: None, failed_probes: None };
-        Self { machine, needs, memory, report, doubts: Doubts::default(), injected: false, stages: None }
+        // Each field is made here, so that it is built where it stays.
+        Self {
+            machine: Machine::new(extent, sizes, options.max_attempts, policy.is_fixed()),
+            needs,
+            memory: Memory { cache, origin, device, user, now: None, failed_probes: None },
+            report: ReportBuilder::new(name, items, cost),
+            doubts: Doubts::default(),
+            injected: false,
+            stages: None,
+        }
     }
 
     /// Opens the call: chooses its first step from the size cache or a prediction.

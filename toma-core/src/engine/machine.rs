@@ -53,6 +53,8 @@ pub(crate) struct Machine {
     /// The largest even piece that has succeeded since the last `take_ran`.
     ran: usize,
     packing: Option<Box<Packing>>,
+    /// Size of the last piece, if another success of that size would change nothing; otherwise 0.
+    steady: usize,
 }
 
 /// A failed attempt: the failure, the memory reading after it, the measurements, and the available rungs.
@@ -96,6 +98,7 @@ impl Machine {
             doubted: None,
             ran: 0,
             packing,
+            steady: 0,
         }
     }
 
@@ -111,6 +114,7 @@ impl Machine {
     pub(crate) fn starts_at(&mut self, size: usize) {
         self.step = self.sizes.fit(size);
         self.learning = Learning::beyond(self.step);
+        self.steady = 0;
     }
 
     /// Lets the policy choose the first step. `now`: the available memory, if the policy measures it.
@@ -248,6 +252,17 @@ impl Machine {
         !self.sizes.can_shrink(self.size()) || self.is_single_item()
     }
 
+    /// Moves on if the piece succeeded as the one before it did, so that nothing is learned. Otherwise returns false.
+    #[inline]
+    pub(crate) fn succeeds_as_before(&mut self) -> bool {
+        let Cut { end, size } = self.cut;
+        let is_steady = size == self.steady;
+        if is_steady {
+            self.position = end;
+        }
+        is_steady
+    }
+
     /// Moves on after the piece succeeded. Returns the new step if it changes.
     #[inline]
     pub(crate) fn succeeded(&mut self, policy: &dyn Policy, took: Took) -> Option<usize> {
@@ -273,7 +288,12 @@ impl Machine {
         if let Some(fits) = explored.filter(|&fits| fits > self.step) {
             return self.goes_on_at(fits);
         }
-        if self.fixed { None } else { self.advance(policy, size, took) }
+        if !self.fixed {
+            return self.advance(policy, size, took);
+        }
+        let changes = self.extent.even || self.packing.is_some() || self.may_doubt();
+        self.steady = if changes { 0 } else { size };
+        None
     }
 
     /// Continues at a larger size that is predicted to fit. Returns the new step if it changes.

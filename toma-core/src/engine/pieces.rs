@@ -51,6 +51,12 @@ impl Extent {
         (!self.single).then_some(self.end)
     }
 
+    /// Cost of all items, if sizes count costs.
+    #[inline]
+    pub(crate) fn cost(&self) -> Option<usize> {
+        self.costs.as_ref().map(|costs| costs.of(0..self.end))
+    }
+
     /// Cuts the piece that begins at `position`. No other code computes the end of a piece.
     #[inline]
     pub(super) fn cut(&self, position: usize, step: usize) -> Cut {

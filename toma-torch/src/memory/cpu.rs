@@ -10,9 +10,10 @@
 //! libraries allocate themselves is not counted, nor is memory of this crate: states of random numbers, and the
 //! zeros with which a [dry run](crate::dry_run) calls kernels.
 //!
-//! The first call of a function of this module, or of [`Device::stats`](crate::Device::stats) of the CPU, installs
-//! the allocator, which stays until the process ends. Installing it is sound at any time and from any thread:
-//! earlier tensors are freed by the allocator that made them. They are not counted, so begin with [`count`].
+//! The first call of a function of this module except [`Budget::current`], or of
+//! [`Device::stats`](crate::Device::stats) of the CPU, installs the allocator, which stays until the process ends.
+//! Installing it is sound at any time and from any thread: earlier tensors are freed by the allocator that made them.
+//! They are not counted, so begin with [`count`].
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor};
@@ -99,7 +100,7 @@ impl Budget {
     }
 
     /// Returns the current limit in bytes, the smallest of all guards; `None` without a guard.
-    pub fn in_force() -> Option<u64> {
+    pub fn current() -> Option<u64> {
         Some(ffi::toma_cpu_budget()).filter(|bytes| *bytes != UNLIMITED)
     }
 }

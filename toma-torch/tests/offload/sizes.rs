@@ -93,7 +93,7 @@ fn policies_that_measure_find_the_largest_size_that_the_least_budget_allows() {
 }
 
 #[test]
-fn without_a_budget_of_its_own_a_manager_of_the_cpu_has_the_one_in_force() {
+fn without_a_budget_of_its_own_a_manager_of_the_cpu_has_the_current_one() {
     let _alone = alone();
     let parts = || (0..4).map(|at| Tensor::full([1 << 18], at, ground::floats())).collect::<Vec<_>>();
     let sum =

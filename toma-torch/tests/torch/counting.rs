@@ -69,18 +69,18 @@ fn a_budget_refuses_from_the_first_byte_too_many() {
 #[test]
 fn the_smallest_living_budget_holds_whatever_order_they_begin_and_end_in() {
     let _alone = alone();
-    assert_eq!(Budget::in_force(), None);
+    assert_eq!(Budget::current(), None);
     let _held = rows(4);
     let wide = Budget::new(u64::MAX / 2);
     let narrow = Budget::new(0);
     let widest = Budget::new(u64::MAX);
-    assert_eq!(Budget::in_force(), Some(0));
+    assert_eq!(Budget::current(), Some(0));
     assert!(Tensor::f_zeros([1], FLOATS).is_err());
     let twin = Budget::new(0);
     drop((wide, narrow));
-    assert_eq!(Budget::in_force(), Some(0));
+    assert_eq!(Budget::current(), Some(0));
     drop(twin);
-    assert_eq!(Budget::in_force(), None, "the largest number there is, is no limit");
+    assert_eq!(Budget::current(), None, "the largest number there is, is no limit");
     drop(widest);
     assert!(Tensor::f_zeros([1], FLOATS).is_ok());
 }

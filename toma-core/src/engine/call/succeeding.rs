@@ -13,6 +13,13 @@ impl Call<'_> {
     #[inline]
     pub(crate) fn succeeded(&mut self, policy: &dyn Policy, attempt: &mut Attempt) {
         self.report.succeeded();
+        if self.stages.is_some() || !self.machine.succeeds_as_before() {
+            self.learn(policy, attempt);
+        }
+    }
+
+    #[inline(never)]
+    fn learn(&mut self, policy: &dyn Policy, attempt: &mut Attempt) {
         let took = if self.stages.is_some() { self.end_succeeded(attempt) } else { Took::default() };
         let step = self.machine.step;
         if let Some(to) = self.machine.succeeded(policy, took) {

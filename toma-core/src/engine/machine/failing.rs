@@ -18,6 +18,7 @@ impl Machine {
     /// Decides how the call continues after a failed attempt.
     pub(in crate::engine) fn failed(&mut self, policy: &CheckedPolicy<'_>, failed: &Failed) -> Answer {
         self.failures += 1;
+        self.steady = 0;
         match failed.class {
             Class::OutOfMemory => self.escalate(policy, failed),
             Class::Transient => self.again_or_escalate(policy, failed),

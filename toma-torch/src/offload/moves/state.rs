@@ -184,7 +184,7 @@ impl ManagerState {
     pub(crate) fn limit_bytes(&self) -> u64 {
         let own = self.limit_bytes.load(Ordering::Relaxed);
         let is_host = self.device.device() == tch::Device::Cpu;
-        own.min(is_host.then(cpu::Budget::in_force).flatten().unwrap_or(u64::MAX))
+        own.min(is_host.then(cpu::Budget::current).flatten().unwrap_or(u64::MAX))
     }
 
     pub(crate) fn allocated_bytes(&self) -> u64 {
