@@ -6,7 +6,7 @@ use syn::Expr;
 
 use crate::call::Call;
 use crate::names::{local, toma};
-use crate::options::{Kind, Known};
+use crate::options::{Kind, OptionSpec};
 use crate::types;
 
 /// `at(..)` with a setter for each option.
@@ -31,7 +31,7 @@ pub(crate) fn undo(call: &Call<'_>) -> Option<TokenStream> {
     })
 }
 
-fn setter(call: &Call<'_>, known: &Known, value: &Expr) -> Option<TokenStream> {
+fn setter(call: &Call<'_>, known: &OptionSpec, value: &Expr) -> Option<TokenStream> {
     let name = format_ident!("{}", known.name);
     let argument = match (known.kind, value) {
         (Kind::Undo | Kind::Classify | Kind::Crate, _) | (Kind::Cache, Expr::Verbatim(_)) => return None,

@@ -20,7 +20,7 @@ use crate::call::Call;
 use crate::form::{Form, Role};
 use crate::function::Function;
 use crate::names::{hygienic, local, toma_at};
-use crate::options::{Kind, Known};
+use crate::options::{Kind, OptionSpec};
 use crate::parameters::{self, Parameter};
 
 pub(crate) fn expand(call: &Call<'_>) -> TokenStream {
@@ -101,7 +101,7 @@ fn import(call: &Call<'_>) -> TokenStream {
 
 /// A `let` for each option that is passed by reference, so that its value outlives the call.
 fn references(call: &Call<'_>) -> TokenStream {
-    let bind = |(known, value): (&Known, &Expr)| {
+    let bind = |(known, value): (&OptionSpec, &Expr)| {
         let name = local(known.name);
         match (known.kind, value) {
             (Kind::Cache, Expr::Verbatim(_)) => None,

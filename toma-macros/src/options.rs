@@ -32,14 +32,14 @@ pub(crate) enum Kind {
 }
 
 /// A supported option.
-pub(crate) struct Known {
+pub(crate) struct OptionSpec {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     /// The only form that accepts it; `None` for all forms.
     only: Option<Form>,
 }
 
-impl Known {
+impl OptionSpec {
     const fn new(name: &'static str, kind: Kind) -> Self {
         Self { name, kind, only: None }
     }
@@ -52,27 +52,27 @@ pub(crate) struct Options {
 }
 
 /// Every option, in the order in which its value is evaluated.
-pub(crate) static KNOWN: [Known; 20] = [
-    Known::new("cache", Kind::Cache),
-    Known::new("initial", Kind::Size),
-    Known::new("min", Kind::Size),
-    Known::new("max", Kind::Size),
-    Known::new("multiple_of", Kind::Size),
-    Known::new("max_attempts", Kind::Value),
-    Known::new("deadline", Kind::Value),
-    Known::new("key", Kind::Reference),
-    Known::new("name", Kind::Value),
-    Known::new("device", Kind::Reference),
-    Known::new("ranks", Kind::Reference),
-    Known::new("observer", Kind::Reference),
-    Known::new("ladder", Kind::Value),
-    Known::new("predict", Kind::Value),
-    Known { only: Some(Form::Chunked), ..Known::new("dim", Kind::Value) },
-    Known { only: Some(Form::Chunked), ..Known::new("padded", Kind::Reference) },
-    Known::new("policy", Kind::Value),
-    Known::new("before_retry", Kind::Undo),
-    Known::new("classify", Kind::Classify),
-    Known::new("crate", Kind::Crate),
+pub(crate) static KNOWN: [OptionSpec; 20] = [
+    OptionSpec::new("cache", Kind::Cache),
+    OptionSpec::new("initial", Kind::Size),
+    OptionSpec::new("min", Kind::Size),
+    OptionSpec::new("max", Kind::Size),
+    OptionSpec::new("multiple_of", Kind::Size),
+    OptionSpec::new("max_attempts", Kind::Value),
+    OptionSpec::new("deadline", Kind::Value),
+    OptionSpec::new("key", Kind::Reference),
+    OptionSpec::new("name", Kind::Value),
+    OptionSpec::new("device", Kind::Reference),
+    OptionSpec::new("ranks", Kind::Reference),
+    OptionSpec::new("observer", Kind::Reference),
+    OptionSpec::new("ladder", Kind::Value),
+    OptionSpec::new("predict", Kind::Value),
+    OptionSpec { only: Some(Form::Chunked), ..OptionSpec::new("dim", Kind::Value) },
+    OptionSpec { only: Some(Form::Chunked), ..OptionSpec::new("padded", Kind::Reference) },
+    OptionSpec::new("policy", Kind::Value),
+    OptionSpec::new("before_retry", Kind::Undo),
+    OptionSpec::new("classify", Kind::Classify),
+    OptionSpec::new("crate", Kind::Crate),
 ];
 
 impl Options {
@@ -94,7 +94,7 @@ impl Options {
     }
 
     /// The given options, in the table's order.
-    pub(crate) fn given(&self) -> impl Iterator<Item = (&'static Known, &Expr)> {
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&'static OptionSpec, &Expr)> {
         let given = self.given.iter().map(|(index, value)| (&KNOWN[*index], value));
         given.filter(|(known, value)| !(known.name == "predict" && is_none(value)))
     }

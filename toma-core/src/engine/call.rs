@@ -11,7 +11,7 @@ pub(super) mod voting;
 use std::borrow::Cow;
 use std::time::Instant;
 
-use self::memory::Memory;
+use self::memory::CallMemory;
 use super::attempt::Attempt;
 use super::doubts::Doubts;
 use super::evidence;
@@ -42,7 +42,7 @@ use crate::switches::Switches;
 pub(crate) struct Call<'a> {
     machine: Machine,
     needs: Needs,
-    memory: Memory<'a>,
+    memory: CallMemory<'a>,
     report: ReportBuilder,
     doubts: Doubts,
     /// True once a failure was injected: then nothing is stored in the cache.
@@ -71,7 +71,7 @@ impl<'a> Call<'a> {
         Self {
             machine: Machine::new(extent, sizes, options.max_attempts, policy.is_fixed()),
             needs,
-            memory: Memory { cache, origin, device, user, now: None, failed_probes: None },
+            memory: CallMemory { cache, origin, device, user, now: None, failed_probes: None },
             report: ReportBuilder::new(name, items, cost),
             doubts: Doubts::default(),
             injected: false,

@@ -8,10 +8,10 @@ use super::{Member, Store, StoreError};
 
 /// A store in this process.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryStore(Arc<Shared>);
+pub struct MemoryStore(Arc<Entries>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct Entries {
     entries: Mutex<HashMap<String, Vec<u8>>>,
     changed: Condvar,
 }

@@ -20,12 +20,12 @@ use crate::alike::{Recorded, Unlike};
 pub struct Judged {
     rows: Rows,
     sizes: [u32; 2],
-    calls: Vec<[Call; 2]>,
+    calls: Vec<[ComparedCall; 2]>,
 }
 
 /// One call of an operator.
 #[derive(Clone, Debug, PartialEq)]
-struct Call {
+struct ComparedCall {
     name: String,
     tensors: Vec<Shaped>,
     integers: Vec<Vec<i64>>,
@@ -75,7 +75,7 @@ impl Judged {
     #[must_use]
     pub fn has_same_numbers(&self, traces: [&Trace; 2]) -> bool {
         let [one, other] = traces.map(|trace| calls(Recorded { size: 1, trace, until: trace.end() }));
-        let numbers = |[one, other]: [&Call; 2]| {
+        let numbers = |[one, other]: [&ComparedCall; 2]| {
             let pairs = one.numbers.iter().zip(&other.numbers);
             pairs.map(|(one, other)| one.to_bits() == other.to_bits()).collect::<Vec<_>>()
         };
@@ -97,9 +97,9 @@ impl Judged {
     #[must_use]
     pub fn reduces_alike(&self, size: u32, trace: &Trace) -> bool {
         let calls = calls(Recorded { size, trace, until: trace.end() });
-        let own: Vec<_> = calls.iter().filter(|call| call.reduces()).map(Call::anywhere).collect();
+        let own: Vec<_> = calls.iter().filter(|call| call.reduces()).map(ComparedCall::anywhere).collect();
         let judged: Vec<_> = self.calls.iter().filter(|[call, _]| call.reduces()).collect();
-        let is_at = |(own, [one, other]): (&Call, &&[Call; 2])| {
+        let is_at = |(own, [one, other]): (&ComparedCall, &&[ComparedCall; 2])| {
             own.is_at(size, &[one.anywhere(), other.anywhere()], self.sizes)
         };
         own.len() == judged.len() && own.iter().zip(&judged).all(is_at)
@@ -113,7 +113,7 @@ impl Judged {
     }
 }
 
-impl Call {
+impl ComparedCall {
     fn reduces(&self) -> bool {
         use RowRule::{AlongDim, Averages, ClassLoss, Loss, Sums};
         matches!(row_rule(&self.name), Some(Sums | Averages | AlongDim | Loss | ClassLoss))
@@ -224,7 +224,7 @@ fn path<'a>(
 }
 
 /// Returns the calls that the result depends on, in order. Other work, such as counting hits, is left out.
-fn calls(recorded: Recorded<'_>) -> Vec<Call> {
+fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
     let operands = operands(recorded);
     let (calls, needs) = path(recorded, &operands);
     let last = calls.first().map(|(id, _)| *id);
@@ -237,7 +237,7 @@ fn calls(recorded: Recorded<'_>) -> Vec<Call> {
         let is_used = |operand: &&&Operand| {
             operand.access != Access::Makes || needs.storages.contains(&operand.storage) || Some(id) == last
         };
-        Call {
+        ComparedCall {
             name: operator.name.clone(),
             tensors: operands.iter().filter(is_used).map(|operand| numbering.shaped(operand)).collect(),
             integers: integers(operator),

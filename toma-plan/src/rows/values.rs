@@ -57,14 +57,14 @@ impl Layout {
 
 /// The value of a storage, and the layout of its rows in each of its shapes: views of one storage differ by shape.
 #[derive(Clone, Debug)]
-struct Held {
+struct StorageValue {
     value: Value,
     shapes: Vec<(Vec<u64>, Result<Layout, Coupled>)>,
 }
 
 /// Known values of storages when an operator begins.
 #[derive(Debug, Default)]
-pub(super) struct Values(BTreeMap<StorageId, Held>);
+pub(super) struct Values(BTreeMap<StorageId, StorageValue>);
 
 impl Values {
     /// Returns the value of an argument, and records a tensor from before the forward.
@@ -98,7 +98,7 @@ impl Values {
 
     /// Records the value of a result.
     pub(super) fn note(&mut self, result: &Tensor<'_>, value: &Value) {
-        let made = || Held { value: value.clone(), shapes: Vec::new() };
+        let made = || StorageValue { value: value.clone(), shapes: Vec::new() };
         let held = self.0.entry(result.operand.storage).or_insert_with(made);
         if result.operand.access == Access::Writes {
             held.value = written(&held.value, value);
@@ -111,7 +111,7 @@ impl Values {
     }
 }
 
-impl Held {
+impl StorageValue {
     fn lies(&mut self, result: &Tensor<'_>, layout: Layout) {
         if result.operand.access == Access::Writes {
             for (_, held) in self.shapes.iter_mut().filter(|(_, held)| *held == Ok(Layout::ANY)) {

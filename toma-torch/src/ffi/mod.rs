@@ -53,10 +53,10 @@ pub(crate) use region::{
     cut_region, install_regions, records_region,
 };
 pub(crate) use rng::{rng_state, set_rng_state};
-pub(crate) use storage::{Memory, addresses, gradient_addresses, storage_identity, tensor_memory};
+pub(crate) use storage::{TensorMemory, addresses, gradient_addresses, storage_identity, tensor_memory};
 pub(crate) use store::Connection;
 pub use swap::believe_copies;
-pub(crate) use swap::{Away, HostBytes, Kept, Memory as DeviceMemory, Remembered, Use, born_away};
+pub(crate) use swap::{Away, DeviceMemory, HostBytes, Remembered, StorageRef, Use, born_away};
 
 /// Error message of the shim.
 #[repr(C)]

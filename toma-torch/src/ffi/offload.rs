@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
-use super::swap::{self, Kept, Use};
+use super::swap::{self, StorageRef, Use};
 use super::{DeviceId, RawError, checked};
 use crate::error::Error;
 
@@ -119,7 +119,7 @@ pub(crate) trait Rows: Send + Sync {
 
 impl Use<'_> {
     /// Lets the operator take rows of the evicted bytes, until it ends.
-    pub(crate) fn stay(&mut self, outside: Arc<dyn Rows>, kept: &Kept) {
+    pub(crate) fn stay(&mut self, outside: Arc<dyn Rows>, kept: &StorageRef) {
         self.block = kept.block();
         self.outside = Box::into_raw(Box::new(outside)).cast_const().cast();
     }

@@ -10,7 +10,7 @@ use crate::error::Error;
 /// `toma_tensor` of the shim.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Memory {
+pub(crate) struct TensorMemory {
     pub(crate) device: DeviceId,
     /// The number of a `c10::Layout`.
     pub(crate) layout: i32,
@@ -28,7 +28,7 @@ unsafe extern "C" {
     // They take a pointer to a tensor of libtorch.
     fn toma_storage_identity(tensor: *const c_void) -> *const c_void;
     fn toma_storage_addresses(tensor: *const c_void, of_gradient: bool, out: &mut [u64; 2]);
-    fn toma_tensor_memory(tensor: *const c_void, out: &mut Memory, error: &mut RawError) -> i32;
+    fn toma_tensor_memory(tensor: *const c_void, out: &mut TensorMemory, error: &mut RawError) -> i32;
 }
 
 /// Returns a number that all tensors in one storage share, and no other live storage has; `None` for tensors without a
@@ -57,8 +57,8 @@ fn addresses_of(tensor: &Tensor, of_gradient: bool) -> impl Iterator<Item = u64>
 }
 
 /// Returns the location of a tensor. The text of an error continues after the tensor's name.
-pub(crate) fn tensor_memory(tensor: &Tensor) -> Result<Memory, Error> {
-    let mut memory = Memory {
+pub(crate) fn tensor_memory(tensor: &Tensor) -> Result<TensorMemory, Error> {
+    let mut memory = TensorMemory {
         device: DeviceId::of(tch::Device::Cpu),
         layout: 0,
         storage: 0,

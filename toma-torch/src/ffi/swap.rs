@@ -141,9 +141,9 @@ impl Remembered {
     }
 
     /// Returns the storage if it is alive.
-    pub(crate) fn keep(&self) -> Option<Kept> {
+    pub(crate) fn keep(&self) -> Option<StorageRef> {
         // SAFETY: see `is_gone`.
-        NonNull::new(unsafe { toma_storage_keep(self.0.as_ptr()) }).map(Kept)
+        NonNull::new(unsafe { toma_storage_keep(self.0.as_ptr()) }).map(StorageRef)
     }
 }
 
@@ -156,19 +156,19 @@ impl Drop for Remembered {
 
 /// Strong reference to a storage. Dropping it may free the storage.
 #[derive(Debug)]
-pub(crate) struct Kept(NonNull<c_void>);
+pub(crate) struct StorageRef(NonNull<c_void>);
 
 // SAFETY: libtorch lets storages end on any thread.
-unsafe impl Send for Kept {}
+unsafe impl Send for StorageRef {}
 
-impl Kept {
+impl StorageRef {
     /// Evicts its memory and returns it; no other thread may move it. A CPU block with `stays` is counted as freed when
     /// the returned memory is dropped, and may be read until the storage ends. Otherwise no operator may use it.
-    pub(crate) fn take(&self, away: Box<Away>, stays: bool, words: Option<&CStr>) -> Memory {
+    pub(crate) fn take(&self, away: Box<Away>, stays: bool, words: Option<&CStr>) -> DeviceMemory {
         let away = Box::into_raw(away).cast();
         // SAFETY: it lives; the stand-in for its memory is a box's, which comes back or is dropped once.
         let memory = unsafe { toma_storage_take(self.0.as_ptr(), away, stays, text_of(words)) };
-        Memory::new(memory)
+        DeviceMemory::new(memory)
     }
 
     /// Makes access an error of these words while the storage is evicted. Without words, which needs a block that
@@ -179,15 +179,15 @@ impl Kept {
     }
 
     /// Returns memory for an evicted storage: on a CPU the block that stayed in place, if it did.
-    pub(crate) fn memory(&self, bytes: u64) -> Result<Memory, Error> {
+    pub(crate) fn memory(&self, bytes: u64) -> Result<DeviceMemory, Error> {
         let mut memory = ptr::null_mut();
         // SAFETY: it lives and is evicted, and `memory` lives through the call.
         checked(|error| unsafe { toma_storage_memory(self.0.as_ptr(), bytes, &mut memory, error) })?;
-        Ok(Memory::new(memory))
+        Ok(DeviceMemory::new(memory))
     }
 
     /// Gives it memory, and takes back the stand-in. No other thread may move it.
-    pub(crate) fn give(&self, memory: Memory) -> Option<Box<Away>> {
+    pub(crate) fn give(&self, memory: DeviceMemory) -> Option<Box<Away>> {
         let memory = std::mem::ManuallyDrop::new(memory);
         // SAFETY: it lives, and takes the memory over.
         let away = unsafe { toma_storage_give(self.0.as_ptr(), memory.memory.as_ptr()) };
@@ -240,7 +240,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for StorageRef {
     fn drop(&mut self) {
         // SAFETY: it is let go once.
         unsafe { toma_storage_let_go(self.0.as_ptr()) };
@@ -281,16 +281,16 @@ pub(crate) struct Away {
 
 /// Memory of a device.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct DeviceMemory {
     memory: NonNull<c_void>,
     /// The block stayed in place, and was written after its bytes were copied.
     pub(crate) is_newer: bool,
 }
 
 // SAFETY: libtorch lets memory be freed on any thread.
-unsafe impl Send for Memory {}
+unsafe impl Send for DeviceMemory {}
 
-impl Memory {
+impl DeviceMemory {
     fn new(memory: *mut c_void) -> Self {
         Self { memory: NonNull::new(memory).expect("memory was there or made"), is_newer: false }
     }
@@ -308,7 +308,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // SAFETY: it is dropped once.
         unsafe { toma_memory_drop(self.memory.as_ptr()) };

@@ -31,7 +31,7 @@
 use std::marker::PhantomData;
 use std::sync::Once;
 
-use super::held::Held;
+use super::held::AllocatorLimit;
 use crate::ffi;
 use crate::stats::Stats;
 
@@ -82,7 +82,7 @@ pub fn reset_peak_allocated_bytes() {
 #[must_use = "the limit ends when this guard is dropped"]
 #[derive(Debug)]
 pub struct Budget {
-    _held: Held,
+    _held: AllocatorLimit,
 }
 
 impl Budget {
@@ -91,7 +91,7 @@ impl Budget {
     /// Existing tensors beyond the limit stay; only new allocations are refused.
     pub fn new(bytes: u64) -> Self {
         count();
-        Self { _held: Held::new(tch::Device::Cpu, bytes) }
+        Self { _held: AllocatorLimit::new(tch::Device::Cpu, bytes) }
     }
 
     /// Limits CPU tensors to `bytes` more than are allocated now.

@@ -8,19 +8,19 @@ use crate::ffi;
 ///
 /// Several limits of a device may overlap and end in any order: the smallest is the current one.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct AllocatorLimit {
     device: tch::Device,
     bytes: u64,
 }
 
-impl Held {
+impl AllocatorLimit {
     pub(crate) fn new(device: tch::Device, bytes: u64) -> Self {
         change(device, |living| living.push((device, bytes)));
         Self { device, bytes }
     }
 }
 
-impl Drop for Held {
+impl Drop for AllocatorLimit {
     fn drop(&mut self) {
         change(self.device, |living| {
             let this = living.iter().position(|one| *one == (self.device, self.bytes));

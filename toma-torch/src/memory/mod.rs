@@ -6,4 +6,4 @@ mod held;
 mod level;
 
 pub use device::Device;
-pub(crate) use held::{Held, relieve};
+pub(crate) use held::{AllocatorLimit, relieve};

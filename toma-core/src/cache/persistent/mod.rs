@@ -126,11 +126,11 @@ pub struct PersistentCache {
     store: Store,
     /// `None` if no folder for caches is known.
     path: Option<PathBuf>,
-    known: Mutex<Known>,
+    known: Mutex<Cached>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct Cached {
     /// The file as it was last read or written; if writing fails, also the entries learned since then.
     file: Contents,
     is_read: bool,
@@ -223,14 +223,14 @@ impl PersistentCache {
     }
 
     /// Changes the file, or the copy in memory if that fails.
-    fn change(&self, known: &mut Known, change: &dyn Fn(&mut Contents)) {
+    fn change(&self, known: &mut Cached, change: &dyn Fn(&mut Contents)) {
         if !self.take(known, |path| file::update(path, change)) {
             change(&mut known.file);
         }
     }
 
     /// Returns the state, after reading the file if necessary. No user code runs under the lock.
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Cached> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if !mem::replace(&mut known.is_read, true) {
             self.take(&mut known, Contents::read);
@@ -239,7 +239,7 @@ impl PersistentCache {
     }
 
     /// Takes over the contents that `access` returns, or reports once why it failed. True on success.
-    fn take(&self, known: &mut Known, access: impl FnOnce(&Path) -> io::Result<Contents>) -> bool {
+    fn take(&self, known: &mut Cached, access: impl FnOnce(&Path) -> io::Result<Contents>) -> bool {
         let nowhere = || io::Error::other("no folder for caches is known, is HOME set?");
         match self.path().ok_or_else(nowhere).and_then(access) {
             Ok(contents) => {

@@ -6,7 +6,7 @@ use crate::classify::Class;
 use crate::memory::{Host, MemorySource, Reading};
 
 /// The size cache of a call, and the memory that its sizes depend on.
-pub(super) struct Memory<'a> {
+pub(super) struct CallMemory<'a> {
     pub(super) cache: &'a dyn SizeCache,
     pub(super) origin: Origin,
     pub(super) device: Option<&'a dyn MemorySource>,
@@ -17,7 +17,7 @@ pub(super) struct Memory<'a> {
     pub(super) failed_probes: Option<u32>,
 }
 
-impl Memory<'_> {
+impl CallMemory<'_> {
     /// Reads the memory if failures of this class concern memory.
     pub(super) fn read_after(&mut self, class: Class) -> Option<Reading> {
         if !is_about_memory(class) {

@@ -12,7 +12,7 @@
 use std::num::NonZeroUsize;
 
 use super::Call;
-use super::memory::Memory;
+use super::memory::CallMemory;
 use crate::device;
 use crate::engine::machine::Took;
 use crate::engine::meter::Measured;
@@ -24,7 +24,7 @@ impl<'a> Call<'a> {
     /// Predicts the first size; `None` if no size is predicted to fit.
     #[inline(never)]
     pub(super) fn predict(&mut self, asks: &mut Asks<'a, '_>) -> Option<usize> {
-        let Memory { origin, user, .. } = &self.memory;
+        let CallMemory { origin, user, .. } = &self.memory;
         let device = self.memory.device.filter(|_| !self.machine.is_done())?;
         let free_bytes = device::unpromised(device, device.read().ok()?).free_bytes;
         let items = self.report.length().map(|_| self.machine.whole());

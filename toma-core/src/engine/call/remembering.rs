@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Call;
-use super::memory::Memory;
+use super::memory::CallMemory;
 use crate::cache::{Callers, Place, Remembered};
 use crate::contained::contained;
 use crate::engine::stages::Stages;
@@ -15,7 +15,7 @@ use crate::text;
 impl Call<'_> {
     #[inline]
     pub(super) fn place(&self) -> Place<'_> {
-        let Memory { ref origin, device, user, .. } = self.memory;
+        let CallMemory { ref origin, device, user, .. } = self.memory;
         let cap = self.report.within(self.machine.sizes.cap);
         Place { origin, name: self.report.name(), user, device, cap }
     }

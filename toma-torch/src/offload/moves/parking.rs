@@ -17,7 +17,7 @@ use super::registry;
 use super::state::ManagerState;
 use super::table::{Entry, Location};
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{self, Aside, DeviceMemory, Kept};
+use crate::ffi::{self, Aside, DeviceMemory, StorageRef};
 use crate::notes::Story;
 
 /// A parked storage, which this does not keep alive.
@@ -53,7 +53,7 @@ impl fmt::Display for Stays {
 /// A storage that is marked as moving, so that no other thread moves it.
 pub(crate) struct Marked {
     pub(crate) known: ParkedStorage,
-    kept: Kept,
+    kept: StorageRef,
     pub(crate) bytes: u64,
     /// Valid copy of its bytes outside of the device, if there is one already.
     copy: Option<Arc<Source>>,

@@ -15,8 +15,8 @@ use super::link::Link;
 use super::table::{Books, Location, Table};
 use super::tally::EvictedTally;
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{self, Aside, DeviceId, DeviceMemory, Kept};
-use crate::memory::{Device, Held, cpu};
+use crate::ffi::{self, Aside, DeviceId, DeviceMemory, StorageRef};
+use crate::memory::{AllocatorLimit, Device, cpu};
 use crate::notes::Story;
 
 /// State of a manager, shared by all threads that have entered it.
@@ -52,7 +52,7 @@ pub(crate) struct ManagerState {
 /// How the limit on the bytes of the device is enforced.
 pub(crate) enum Limit {
     /// The allocator refuses more, where it can.
-    Hard(#[expect(dead_code, reason = "it holds as long as it lives")] Held),
+    Hard(#[expect(dead_code, reason = "it holds as long as it lives")] AllocatorLimit),
     /// Only evictions respect it.
     Soft,
 }
@@ -99,7 +99,7 @@ impl ManagerState {
     }
 
     pub(crate) fn set_budget(&self, bytes: u64) {
-        self.set_limit(Limit::Hard(Held::new(self.device.device(), bytes)), bytes);
+        self.set_limit(Limit::Hard(AllocatorLimit::new(self.device.device(), bytes)), bytes);
     }
 
     pub(crate) fn set_limit(&self, limit: Limit, bytes: u64) {
@@ -160,7 +160,7 @@ impl ManagerState {
     }
 
     /// Marks a storage as moving, so that no other thread moves it; returns its place.
-    fn held_still(&self, id: u64) -> Option<(Kept, Location)> {
+    fn held_still(&self, id: u64) -> Option<(StorageRef, Location)> {
         let mut table = self.table();
         loop {
             let entry = table.entries.get_mut(&id)?;
@@ -245,7 +245,7 @@ impl ManagerState {
         self.device.device() == tch::Device::Cpu && matches!(source, Source::Host(_))
     }
 
-    fn begin_leaving(&self, id: u64) -> Option<(Kept, u64, Option<Arc<Source>>)> {
+    fn begin_leaving(&self, id: u64) -> Option<(StorageRef, u64, Option<Arc<Source>>)> {
         let mut table = self.table();
         let entry = table.entries.get_mut(&id).filter(|entry| entry.may_leave())?;
         let kept = entry.storage.keep()?;
@@ -255,7 +255,7 @@ impl ManagerState {
         Some((kept, entry.bytes, entry.copy.take()))
     }
 
-    pub(crate) fn copied(&self, kept: &Kept, bytes: u64) -> Result<Arc<Source>, Error> {
+    pub(crate) fn copied(&self, kept: &StorageRef, bytes: u64) -> Result<Arc<Source>, Error> {
         let mut block = match self.host.block(bytes) {
             // Copies of resident storages are dropped first.
             Err(failed) if failed.kind() == ErrorKind::OutOfMemory && self.forget_copies() => {
@@ -319,7 +319,7 @@ impl ManagerState {
         add(&self.counts.stall_nanos, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
-    fn begin_coming(&self, id: u64, ahead: bool) -> Result<Option<(Kept, u64, Story)>, Error> {
+    fn begin_coming(&self, id: u64, ahead: bool) -> Result<Option<(StorageRef, u64, Story)>, Error> {
         let mut table = self.table();
         let mut waits_since = None;
         loop {
@@ -356,7 +356,7 @@ impl ManagerState {
     /// Allocates device memory and fills it with the bytes of an evicted storage.
     pub(crate) fn filled(
         &self,
-        kept: &Kept,
+        kept: &StorageRef,
         bytes: u64,
         story: &Story,
         ahead: bool,

@@ -6,7 +6,7 @@ use tch::{TchError, Tensor};
 use toma_trace::Place;
 
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{self, Memory};
+use crate::ffi::{self, TensorMemory};
 use crate::offload;
 use crate::record::place;
 
@@ -26,7 +26,7 @@ pub(super) struct Seen {
     pub(super) gradient_of: Option<String>,
     pub(super) shape: Vec<u64>,
     pub(super) place: Place,
-    pub(super) memory: Memory,
+    pub(super) memory: TensorMemory,
     /// Bytes of its storage that a manager has evicted from the device.
     pub(super) outside_bytes: u64,
     /// Keeps the storage alive, which may move.
@@ -136,7 +136,7 @@ impl Named<'_> {
     }
 
     /// `None` for a tensor without elements.
-    fn seen(&self, tensor: &Tensor, memory: Memory) -> Option<Seen> {
+    fn seen(&self, tensor: &Tensor, memory: TensorMemory) -> Option<Seen> {
         let shape: Vec<u64> = tensor.size().iter().map(|size| size.unsigned_abs()).collect();
         let seen = Seen {
             rank: self.rank,

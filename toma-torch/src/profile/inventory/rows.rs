@@ -143,7 +143,7 @@ fn item(shared: Shared, mut seen: Vec<Seen>, blocks: &mut Blocks) -> Item {
 mod tests {
     use super::super::look::Rank;
     use super::*;
-    use crate::ffi::Memory;
+    use crate::ffi::TensorMemory;
 
     /// Two floats at `offset` elements of a storage that begins at `data`.
     fn seen(name: &str, data: u64, offset: u64) -> Seen {
@@ -154,7 +154,15 @@ mod tests {
             gradient_of: None,
             shape: vec![2],
             place: Place::HOST,
-            memory: Memory { device, layout: 0, storage: data, data, bytes: 40, element_bytes: 4, offset },
+            memory: TensorMemory {
+                device,
+                layout: 0,
+                storage: data,
+                data,
+                bytes: 40,
+                element_bytes: 4,
+                offset,
+            },
             outside_bytes: 0,
             tensor: tch::Tensor::new(),
         }
