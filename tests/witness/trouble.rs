@@ -52,7 +52,7 @@ impl Drop for Bomb {
 /// because it writes many lines to standard error.
 fn check(test: &str, raise: fn()) {
     if let Some(ended) = child::run(test, &[]) {
-        let said = "toma: the witness panicked and is told of no attempt that begins from now on";
+        let said = "toma: the witness panicked and receives no attempt that begins from now on";
         let said = ended.passed().iter().filter(|line| *line == said).count();
         assert_eq!(said, FUNCTIONS.len() * 5);
         return;

@@ -12,7 +12,7 @@ pub struct Error {
 }
 
 /// Words in the error of an access to a tensor whose memory is evicted; the device follows.
-pub(crate) const AWAY: &str = "is away from ";
+pub(crate) const AWAY: &str = "is evicted from ";
 
 /// Kind of an [`Error`].
 #[non_exhaustive]

@@ -114,7 +114,7 @@ fn check(test: &str, raise: impl Fn() + Sync + Copy) {
         }
         return;
     };
-    let said = "an observer panicked and is not told of anything more in this call";
+    let said = "an observer panicked and receives no more events of this call";
     assert!(ended.passed().iter().filter(|line| line.ends_with(said)).count() >= KINDS.len());
 }
 
@@ -165,7 +165,7 @@ fn the_other_observers_are_told_all() {
         return;
     };
     let stderr = ended.passed();
-    let said = "toma: work: an observer panicked and is not told of anything more in this call";
+    let said = "toma: work: an observer panicked and receives no more events of this call";
     assert_eq!(stderr.iter().filter(|line| *line == said).count(), 2, "{stderr:?}");
     for message in ["first", "second"] {
         assert_eq!(stderr.iter().filter(|line| *line == message).count(), 1, "{stderr:?}");

@@ -154,7 +154,9 @@ impl<'a> Call<'a> {
         let is_dry = shield::is_dry();
         let watch = if is_dry { None } else { Watch::new(self.report.name(), options.observer, switches) };
         if options.predict.is_some() && options.device.is_none() {
-            self.report.name().refuse("predict without device: must be told whose memory the size is to fit");
+            self.report
+                .name()
+                .refuse("predict without device: name the device whose memory the size must fit");
         }
         let disabled = switches.disable() | is_dry;
         self.stages = Some(Stages::new(options, watch, self.needs, disabled));

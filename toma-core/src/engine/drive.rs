@@ -236,7 +236,7 @@ fn settle_failed<R>(
 fn or_gave_way(failure: Option<Failure>) -> Failure {
     let poisoned = failure.filter(|failure| failure.class == Class::Poisoned);
     poisoned.unwrap_or_else(|| {
-        Failure::new(Class::OutOfMemory, "a loop inside gave way to other users of the device")
+        Failure::new(Class::OutOfMemory, "a loop inside yielded to other users of the device")
     })
 }
 

@@ -42,7 +42,7 @@ pub trait Marks: Sync {
 ///
 /// A mark that another thread makes at that moment may still arrive.
 #[derive(Debug)]
-#[must_use = "nothing is heard once it is dropped"]
+#[must_use = "nothing is received once it is dropped"]
 pub struct Session(());
 
 /// Error of [`start`]: another session receives the marks already.
@@ -51,7 +51,7 @@ pub struct Busy;
 
 impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("marks of `#[toma::profile]` are heard already: one session at a time")
+        f.write_str("marks of `#[toma::profile]` have a receiver already: one session at a time")
     }
 }
 

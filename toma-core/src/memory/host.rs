@@ -161,6 +161,6 @@ impl MemorySource for Host {
 }
 
 fn no_meminfo(path: &Path) -> io::Error {
-    let text = format!("cannot tell the memory of this host: {} does not exist", path.display());
+    let text = format!("cannot read the memory of this host: {} does not exist", path.display());
     io::Error::new(io::ErrorKind::Unsupported, text)
 }

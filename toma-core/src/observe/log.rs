@@ -39,7 +39,7 @@ fn line(kind: &EventKind<'_>) -> Option<String> {
         EventKind::Waits { others, .. } => format!("waits for its turn, {others} running on the device"),
         EventKind::Waited { elapsed, exclusive: true } => format!("waited {elapsed:.1?} for the device"),
         EventKind::Waited { elapsed, exclusive: false } => {
-            format!("waited {elapsed:.1?}, and runs beside others")
+            format!("waited {elapsed:.1?}, and shares the device with others")
         }
         EventKind::Probe { from, to } => format!("tries {to} after {from}"),
         EventKind::DoesNotFit { size, needs_bytes, free_bytes } => {
@@ -94,7 +94,7 @@ mod tests {
             (EventKind::Waits { size: 8, others: 2 }, "waits for its turn, 2 running on the device"),
             (waited(0, true), ""),
             (waited(1500, true), "waited 1.5s for the device"),
-            (waited(20, false), "waited 20.0ms, and runs beside others"),
+            (waited(20, false), "waited 20.0ms, and shares the device with others"),
             (EventKind::Settled { size: 8, callers: &none }, "settles at 8"),
             (EventKind::Settled { size: 8, callers: &callers }, &with_callers),
             (failed(3), "out of memory at size 3, 2.0 KiB requested: no room"),

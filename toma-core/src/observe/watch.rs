@@ -76,7 +76,7 @@ impl<'a> Watch<'a> {
                     return true;
                 }
                 text::print(&format!(
-                    "toma: {name}: an observer panicked and is not told of anything more in this call"
+                    "toma: {name}: an observer panicked and receives no more events of this call"
                 ));
                 false
             });

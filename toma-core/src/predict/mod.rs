@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "step: predict without device: must be told whose memory the size is to fit")]
+    #[should_panic(expected = "step: predict without device: name the device whose memory the size must fit")]
     fn a_device_has_to_be_given() {
         execute::with::<GlobalCache>().name("step").predict(&RunsDry(1)).range(0..2, 2, |_, _| ());
     }

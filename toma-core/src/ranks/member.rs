@@ -318,7 +318,7 @@ fn vote_in(bytes: &[u8], ballot: &Ballot) -> Option<Vote> {
 
 fn decoded(bytes: &[u8]) -> Result<Result<Agreed, Error>, Error> {
     verdict::read(bytes)
-        .ok_or_else(|| Error::Store(format!("what the ranks agreed on has {} strange bytes", bytes.len())))
+        .ok_or_else(|| Error::Store(format!("the verdict of the ranks has {} invalid bytes", bytes.len())))
 }
 
 /// A rank that is dropped votes that it has ended, so that the others do not wait for it.

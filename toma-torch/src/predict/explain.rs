@@ -71,7 +71,7 @@ impl fmt::Display for Explanation<'_> {
             writeln!(f, "  {name} depends on data: taken at 1, or at the most there can be")?;
         }
         if prediction.device() != "cpu" {
-            writeln!(f, "  not seen: what kernels of the device take for themselves")?;
+            writeln!(f, "  not included: workspaces of the device's kernels")?;
         }
         Ok(())
     }

@@ -226,8 +226,8 @@ impl Prediction {
     /// Reason for predicting no size.
     pub(super) fn why_none(&self) -> &'static str {
         match self.corrected.usable(u64::MAX) {
-            None => "what was predicted was wrong twice",
-            Some(_) => "not even one item is said to fit",
+            None => "predictions were wrong twice",
+            Some(_) => "not even one item is predicted to fit",
         }
     }
 

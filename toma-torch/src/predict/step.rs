@@ -300,7 +300,7 @@ impl Predict for StepPrediction {
                 let is_wrong = self.fits(free_bytes).is_some_and(|said| said.size >= size);
                 let said = |size| self.said_of_all(prediction, size);
                 if is_wrong && corrected.failed(said(size), works.map(said), free_bytes) {
-                    say(self.site(), "what was predicted was wrong twice: from here on sizes are measured");
+                    say(self.site(), "predictions were wrong twice: from here on sizes are measured");
                 }
             }
         }

@@ -78,7 +78,7 @@ fn why_not(combined: Combined, purpose: Purpose) -> Option<String> {
         _ if purpose == Purpose::Output => "the output is made of all rows together",
         C::Sum => "the loss is a sum over the rows: `Loss::Sum` adds those of pieces",
         C::Counted => {
-            "the loss is a mean over what is counted: `Loss::Counted` weighs pieces by the counts of their rows"
+            "the loss is a mean over counted elements: `Loss::Counted` weighs pieces by the counts of their rows"
         }
         C::Rows => "the loss has a value for each row",
         _ => "the loss is a mean over all rows: `Loss::Mean` weighs pieces by their rows",

@@ -78,7 +78,7 @@ fn learned(tensors: &mut [Tensor], loss: Loss) -> Vec<Vec<u32>> {
 
 /// Bytes of all tensors, on the device and evicted.
 fn logical(manager: &Manager) -> u64 {
-    ground::allocated_bytes() + manager.status().away_bytes
+    ground::allocated_bytes() + manager.status().evicted_bytes
 }
 
 /// Lets each allocation of a step fail, and returns how many steps have failed.

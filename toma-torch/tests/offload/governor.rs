@@ -267,7 +267,7 @@ fn a_table_that_is_parked_dropped_or_changed_is_none() {
     let rows = table.index_select(0, &numbers(&[7]));
     let expected = bits(&self::table().index_select(0, &numbers(&[7])));
     drop(table);
-    assert_eq!((manager.status().away, manager.status().host_bytes), (0, 0));
+    assert_eq!((manager.status().evicted, manager.status().host_bytes), (0, 0));
     assert_eq!(bits(&rows), expected);
     let path = std::env::temp_dir().join(format!("toma-changed-{}.safetensors", std::process::id()));
     Tensor::write_safetensors(&[("table", self::table())], &path).unwrap();

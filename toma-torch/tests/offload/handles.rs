@@ -20,7 +20,7 @@ fn a_tensor_leaves_with_its_views_and_is_back_for_an_operator_of_any_of_them() {
     let before = ground::allocated_bytes();
     handle.offload().unwrap();
     assert_eq!((handle.residency(), ground::allocated_bytes()), (Residency::Offloaded, before - 4000));
-    assert_eq!((manager.status().away, manager.status().away_bytes), (1, 4000));
+    assert_eq!((manager.status().evicted, manager.status().evicted_bytes), (1, 4000));
     // Shapes, views and graphs need no memory.
     let narrower = handle.narrow(0, 0, 3);
     assert_eq!(handle.residency(), Residency::Offloaded);
@@ -75,7 +75,7 @@ fn the_last_handle_frees_what_is_away_on_any_thread() {
         }
         assert!(manager.status().host_bytes >= 400_000);
         std::thread::spawn(move || drop(tensor)).join().unwrap();
-        assert_eq!((manager.status().away, manager.status().host_bytes), (0, 0), "back: {is_back}");
+        assert_eq!((manager.status().evicted, manager.status().host_bytes), (0, 0), "back: {is_back}");
     }
 }
 
@@ -90,7 +90,7 @@ fn outside_of_the_manager_access_is_an_error_that_names_the_tensor() {
     let error = Error::from(weight.f_square().unwrap_err());
     assert_eq!(error.kind(), ErrorKind::Offloaded, "{error}");
     assert!(
-        error.to_string().contains(&format!("weight (400 bytes) is away from {}", ground::name())),
+        error.to_string().contains(&format!("weight (400 bytes) is evicted from {}", ground::name())),
         "{error}"
     );
     assert!(weight.f_copy_data(&mut [0_f32; 100], 100).is_err());
@@ -244,7 +244,7 @@ fn handles_follow_their_tensor_to_other_memory() {
     variables.half();
     assert_eq!((weight.kind(), handle.bytes()), (Kind::Half, 200));
     handle.offload().unwrap();
-    assert_eq!(manager.status().away_bytes, 200);
+    assert_eq!(manager.status().evicted_bytes, 200);
     assert_eq!(weight.to_kind(Kind::Float).sum(Kind::Float).double_value(&[]), 100.0);
 }
 
@@ -298,7 +298,7 @@ fn gradients_that_are_away_are_dropped_there() {
     let before = manager.report().fetches;
     optimizer.zero_grad();
     assert!(!weight.grad().defined());
-    assert_eq!((manager.report().fetches, manager.status().away), (before, 0));
+    assert_eq!((manager.report().fetches, manager.status().evicted), (before, 0));
 }
 
 /// A copy is valid only while its manager observes writes.

@@ -226,7 +226,7 @@ fn a_failed_step_leaves_what_is_held_as_it_was() {
     optimizer.backward_step(&net.loss());
     optimizer.zero_grad();
     let (manager, _entered) = entered(ground::allocated_bytes() + (1 << 20), Lru);
-    let logical = || ground::allocated_bytes() + manager.status().away_bytes;
+    let logical = || ground::allocated_bytes() + manager.status().evicted_bytes;
     let before = logical();
     let failed = caught(|| {
         let failing = FailingAllocation::after(10);

@@ -32,7 +32,7 @@ fn what_has_left_is_outside_and_in_no_sum() {
     assert_eq!(row(&taken, "here"), [1 << 20, 0]);
     assert_eq!(taken.items()[0].aliases[0].name, "view");
     assert_eq!(taken.used_bytes(&ground::place()), ground::allocated_bytes(), "{taken:#}");
-    assert_eq!(taken.outside_bytes(&ground::place()), manager.status().away_bytes);
+    assert_eq!(taken.outside_bytes(&ground::place()), manager.status().evicted_bytes);
     assert_eq!((handle.residency(), manager.report().fetches), (Residency::Offloaded, 0), "it was looked at");
     let text = taken.to_string();
     assert!(

@@ -67,7 +67,7 @@ fn what_was_away_in_a_planned_step_stays_away() {
     let mut was_away = 0;
     let learned = train_with(&perceptron(), Rule::Sgd, 8, |_| {
         handle.offload().unwrap();
-        was_away = was_away.max(manager.status().away);
+        was_away = was_away.max(manager.status().evicted);
         manager.park().unwrap().resume().unwrap();
         assert_eq!(handle.residency(), Residency::Offloaded, "{}", manager.status());
     });
@@ -244,7 +244,7 @@ fn a_parked_tensor_is_one_error_wherever_it_is_used() {
     assert_eq!(error.kind(), ErrorKind::Offloaded);
     let error = error.to_string();
     assert!(
-        error.contains(&format!("is away from {}, where it was parked: resume it first", ground::name())),
+        error.contains(&format!("is evicted from {}, where it was parked: resume it first", ground::name())),
         "{error}"
     );
     parked.resume().unwrap();
@@ -265,7 +265,12 @@ fn what_is_dropped_instead_is_away_and_what_ends_meanwhile_is_freed() {
     drop(other);
     drop(parked);
     assert_eq!(manager.adopt(&tensor).residency(), Residency::Offloaded);
-    assert_eq!((manager.status().away, manager.status().away_bytes), (1, 1 << 20), "{}", manager.status());
+    assert_eq!(
+        (manager.status().evicted, manager.status().evicted_bytes),
+        (1, 1 << 20),
+        "{}",
+        manager.status()
+    );
     assert_eq!(sum(&tensor), expected);
     let held = manager.status().host_bytes;
     let parked = manager.park().unwrap();

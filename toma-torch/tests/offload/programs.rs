@@ -342,7 +342,7 @@ fn a_loader_on_a_thread_of_its_own() {
         drop(returns);
         loader.join().unwrap();
         println!("{} of 150, {}", drops.join().unwrap(), manager.report());
-        assert_eq!(manager.status().away, 0);
+        assert_eq!(manager.status().evicted, 0);
     });
 }
 

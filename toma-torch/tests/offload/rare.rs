@@ -269,7 +269,7 @@ fn random_programs_compute_the_same_with_random_storages_away() {
         seed();
         assert_eq!(random_program(round), expected, "program {round}");
         // A failed backward leaves gradients allocated until the next one, as without a manager.
-        let logical = ground::allocated_bytes() + manager.status().away_bytes;
+        let logical = ground::allocated_bytes() + manager.status().evicted_bytes;
         assert_eq!(logical, before, "program {round}: {}", manager.status());
         manager.fetch_all().unwrap();
     }

@@ -88,7 +88,7 @@ impl World {
                 self.compared.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) => {
-                assert!(error.contains("is away from cpu"), "{error}");
+                assert!(error.contains("is evicted from cpu"), "{error}");
                 self.refused.fetch_add(1, Ordering::Relaxed);
             }
         }

@@ -125,7 +125,7 @@ fn a_failure_at_any_allocation_of_everything_is_made_good() {
                 let off = largest_difference(&part.gradients(), expected);
                 assert!(off < 1e-12, "rank {rank}, {allocation}: {off}");
             }
-            let now = (ground::allocated_bytes(), manager.status().away);
+            let now = (ground::allocated_bytes(), manager.status().evicted);
             assert_eq!(*held.get_or_insert(now), now, "rank {rank}, {allocation}");
             assert!(ranks[0].store().keys() < 16, "rank {rank}, {allocation}");
             allocation += 1;

@@ -68,7 +68,7 @@ fn half_the_variables_are_away_when_they_are_saved_and_loaded() {
                     handle.offload().unwrap();
                 }
             }
-            assert_eq!(manager.status().away, 3, "{}", manager.status());
+            assert_eq!(manager.status().evicted, 3, "{}", manager.status());
         };
         let saved = store(1);
         evicts_half(&saved);

@@ -507,6 +507,6 @@ fn it_can_be_turned_off() {
 fn a_device_has_to_be_given() {
     let text =
         panic_of(|| execute::with::<NoCache>().predict(&DryRun).name("step").range(0..8, 8, |_, _| ()));
-    assert_eq!(text, "step: predict without device: must be told whose memory the size is to fit");
+    assert_eq!(text, "step: predict without device: name the device whose memory the size must fit");
     assert!(caught(|| execute::with::<NoCache>().name("step").range(0..8, 8, |_, _| ())).is_ok());
 }

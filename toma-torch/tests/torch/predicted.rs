@@ -323,7 +323,8 @@ fn a_report_says_why_nothing_was_predicted() {
     assert!(shown.contains(why), "{shown}");
     let _tight = Budget::beyond_allocated(64);
     let _ = panic_of(|| drop(form().forward(&rows, Tensor::square)));
-    let (shown, why) = (report().to_string(), "predict  nothing, because not even one item is said to fit\n");
+    let (shown, why) =
+        (report().to_string(), "predict  nothing, because not even one item is predicted to fit\n");
     assert!(shown.contains(why), "{shown}");
 }
 

@@ -245,7 +245,7 @@ fn errors_read_well() {
     let text = "cannot use /sys/fs/cgroup/a/memory.current: expected a number of bytes";
     assert_eq!(root.error(), (io::ErrorKind::NotFound, text.into(), Some("entity not found".into())));
     let root = root.without("proc/meminfo");
-    let text = "cannot tell the memory of this host: /proc/meminfo does not exist";
+    let text = "cannot read the memory of this host: /proc/meminfo does not exist";
     assert_eq!(root.error(), (io::ErrorKind::Unsupported, text.into(), None));
 }
 

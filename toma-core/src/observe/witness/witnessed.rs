@@ -142,7 +142,7 @@ fn notify<R>(what: impl FnOnce(&'static dyn Witness) -> R) -> Option<R> {
     NOTIFYING.set(false);
     if answer.is_none() {
         listen(false);
-        text::print("toma: the witness panicked and is told of no attempt that begins from now on");
+        text::print("toma: the witness panicked and receives no attempt that begins from now on");
     }
     answer
 }

@@ -42,7 +42,7 @@ use crate::offload::moves::table::Location;
 /// let _entered = manager.enter()?;
 /// // 4 MiB of tensors in a budget of 3 MiB.
 /// let parts: Vec<_> = (0..4).map(|part| Tensor::full([1 << 18], part, (Kind::Float, tch::Device::Cpu))).collect();
-/// assert!(manager.status().away_bytes >= 1 << 20);
+/// assert!(manager.status().evicted_bytes >= 1 << 20);
 /// let sum = parts.iter().map(|part| part.sum(Kind::Float).double_value(&[])).sum::<f64>();
 /// assert_eq!(sum, f64::from((1 + 2 + 3) << 18));
 /// # Ok::<(), toma_torch::Error>(())
@@ -306,7 +306,7 @@ impl Manager {
             return Ok(());
         }
         let message = format!(
-            "{} out of memory: {} of what is away do not fit: {}",
+            "{} out of memory: {} of the evicted bytes do not fit: {}",
             shared.device.name(),
             lacking.len(),
             lacking.join(", ")
@@ -338,7 +338,7 @@ impl Manager {
         if away > 0 && !shared.has_warned.swap(true, Ordering::Relaxed) {
             let (name, bytes) = (shared.device.name(), shared.evicted.bytes());
             eprintln!(
-                "toma: {away} storages of {bytes} bytes are away from {name}: fetch_all brings them back"
+                "toma: {away} storages of {bytes} bytes are evicted from {name}: fetch_all fetches them"
             );
         }
     }

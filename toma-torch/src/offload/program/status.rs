@@ -22,9 +22,9 @@ pub struct Status {
     /// Bytes of these storages.
     pub pinned_bytes: u64,
     /// Storages outside of the device.
-    pub away: u64,
+    pub evicted: u64,
     /// Bytes of these storages.
-    pub away_bytes: u64,
+    pub evicted_bytes: u64,
     /// Bytes of host memory in use for evicted storages and for copies of resident ones.
     pub host_bytes: u64,
 }
@@ -39,8 +39,8 @@ impl Status {
                 resident_bytes: 0,
                 pinned: 0,
                 pinned_bytes: 0,
-                away: shared.evicted.count(),
-                away_bytes: shared.evicted.bytes(),
+                evicted: shared.evicted.count(),
+                evicted_bytes: shared.evicted.bytes(),
                 host_bytes: 0,
             };
             let is_there = |entry: &&Entry| {
@@ -62,14 +62,14 @@ impl Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [resident, pinned, away] =
-            [self.resident_bytes, self.pinned_bytes, self.away_bytes].map(Size::of);
+        let [resident, pinned, evicted] =
+            [self.resident_bytes, self.pinned_bytes, self.evicted_bytes].map(Size::of);
         write!(
             f,
             "{} storages of {resident} on the device, {} of {pinned} in use, ",
             self.resident, self.pinned
         )?;
-        write!(f, "{} of {away} outside", self.away)
+        write!(f, "{} of {evicted} evicted", self.evicted)
     }
 }
 
