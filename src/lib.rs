@@ -148,6 +148,7 @@
 //! | `testing` | [`testing`]: a fake device, failures on purpose; for `[dev-dependencies]` | one relaxed load per attempt |
 //! | `tracing` | every event as a `tracing` event, target `toma` | the tracing crate |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "progress", feature = "testing")),
     allow(rustdoc::broken_intra_doc_links, reason = "the manual names what only features bring")
@@ -384,3 +385,8 @@ pub use toma_torch::assert_peak;
 
 #[doc(hidden)]
 pub use toma_core::private as __private;
+
+/// Tests the program of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+mod readme {}
