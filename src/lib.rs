@@ -187,8 +187,7 @@ pub mod plan {
 #[cfg(feature = "tch")]
 #[doc(hidden)]
 pub use toma_plan::checkpoint;
-/// What a step did: a [`Trace`](trace::Trace), and the tables of it. The crate `toma_trace` has more, for programs that
-/// record by themselves.
+#[doc = include_str!("manual/trace.md")]
 #[cfg(feature = "tch")]
 pub mod trace {
     pub use toma_trace::{
