@@ -19,9 +19,9 @@ use crate::ranks::Group;
 use crate::shield;
 use crate::switches::Switches;
 
-/// An inline form with its cache and options, made by [`with()`](super::with()); ends with one of [`batch`](With::batch),
-/// [`range`](Self::range), [`chunked`](Self::chunked), [`map`](Self::map), [`fold`](Self::fold), [`iter`](Self::iter) and
-/// [`stream`](Self::stream), or goes on to [`Buckets`](super::Buckets).
+/// An inline form with its cache and options, made by [`with()`](super::with()). It ends with [`batch`](With::batch),
+/// [`range`](Self::range), [`chunked`](Self::chunked), [`map`](Self::map), [`fold`](Self::fold), [`iter`](Self::iter)
+/// or [`stream`](Self::stream), or goes on to [`Buckets`](super::Buckets).
 ///
 /// Sizes are in items, unless [`by_cost`](With::by_cost) gives them another unit. The sizes used are
 /// multiples of `multiple_of` between the floor, the larger of `min` and `multiple_of`, and `initial`

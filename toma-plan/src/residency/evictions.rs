@@ -40,8 +40,8 @@ impl Eviction for Genoa {
 /// ```
 /// use toma_plan::residency::{Candidate, Eviction as _, Lru, Next, Situation};
 ///
-/// let used_at = |storage, last_use| Candidate { storage, bytes: 100, last_use, next: Next::Unknown, has_copy: false };
-/// let candidates = [used_at(0, 9), used_at(1, 4)];
+/// let any = Candidate { storage: 0, bytes: 100, last_use: 9, next: Next::Unknown, has_copy: false };
+/// let candidates = [any, Candidate { storage: 1, last_use: 4, ..any }];
 /// let leaving = Lru.evict(&Situation { now: 10, lacking_bytes: 100, candidates: &candidates });
 /// assert_eq!(leaving[0], 1);
 /// ```
@@ -66,8 +66,8 @@ impl Eviction for Lru {
 /// ```
 /// use toma_plan::residency::{Candidate, Eviction as _, Next, NextEvent, Situation};
 ///
-/// let used_by = |storage, operator| Candidate { storage, bytes: 100, last_use: 5, next: Next::Use(operator), has_copy: false };
-/// let candidates = [used_by(0, 11), used_by(1, 40)];
+/// let soon = Candidate { storage: 0, bytes: 100, last_use: 5, next: Next::Use(11), has_copy: false };
+/// let candidates = [soon, Candidate { storage: 1, next: Next::Use(40), ..soon }];
 /// let leaving = NextEvent.evict(&Situation { now: 10, lacking_bytes: 100, candidates: &candidates });
 /// assert_eq!(leaving[0], 1); // used much later
 /// ```
