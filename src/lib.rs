@@ -148,6 +148,7 @@
 //! | `testing` | [`testing`]: a fake device, failures on purpose; for `[dev-dependencies]` | one relaxed load per attempt |
 //! | `tracing` | every event as a `tracing` event, target `toma` | the tracing crate |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "progress", feature = "testing")),
     allow(rustdoc::broken_intra_doc_links, reason = "the manual names what only features bring")
@@ -196,11 +197,10 @@ pub mod plan {
 #[cfg(feature = "tch")]
 #[doc(hidden)]
 pub use plan::checkpoint;
-/// What a step did: a [`Trace`](trace::Trace), and the tables of it. The crate `toma_trace` has more, for programs that
-/// record by themselves.
+#[doc = include_str!("manual/trace.md")]
 #[cfg(feature = "tch")]
 pub mod trace {
-    pub use toma_trace::{Live, Peak, Place, Size, Trace, Unreadable, holdings, write};
+    pub use toma_trace::{Access, Live, Peak, Place, Size, Trace, Unreadable, holdings, write};
 
     /// What each line of a program does to memory.
     pub mod lines {
@@ -391,3 +391,8 @@ pub use toma_torch::assert_peak;
 
 #[doc(hidden)]
 pub use toma_core::private as __private;
+
+/// Tests the program of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+mod readme {}

@@ -9,6 +9,22 @@ use toma_core::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
 
 /// The kind of tensors, by which they implement traits of another crate; it is inferred and never has to be
 /// written.
+///
+/// A function that takes any data of candle names the kind:
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// use toma_candle::Tensors;
+/// use toma_core::chunk::Chunked;
+///
+/// fn rows(data: &impl Chunked<Tensors>) -> usize {
+///     data.extent(0)
+/// }
+///
+/// let tensor = Tensor::new(&[[1_f32, 2.0], [3.0, 4.0], [5.0, 6.0]], &Device::Cpu)?;
+/// assert_eq!(rows(&tensor), 3);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Tensors;
 
@@ -73,6 +89,16 @@ chunked!(&Tensor, Tensor);
 /// Concatenates the parts that [`map`](toma_core::execute::map) has collected into one tensor.
 ///
 /// The parts and the result are in memory together for a moment. A single part is the result, without a copy.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// use toma_candle::Concatenate as _;
+///
+/// let rows = Tensor::new(&[[1_f32], [2.0]], &Device::Cpu)?;
+/// let parts = vec![rows.clone(), rows];
+/// assert_eq!(parts.concatenate(0)?.dims(), [4, 1]);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
 pub trait Concatenate {
     /// The error of the bodies.
     type Error;

@@ -98,6 +98,14 @@ pub(crate) enum Above {
 }
 
 /// The name of a call: a function's path, a given name, or the line of an inline form.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{NoCache, execute, report};
+///
+/// execute::with::<NoCache>().name("embed").batch(8, |_| ());
+/// assert_eq!(report::last().unwrap().name.to_string(), "embed");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(pub(crate) NameKind);
 

@@ -58,6 +58,17 @@ pub(crate) use self::sites::{has_offered, offers};
 use crate::shield;
 
 /// The preference of the running attempt, if its work does not fit as it is.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::leaner::{Wanted, wanted};
+///
+/// let plan = match wanted() {
+///     Wanted::KeepsSize => "the fastest that fits",
+///     Wanted::MayShrink => "the one with the most items per second",
+/// };
+/// assert_eq!(plan, "the fastest that fits");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A leaner plan, as long as any fits: a batch keeps its size. Also outside of attempts, where nothing shrinks.
@@ -88,6 +99,31 @@ pub fn wanted() -> Wanted {
 ///
 /// A panic is retried only if a retry was promised before the attempt. While smaller sizes are left it always is. At
 /// the floor it is once an earlier attempt of the same call site has offered a handle.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+/// use toma::leaner::{self, Lean};
+/// use toma::{NoCache, classify::OutOfMemory, execute};
+///
+/// #[derive(Default)]
+/// struct Recompute(AtomicBool);
+///
+/// impl Lean for Recompute {
+///     fn lean(&self) -> bool {
+///         !self.0.swap(true, Relaxed)
+///     }
+/// }
+///
+/// let recompute = Arc::new(Recompute::default());
+/// let size = execute::with::<NoCache>().batch(8, |size| {
+///     leaner::offer(recompute.clone());
+///     if recompute.0.load(Relaxed) { Ok(size) } else { Err(OutOfMemory::new(None)) }
+/// })?;
+/// assert_eq!(size, 8);
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 pub fn offer(handle: Arc<dyn Lean>) {
     left::with(|left| left.offers.push(handle));
 }
@@ -95,11 +131,35 @@ pub fn offer(handle: Arc<dyn Lean>) {
 /// Reports the time that the body has just spent on recomputing; summed over the attempt.
 ///
 /// Policies receive it as [`Evidence::repeated`](crate::policy::Evidence::repeated).
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::time::Instant;
+/// use toma::{NoCache, execute, leaner};
+/// # fn recompute(_: std::ops::Range<usize>) {}
+///
+/// execute::with::<NoCache>().range(0..8, 4, |start, end| {
+///     let begun = Instant::now();
+///     recompute(start..end);
+///     leaner::repeated(begun.elapsed());
+/// });
+/// ```
 pub fn repeated(time: Duration) {
     left::with(|left| left.repeated = left.repeated.saturating_add(time));
 }
 
 /// Treats the piece of the running attempt as a batch: policies grow into sizes that have to recompute, and stay there.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{NoCache, execute, leaner};
+/// # fn normalize(_: std::ops::Range<usize>) {}
+///
+/// execute::with::<NoCache>().range(0..64, 32, |start, end| {
+///     leaner::keep_size(); // the statistics of a batch depend on its size
+///     normalize(start..end);
+/// });
+/// ```
 pub fn keep_size() {
     left::with(|left| left.keeps_size = true);
 }

@@ -2,6 +2,8 @@
 //!
 //! Users depend on the `toma` crate, which re-exports everything here together with the attributes.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod cache;
 mod call_site;
 pub mod chunk;

@@ -15,6 +15,35 @@ use crate::ranks::ended;
 ///
 /// `Kind` keeps the implementations apart and never has to be written. A crate can implement this
 /// trait for a foreign type by using a kind of its own.
+///
+/// A body that returns a type of your own:
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::ops::ControlFlow;
+/// use toma::{Outcome, execute};
+///
+/// struct Score(f64);
+///
+/// /// The kind of scores.
+/// struct Scores;
+///
+/// impl Outcome<Scores> for Score {
+///     type Value = Self;
+///     type Of<U> = U;
+///
+///     fn branch<U>(self) -> ControlFlow<U, Self> {
+///         ControlFlow::Continue(self)
+///     }
+///
+///     fn of<U>(value: U) -> U {
+///         value
+///     }
+/// }
+///
+/// let score = execute::batch(8, |size| Score(size as f64));
+/// assert_eq!(score.0, 8.0);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a body cannot return `{Self}` as it is: wrap it, `toma::Plain(value)`",
     label = "neither a `Result`, `()`, a number nor a standard container"

@@ -6,6 +6,17 @@ use cudarc::driver::{CudaSlice, CudaView, CudaViewMut};
 use toma_core::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
 
 /// The kind of device slices and views as [`Chunked`] data; found by inference, never written.
+///
+/// A function that takes any device slice names the kind:
+///
+/// ```
+/// use toma_core::chunk::Chunked;
+/// use toma_cuda::DeviceSlices;
+///
+/// fn items(data: &impl Chunked<DeviceSlices>) -> usize {
+///     data.extent(0)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceSlices;
 

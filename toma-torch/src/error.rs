@@ -5,6 +5,15 @@ use tch::TchError;
 use toma_core::classify::{Class, Classify as _, Failure};
 
 /// An error of libtorch or of this crate, with its kind.
+///
+/// ```
+/// use tch::TchError;
+/// use toma_torch::{Error, ErrorKind};
+///
+/// // A body that returns errors of tch passes ours on, and they come back unchanged.
+/// let refused = TchError::Kind("not a device".to_owned());
+/// assert_eq!(Error::from(refused).kind(), ErrorKind::Other);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -15,6 +24,16 @@ pub struct Error {
 pub(crate) const AWAY: &str = "is evicted from ";
 
 /// Kind of an [`Error`].
+///
+/// ```
+/// use toma_torch::{Device, ErrorKind};
+///
+/// match Device::new(tch::Device::Cuda(7)).stats() {
+///     Ok(stats) => println!("{} bytes", stats.allocated_bytes),
+///     Err(error) if error.kind() == ErrorKind::NoDevice => println!("fewer than eight GPUs: {error}"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {

@@ -112,6 +112,8 @@ mod guide {
     mod manual {}
     #[doc = include_str!("../../README.md")]
     mod readme {}
+    #[doc = include_str!("../../src/manual/trace.md")]
+    mod trace {}
     #[doc = include_str!("../../docs/checkpoint.md")]
     mod checkpoint {}
     #[doc = include_str!("../../docs/offload.md")]

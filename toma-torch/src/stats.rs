@@ -1,5 +1,15 @@
 /// Counters of a libtorch allocator on one device: [`Device::stats`](crate::Device::stats), and for the CPU also
 /// [`cpu::stats`](crate::cpu::stats).
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::cpu;
+///
+/// let before = cpu::stats();
+/// let tensor = Tensor::zeros([256], (Kind::Float, tch::Device::Cpu));
+/// assert_eq!(cpu::stats().allocated_bytes - before.allocated_bytes, 1024);
+/// # drop(tensor);
+/// ```
 #[non_exhaustive]
 #[repr(C)] // `toma_stats` of the shim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,6 +13,19 @@ use toma_core::Outcome;
 use toma_core::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
 
 /// Marker by which tensors implement traits of another crate; programs never have to write it.
+///
+/// A function that takes any data of tch names the kind:
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_core::chunk::Chunked;
+/// use toma_torch::Tensors;
+///
+/// fn rows(data: &impl Chunked<Tensors>) -> usize {
+///     data.extent(0)
+/// }
+/// assert_eq!(rows(&Tensor::zeros([3, 2], (Kind::Float, tch::Device::Cpu))), 3);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Tensors;
 
@@ -161,6 +174,37 @@ fn has_dim(tensor: &Tensor, dim: i64) -> bool {
 }
 
 /// Data made of tensors: a tensor, or a tuple of data.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::TensorData;
+///
+/// /// Tensors of a batch.
+/// struct Batch {
+///     images: Tensor,
+///     labels: Tensor,
+/// }
+///
+/// impl TensorData for Batch {
+///     fn device(&self) -> tch::Device {
+///         self.images.device()
+///     }
+///
+///     fn describe(&self, describe: &mut dyn FnMut(Kind, &[i64])) {
+///         (&self.images, &self.labels).describe(describe);
+///     }
+///
+///     fn integers(&self, found: &mut Vec<Tensor>) {
+///         (&self.images, &self.labels).integers(found);
+///     }
+/// }
+///
+/// let images = Tensor::zeros([8, 784], (Kind::Float, tch::Device::Cpu));
+/// let batch = Batch { images, labels: Tensor::zeros([8], (Kind::Int64, tch::Device::Cpu)) };
+/// let mut labels = Vec::new();
+/// batch.integers(&mut labels);
+/// assert_eq!(labels.len(), 1);
+/// ```
 pub trait TensorData {
     /// The device of the first tensor.
     fn device(&self) -> tch::Device;

@@ -19,6 +19,12 @@ const FORMAT: &str = "toma trace";
 const VERSION: u64 = 1;
 
 /// Reasons why a text is no trace.
+///
+/// ```
+/// use toma_trace::{Trace, Unreadable};
+///
+/// assert!(matches!(Trace::from_json("{}"), Err(Unreadable::Foreign)));
+/// ```
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "the messages say what the values are")]
 #[non_exhaustive]

@@ -7,6 +7,23 @@ use crate::place::Place;
 use crate::tables::{Block, StorageId, Tick, Trace};
 
 /// The live bytes of one place over the ticks of a trace.
+///
+/// ```
+/// # let (host, thread) = (toma_trace::Place::HOST, toma_trace::ThreadId(0));
+/// # let mut recorder = toma_trace::Recorder::new();
+/// # let weights = recorder.existing(&host, 4000)?;
+/// # let operator = recorder.begin_operator(thread, "aten::relu");
+/// # let result = recorder.birth(thread, &host, 1000)?;
+/// # recorder.uses(operator, toma_trace::Operand::new(weights, toma_trace::Access::Reads, &[10, 100]))?;
+/// # recorder.uses(operator, toma_trace::Operand::new(result, toma_trace::Access::Makes, &[10, 25]))?;
+/// # recorder.end_operator(operator)?;
+/// # let trace = recorder.finish();
+/// use toma_trace::Place;
+///
+/// let live = trace.live(&Place::HOST);
+/// assert_eq!((live.before(), live.peak().bytes, live.after()), (4000, 5000, 5000));
+/// # Ok::<(), toma_trace::Contradiction>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Live {
     /// Each tick at which the bytes changed, with the bytes from then on. The first is the start.
@@ -14,6 +31,24 @@ pub struct Live {
 }
 
 /// The most live bytes.
+///
+/// ```
+/// # let (host, thread) = (toma_trace::Place::HOST, toma_trace::ThreadId(0));
+/// # let mut recorder = toma_trace::Recorder::new();
+/// # let weights = recorder.existing(&host, 4000)?;
+/// # let operator = recorder.begin_operator(thread, "aten::relu");
+/// # let result = recorder.birth(thread, &host, 1000)?;
+/// # recorder.uses(operator, toma_trace::Operand::new(weights, toma_trace::Access::Reads, &[10, 100]))?;
+/// # recorder.uses(operator, toma_trace::Operand::new(result, toma_trace::Access::Makes, &[10, 25]))?;
+/// # recorder.end_operator(operator)?;
+/// # let trace = recorder.finish();
+/// use toma_trace::Place;
+///
+/// let peak = trace.live(&Place::HOST).peak();
+/// let holders = trace.holders(&Place::HOST, peak.tick);
+/// assert_eq!(holders.iter().map(|holder| holder.bytes).sum::<u64>(), peak.bytes);
+/// # Ok::<(), toma_trace::Contradiction>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peak {
@@ -24,6 +59,24 @@ pub struct Peak {
 }
 
 /// A storage and the bytes of its live block.
+///
+/// ```
+/// # let (host, thread) = (toma_trace::Place::HOST, toma_trace::ThreadId(0));
+/// # let mut recorder = toma_trace::Recorder::new();
+/// # let weights = recorder.existing(&host, 4000)?;
+/// # let operator = recorder.begin_operator(thread, "aten::relu");
+/// # let result = recorder.birth(thread, &host, 1000)?;
+/// # recorder.uses(operator, toma_trace::Operand::new(weights, toma_trace::Access::Reads, &[10, 100]))?;
+/// # recorder.uses(operator, toma_trace::Operand::new(result, toma_trace::Access::Makes, &[10, 25]))?;
+/// # recorder.end_operator(operator)?;
+/// # let trace = recorder.finish();
+/// use toma_trace::Place;
+///
+/// for holder in trace.holders(&Place::HOST, trace.end()) {
+///     println!("{}: {} bytes", holder.storage, holder.bytes); // the largest first
+/// }
+/// # Ok::<(), toma_trace::Contradiction>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {

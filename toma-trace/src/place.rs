@@ -10,6 +10,14 @@ use thiserror::Error;
 /// The memory that holds a block: the host's, or that of one device.
 ///
 /// It is written `host`, or kind and index, such as `cuda:0`. Clones share the text.
+///
+/// ```
+/// use toma_trace::Place;
+///
+/// let gpu = Place::device("cuda", 1);
+/// assert_eq!((gpu.to_string(), gpu.as_device()), ("cuda:1".to_owned(), Some(("cuda", 1))));
+/// assert_eq!("host".parse(), Ok(Place::HOST));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Place(Option<(Arc<str>, u32)>);

@@ -3,6 +3,12 @@
 use std::fmt;
 
 /// Bytes as memlab writes them: `0.00B`, `1000.00B`, `1.50K`, `4.00M`. Units are powers of 1024.
+///
+/// ```
+/// use toma_trace::Size;
+///
+/// assert_eq!(Size::of(3 << 19).to_string(), "1.50M");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub i128);
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// The answer of `cargo metadata`.
 #[derive(Debug, Default, Deserialize)]
@@ -41,7 +42,10 @@ pub(crate) struct Package {
     /// Registries; `publish = false` is an empty list.
     publish: Option<Vec<String>>,
     #[serde(default, deserialize_with = "or_default")]
-    metadata: Tables,
+    pub(crate) metadata: Tables,
+    /// All other entries.
+    #[serde(flatten)]
+    pub(crate) entries: BTreeMap<String, Value>,
 }
 
 /// A build target of a package.
@@ -57,8 +61,9 @@ pub(crate) struct Target {
 /// `[package.metadata]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Tables {
+pub(crate) struct Tables {
     toma: Settings,
+    pub(crate) docs: BTreeMap<String, Value>,
 }
 
 /// `[package.metadata.toma]`, which CONTRIBUTING.md explains.
@@ -194,7 +199,7 @@ fn or_default<'de, D: Deserializer<'de>>(tables: D) -> Result<Tables, D::Error> 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::tests::{metadata, package};

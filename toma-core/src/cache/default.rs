@@ -9,6 +9,15 @@ use super::{Callers, Place, Remembered, SizeCache, StacktraceMemoryCache};
 use crate::policy::Measurements;
 
 /// The cache of calls that name none: [`StacktraceMemoryCache`] unless [`set_default`] changed it.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{DefaultCache, execute};
+///
+/// // The same as `execute::batch`, with options.
+/// let size = execute::with::<DefaultCache>().name("embed").batch(8, |size| size);
+/// assert_eq!(size, 8);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefaultCache;
 

@@ -9,6 +9,18 @@ use crate::memory::{self, MemorySource};
 use crate::stack::{self, Callers, Fingerprint};
 
 /// One call, as a size cache sees it.
+///
+/// A cache that remembers nothing for calls of one name would ask:
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::cache::{Place, Remembered};
+///
+/// fn recall(place: &Place<'_>) -> Option<Remembered> {
+///     let is_known = place.name().to_string() == "embed" && place.free_bytes() > Some(1 << 30);
+///     is_known.then(|| Remembered::new(64))
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Place<'a> {
     pub(crate) origin: &'a Origin,
@@ -69,6 +81,21 @@ impl Place<'_> {
 /// Keys are compared by value: one line seen from two crates is one line, even if its location has two addresses.
 /// `Display` is for people who inspect a cache: the function, the calling line, and a number for each further part
 /// of the key.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{GlobalCache, classify::OutOfMemory, execute};
+///
+/// let sizes = GlobalCache::new();
+/// for key in ["small", "large"] {
+///     execute::with::<GlobalCache>().cache(&sizes).key(key).batch(8, |size| {
+///         if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+///     })?;
+/// }
+/// let entries = sizes.entries();
+/// assert_ne!(entries[0].key, entries[1].key);
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Key {
     site: Option<&'static Site>,

@@ -55,6 +55,42 @@ use crate::policy::{Bounds, Measurements};
 ///
 /// A custom cache decides which calls share an entry, usually by one of the keys of a [`Place`], and where evidence
 /// is kept. It must be fast, because `recall` runs at every call.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::collections::HashMap;
+/// use std::sync::{LazyLock, Mutex};
+/// use toma::cache::{Place, Remembered, SizeCache};
+/// use toma::{classify::OutOfMemory, execute, report};
+///
+/// /// One entry for each name.
+/// #[derive(Debug, Default)]
+/// struct ByName(Mutex<HashMap<String, Remembered>>);
+///
+/// impl SizeCache for ByName {
+///     fn shared() -> &'static Self {
+///         static SHARED: LazyLock<ByName> = LazyLock::new(ByName::default);
+///         &SHARED
+///     }
+///
+///     fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
+///         self.0.lock().unwrap().get(&place.name().to_string()).cloned()
+///     }
+///
+///     fn remember(&self, place: &Place<'_>, learned: Remembered) {
+///         self.0.lock().unwrap().insert(place.name().to_string(), learned);
+///     }
+/// }
+///
+/// let embed = || {
+///     execute::with::<ByName>().name("embed").batch(8, |size| {
+///         if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(size) }
+///     })
+/// };
+/// assert_eq!((embed()?, report::last().unwrap().out_of_memory), (2, 2));
+/// assert_eq!((embed()?, report::last().unwrap().out_of_memory), (2, 0));
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 pub trait SizeCache: Debug + Sync {
     /// Returns the instance for calls that choose the cache by type.
     ///
@@ -104,6 +140,19 @@ pub trait SizeCache: Debug + Sync {
 /// The evidence about one place at one level of free memory.
 ///
 /// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the calls there have costs.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{GlobalCache, classify::OutOfMemory, execute};
+///
+/// let sizes = GlobalCache::new();
+/// execute::with::<GlobalCache>().cache(&sizes).batch(8, |size| {
+///     if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+/// })?;
+/// let remembered = &sizes.entries()[0].remembered;
+/// assert_eq!((remembered.settled, remembered.bounds.smallest_failure), (2, Some(4)));
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remembered {

@@ -1,6 +1,17 @@
 use super::{Place, Remembered, SizeCache};
 
 /// Remembers nothing: every call starts at its initial size.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{NoCache, classify::OutOfMemory, execute, report};
+///
+/// for _ in 0..2 {
+///     execute::with::<NoCache>().batch(8, |size| if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) })?;
+///     assert_eq!(report::last().unwrap().out_of_memory, 2);
+/// }
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoCache;
 

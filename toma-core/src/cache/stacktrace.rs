@@ -13,6 +13,31 @@ use crate::policy::Measurements;
 ///
 /// In work-stealing pools and async executors the frames above a task are the pool's own: use
 /// [`GlobalCache`](crate::GlobalCache) or the `key` option there.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{StacktraceMemoryCache, classify::OutOfMemory, execute};
+///
+/// /// Runs a model that has memory for so many items.
+/// fn run(most: usize) -> Result<usize, OutOfMemory> {
+///     execute::with::<StacktraceMemoryCache>().batch(8, |size| {
+///         if size > most { Err(OutOfMemory::new(None)) } else { Ok(size) }
+///     })
+/// }
+///
+/// #[inline(never)]
+/// fn train() -> Result<usize, OutOfMemory> {
+///     run(2)
+/// }
+///
+/// #[inline(never)]
+/// fn evaluate() -> Result<usize, OutOfMemory> {
+///     run(4)
+/// }
+///
+/// assert_eq!((train()?, evaluate()?), (2, 4)); // one line, two entries
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 #[derive(Debug)]
 pub struct StacktraceMemoryCache {
     store: Store,

@@ -24,6 +24,43 @@ use std::ops::Range;
 ///
 /// `B` lets the compiler conclude that `Self` outlives `'a`; it never has to be written. `K` is the
 /// kind of [`Chunked`].
+///
+/// The views of a type of your own, which [`Chunked`] makes:
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::ops::Range;
+/// use toma::chunk::{Chunk, ChunkOf, Chunked, Held};
+/// use toma::execute;
+///
+/// /// Frames of a film, by their numbers.
+/// struct Film {
+///     frames: usize,
+/// }
+///
+/// impl<'a> ChunkOf<'a> for Film {
+///     type Held = Range<usize>;
+///     type Chunk = &'a Range<usize>;
+/// }
+///
+/// impl Chunked for Film {
+///     fn extent(&self, _dim: isize) -> usize {
+///         self.frames
+///     }
+///
+///     fn hold(&mut self, _dim: isize, range: Range<usize>) -> Held<'_, Self> {
+///         range
+///     }
+///
+///     fn lend<'a>(held: &'a mut Held<'_, Self>) -> Chunk<'a, Self> {
+///         held
+///     }
+/// }
+///
+/// let mut shown = Vec::new();
+/// execute::chunked(Film { frames: 5 }, 2, |frames, _, _| shown.push(frames.clone()));
+/// assert_eq!(shown, [0..2, 2..4, 4..5]);
+/// ```
 pub trait ChunkOf<'a, K = Own, B = &'a Self> {
     /// The view that is kept for the time of one attempt.
     type Held;
@@ -91,13 +128,45 @@ pub trait Chunked<K = Own>: for<'a> ChunkOf<'a, K> {
 }
 
 /// The view of `D` that is kept for the time of one attempt.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::chunk::Held;
+///
+/// /// A part of a slice is kept as a slice.
+/// fn kept<'a>(part: &'a [f32]) -> Held<'a, &'a [f32]> {
+///     part
+/// }
+/// assert_eq!(kept(&[1.0, 2.0]), [1.0, 2.0]);
+/// ```
 pub type Held<'a, D, K = Own> = <D as ChunkOf<'a, K>>::Held;
 
 /// The view of `D` that the body gets.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::chunk::Chunk;
+///
+/// /// A body for chunks of a slice.
+/// fn sum<'a>(part: Chunk<'a, &'a [f32]>) -> f32 {
+///     part.iter().sum()
+/// }
+/// assert_eq!(sum(&[1.0, 2.0]), 3.0);
+/// ```
 pub type Chunk<'a, D, K = Own> = <D as ChunkOf<'a, K>>::Chunk;
 
 /// The kind of values that implement [`Chunked`] in the crate of the trait or of the type. Tuples have the kinds of
 /// their parts.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::chunk::{Chunked, Own};
+///
+/// fn items(data: &impl Chunked<Own>) -> usize {
+///     data.extent(0)
+/// }
+/// assert_eq!(items(&&[1, 2, 3][..]), 3);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Own;
 

@@ -35,6 +35,16 @@ pub use register::add_failure;
 pub use register::{add_error, add_text};
 
 /// Kind of a failure that ended an attempt; it decides the engine's next step.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::collections::TryReserveError;
+/// use toma::classify::{Class, classify_error};
+///
+/// let error: TryReserveError = Vec::<u8>::new().try_reserve(usize::MAX).unwrap_err();
+/// assert_eq!(classify_error(&error).class, Class::OutOfMemory);
+/// assert_eq!(classify_error(&std::fmt::Error).class, Class::Other);
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
@@ -61,6 +71,26 @@ impl fmt::Display for Class {
 }
 
 /// One classified failure: its class, and the requested bytes if they are known.
+///
+/// From an option `classify`, for an error that knows how many bytes were requested:
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::classify::{Class, Failure};
+/// use toma::{NoCache, execute};
+///
+/// struct Refused {
+///     bytes: u64,
+/// }
+///
+/// fn classify(error: &Refused) -> Failure {
+///     Failure::new(Class::OutOfMemory, "the pool is empty").requesting(Some(error.bytes))
+/// }
+///
+/// let form = execute::with::<NoCache>().classify(classify);
+/// let size = form.batch(8, |size| if size > 2 { Err(Refused { bytes: 1000 }) } else { Ok(size) });
+/// assert!(size.is_ok_and(|size| size == 2));
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {

@@ -22,6 +22,16 @@ thread_local! {
 }
 
 /// A shortage of memory, as hooks see it.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::device;
+///
+/// let _hooked = device::on_release(|pressure| {
+///     println!("{}: {} items, {:?} bytes requested", pressure.device, pressure.size, pressure.requested_bytes);
+///     false // nothing to give back
+/// });
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct Pressure<'a> {
@@ -71,6 +81,18 @@ pub fn on_release(hook: impl Fn(&Pressure<'_>) -> bool + Send + Sync + 'static) 
 }
 
 /// Ends the registration of a hook when dropped.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::sync::Mutex;
+/// use toma::device;
+///
+/// static CACHE: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+///
+/// let hooked = device::on_release(|_| !std::mem::take(&mut *CACHE.lock().unwrap()).is_empty());
+/// // ... loops that may take the cache's memory ...
+/// drop(hooked);
+/// ```
 #[must_use = "the hook is not asked any more when the guard is dropped"]
 pub struct Hooked {
     hook: Arc<Hook>,

@@ -12,6 +12,16 @@ use super::Cancel;
 use crate::nesting::Nesting;
 
 /// The rungs of the [ladder](super#the-ladder) that a call takes; the value of the option `ladder`.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::time::Duration;
+/// use toma::{NoCache, device::Ladder, execute};
+///
+/// let ladder = Ladder::default().release_and_retry(true).wait(Duration::from_secs(1));
+/// let size = execute::with::<NoCache>().ladder(ladder).batch(8, |size| size);
+/// assert_eq!(size, 8);
+/// ```
 #[must_use = "does nothing until it is given to a call"]
 #[derive(Clone, Copy, Debug)]
 pub struct Ladder<'a> {
@@ -120,6 +130,21 @@ pub fn falls_back() -> bool {
 }
 
 /// Reason why the same size is tried once more.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::device::Rung;
+/// use toma::observe::{Answer, Event, EventKind};
+/// use toma::{NoCache, execute};
+///
+/// let observer = |event: &Event<'_>| {
+///     if let EventKind::Answered { size, answer: Answer::Again(Rung::Exclusive) } = event.kind {
+///         println!("{}: {size} once more, while the others wait", event.name);
+///     }
+/// };
+/// execute::with::<NoCache>().observer(&observer).batch(8, |_| ());
+/// assert_eq!(Rung::Exclusive.as_str(), "exclusive");
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rung {

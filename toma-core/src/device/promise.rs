@@ -57,6 +57,14 @@ pub fn promise(device: &dyn MemorySource, bytes: u64) -> Promise {
 }
 
 /// Returns the bytes of a device that live [promises](promise) of the process cover and that are not allocated yet.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{device, memory::Host};
+///
+/// let _promise = device::promise(Host::shared(), 1 << 20);
+/// assert!(device::promised_bytes(Host::shared()) >= 1 << 20);
+/// ```
 pub fn promised_bytes(device: &dyn MemorySource) -> u64 {
     Device::of(device).queue.promised.get().load(Relaxed)
 }
@@ -68,6 +76,17 @@ pub(crate) fn unpromised(device: &dyn MemorySource, reading: Reading) -> Reading
 }
 
 /// Bytes that the owner will allocate; the promise ends when dropped.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{device, memory::Host};
+///
+/// let mut promise = device::promise(Host::shared(), 3 << 20);
+/// let buffer = vec![0_u8; 2 << 20];
+/// promise.set(1 << 20); // the rest
+/// assert_eq!((promise.device(), promise.bytes()), ("host", 1 << 20));
+/// # drop(buffer);
+/// ```
 #[must_use = "the promise is taken back when this is dropped"]
 #[derive(Debug)]
 pub struct Promise {

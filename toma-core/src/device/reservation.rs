@@ -67,6 +67,16 @@ pub fn reserve(device: &dyn MemorySource, bytes: u64, timeout: Duration) -> Resu
 /// Reserves `bytes` of a device for the caller if they are free now and no other call waits for bytes; see
 /// [`reserve`].
 ///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{device, memory::Host};
+///
+/// match device::try_reserve(Host::shared(), 1 << 20) {
+///     Ok(reservation) => println!("{} bytes are ours", reservation.bytes()),
+///     Err(error) => println!("{error}; going on without a cache"),
+/// }
+/// ```
+///
 /// # Errors
 /// If it would have to wait, if the device has fewer bytes, or if it cannot be read.
 pub fn try_reserve(device: &dyn MemorySource, bytes: u64) -> Result<Reservation, NotReserved> {
@@ -76,6 +86,22 @@ pub fn try_reserve(device: &dyn MemorySource, bytes: u64) -> Result<Reservation,
 /// Works as [`reserve`], for tasks of any executor: a thread of toma watches the time.
 ///
 /// The timeout counts from the call. A future that is dropped leaves the queue.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// # use std::pin::pin;
+/// # use std::task::{Context, Waker};
+/// use std::time::Duration;
+/// use toma::{device, memory::Host};
+///
+/// # async fn run() -> Result<(), device::NotReserved> {
+/// let weights = device::reserve_async(Host::shared(), 1 << 20, Duration::from_secs(1)).await?;
+/// assert_eq!(weights.bytes(), 1 << 20);
+/// # Ok(())
+/// # }
+/// # let mut run = pin!(run());
+/// # while run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
+/// ```
 ///
 /// # Errors
 /// The errors of [`reserve`].
@@ -146,6 +172,16 @@ impl WaitFor for ForBytes<'_> {
 }
 
 /// Bytes of a device that are reserved for the owner; given back when dropped.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{device, memory::Host};
+///
+/// let reservation = device::try_reserve(Host::shared(), 1 << 20)?;
+/// assert_eq!((reservation.device(), reservation.bytes()), ("host", 1 << 20));
+/// drop(reservation); // others may have the bytes
+/// # Ok::<(), device::NotReserved>(())
+/// ```
 #[must_use = "the bytes are given back when this is dropped"]
 #[derive(Debug)]
 pub struct Reservation {
@@ -174,6 +210,15 @@ impl Drop for Reservation {
 }
 
 /// Error of a reservation that was not granted.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{device, memory::Host};
+///
+/// let error = device::try_reserve(Host::shared(), u64::MAX).unwrap_err();
+/// assert_eq!((error.device(), error.asked_bytes()), ("host", u64::MAX));
+/// println!("{error}"); // the free bytes, and those that others have reserved
+/// ```
 pub struct NotReserved {
     device: Device,
     asked_bytes: u64,

@@ -103,6 +103,20 @@ impl<'a, P, K, B, F, S> With<'a, P, K, B, ByCost<F, (), S>> {
 }
 
 /// A single item that ran out of memory by itself, so that no smaller step could help.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{GlobalCache, classify::OutOfMemory, execute};
+///
+/// let tokens = [3_u64, 900, 4];
+/// let mut too_long = Vec::new();
+/// let form = execute::with::<GlobalCache>().by_cost(|text| tokens[text]).left_out(|left| too_long.push(left));
+/// form.range(0..3, 1000, |start, end| {
+///     if tokens[start..end].iter().sum::<u64>() > 500 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+/// })?;
+/// assert_eq!((too_long[0].index, too_long[0].cost), (1, 900));
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
@@ -121,6 +135,24 @@ impl fmt::Display for LeftOut {
 }
 
 /// The cost of an item: a number that is not negative, in a unit of your own.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{GlobalCache, execute, execute::Cost};
+///
+/// #[derive(Clone, Copy)]
+/// struct Tokens(u32);
+///
+/// impl Cost for Tokens {
+///     fn units(self) -> Option<u64> {
+///         Some(self.0.into())
+///     }
+/// }
+///
+/// let texts = [Tokens(3), Tokens(5), Tokens(2), Tokens(9)];
+/// let form = execute::with::<GlobalCache>().by_cost(|text| texts[text]);
+/// assert_eq!(form.map(0..4, 10, |start, end| end - start), [3, 1]);
+/// ```
 pub trait Cost {
     /// The number; `None` when it is negative.
     fn units(self) -> Option<u64>;
@@ -140,6 +172,15 @@ macro_rules! costs {
 costs!(u8, u16, u32, u64, usize, i32, i64);
 
 /// Unit of sizes that count costs.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{GlobalCache, execute};
+///
+/// let tokens = [3_u64, 5, 2, 9];
+/// let form = execute::with::<GlobalCache>().by_cost(|text| tokens[text]); // a step counts tokens
+/// assert_eq!(form.map(0..4, 10, |start, end| end - start), [3, 1]);
+/// ```
 #[derive(Clone, Copy)]
 pub struct ByCost<F, T = (), S = AddedUp> {
     pub(super) cost: F,

@@ -117,6 +117,16 @@ impl<'a, P, K, F, T> With<'a, P, K, (), ByCost<F, T, Padded>> {
 }
 
 /// Cost of pieces whose items are padded to the longest.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{GlobalCache, execute};
+///
+/// let tokens = [4, 4, 2, 6];
+/// let form = execute::with::<GlobalCache>().by_padded_cost(|text| tokens[text]).squared();
+/// // Three rows of 4² cost 48, a fourth of 6² would make it 4 · 36.
+/// assert_eq!(form.map(0..4, 64, |start, end| end - start), [3, 1]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Padded {
     cost: Padding,
@@ -139,6 +149,20 @@ impl Sums for Padded {
 }
 
 /// A form that works on items of similar length together; ends with [`map`](Self::map).
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{GlobalCache, execute};
+///
+/// let texts = ["a", "bb", "a long text"];
+/// let mut reports = Vec::new();
+/// let buckets = execute::with::<GlobalCache>().by_padded_cost(|text| texts[text].len()).in_buckets();
+/// let lengths = buckets.reports(&mut reports).map(0..3, 64, |items| {
+///     items.iter().map(|&text| texts[text].len()).collect::<Vec<_>>()
+/// });
+/// assert_eq!(lengths, [1, 2, 11]);
+/// assert_eq!(reports.iter().map(|(bucket, _)| *bucket).collect::<Vec<_>>(), [16, 2, 1]);
+/// ```
 #[must_use = "nothing runs until `map` is called"]
 pub struct Buckets<'a, P, K, F, T = ()> {
     form: With<'a, P, K, (), ByCost<F, T, Padded>>,

@@ -85,6 +85,21 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
 /// It may be dropped at any time, and so may the future of [`next`](Self::next), which loses nothing:
 /// the attempt goes on with the following `next`. Until then it keeps its memory, and others on its
 /// device may wait for it. With the feature `stream` it is a `futures_core::Stream`.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// # use std::pin::pin;
+/// # use std::task::{Context, Waker};
+/// use toma::{GlobalCache, execute};
+///
+/// # async fn run() {
+/// let mut lengths = execute::with::<GlobalCache>().stream(0..5, 2, async |start, end| end - start);
+/// assert_eq!(lengths.next().await, Some(2));
+/// drop(lengths); // the other pieces do not run
+/// # }
+/// # let mut run = pin!(run());
+/// # while run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
+/// ```
 #[must_use = "nothing runs until the stream is asked for its next value"]
 pub struct Stream<R, D> {
     /// `None` once the call is over.

@@ -19,14 +19,21 @@ use crate::ranks::Group;
 use crate::shield;
 use crate::switches::Switches;
 
-/// An inline form with its cache and options, made by [`with()`](super::with()); ends with one of
-/// [`batch`](With::batch), [`range`](Self::range), [`chunked`](Self::chunked), [`map`](Self::map),
-/// [`fold`](Self::fold), [`iter`](Self::iter) and [`stream`](Self::stream), or goes on to
-/// [`Buckets`](super::Buckets).
+/// An inline form with its cache and options, made by [`with()`](super::with()). It ends with [`batch`](With::batch),
+/// [`range`](Self::range), [`chunked`](Self::chunked), [`map`](Self::map), [`fold`](Self::fold), [`iter`](Self::iter)
+/// or [`stream`](Self::stream), or goes on to [`Buckets`](super::Buckets).
 ///
 /// Sizes are in items, unless [`by_cost`](With::by_cost) gives them another unit. The sizes used are
 /// multiples of `multiple_of` between the floor, the larger of `min` and `multiple_of`, and `initial`
 /// or `max`; only a last piece may be smaller.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{GlobalCache, execute};
+///
+/// let form = execute::with::<GlobalCache>().name("resize").multiple_of(8);
+/// assert_eq!(form.map(0..100, 44, |start, end| end - start), [40, 40, 20]);
+/// ```
 #[must_use = "nothing runs until a form such as `range` is called"]
 #[derive(Clone)]
 pub struct With<'a, P, K, B, U = Items> {
@@ -146,8 +153,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
         self
     }
 
-    /// Cuts along this axis; negative counts from the last. Only `chunked` has an axis; the other
-    /// forms ignore it.
+    /// Cuts along this axis; negative counts from the last. Only `chunked` has an axis; the other forms ignore it.
     #[inline]
     pub fn dim(mut self, dim: isize) -> Self {
         self.core.dim = dim;
@@ -202,9 +208,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// [iterator](Self::iter). The body gets the first items, at several sizes; its side effects are undone by
     /// [`before_retry`](Self::before_retry). An asynchronous body cannot be run dry.
     ///
-    /// The form panics when there is no `device`.
-    ///
-    /// See [`Predict`] for an example.
+    /// The form panics when there is no `device`. [`Predict`] has an example.
     #[inline]
     pub fn predict(mut self, predict: &'a dyn Predict) -> Self {
         self.core.options.predict = Some(predict);
@@ -333,14 +337,11 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// use toma::{NoCache, classify::OutOfMemory, execute};
     ///
     /// let rows = RefCell::new(Vec::new());
-    /// execute::with::<NoCache>().before_retry(|failed| rows.borrow_mut().truncate(failed.start)).range(
-    ///     0..8,
-    ///     8,
-    ///     |start, end| {
-    ///         rows.borrow_mut().extend(start..end);
-    ///         if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
-    ///     },
-    /// )?;
+    /// let form = execute::with::<NoCache>().before_retry(|failed| rows.borrow_mut().truncate(failed.start));
+    /// form.range(0..8, 8, |start, end| {
+    ///     rows.borrow_mut().extend(start..end);
+    ///     if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+    /// })?;
     /// assert_eq!(*rows.borrow(), [0, 1, 2, 3, 4, 5, 6, 7]);
     /// # Ok::<(), OutOfMemory>(())
     /// ```
@@ -350,9 +351,8 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     }
 
     /// Classifies the body's errors by `classify`, which takes `&E` and returns a [`Class`](crate::classify::Class)
-    /// or a [`Failure`](crate::classify::Failure).
-    ///
-    /// For error types that are no `std::error::Error`, or whose codes say more than their texts.
+    /// or a [`Failure`](crate::classify::Failure): for error types that are no `std::error::Error`, or whose codes say
+    /// more than their texts.
     #[inline]
     pub fn classify<F>(self, classify: F) -> With<'a, P, Classified<F>, B, U> {
         self.judge(Classified(classify))

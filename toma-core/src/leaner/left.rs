@@ -15,6 +15,25 @@ thread_local! {
 }
 
 /// Work that may use a leaner plan.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+/// use toma::leaner::Lean;
+///
+/// /// Three plans, the fastest first.
+/// #[derive(Default)]
+/// struct Plans(AtomicUsize);
+///
+/// impl Lean for Plans {
+///     fn lean(&self) -> bool {
+///         self.0.fetch_update(Relaxed, Relaxed, |plan| (plan < 2).then_some(plan + 1)).is_ok()
+///     }
+/// }
+///
+/// let plans = Plans::default();
+/// assert_eq!([plans.lean(), plans.lean(), plans.lean()], [true, true, false]);
+/// ```
 pub trait Lean: Send + Sync {
     /// Makes the work use a leaner plan from now on, because an attempt has run out of memory; false if there is none.
     ///

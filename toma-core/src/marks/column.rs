@@ -97,6 +97,14 @@ impl fmt::Display for Column {
 }
 
 /// Error of a text that names no column.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::marks::Column;
+///
+/// let error = "peek".parse::<Column>().unwrap_err();
+/// assert!(error.to_string().starts_with("unknown column \"peek\": there are "));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownColumn {
     text: String,

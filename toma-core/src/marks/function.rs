@@ -7,6 +7,16 @@ use super::column::Column;
 /// A function under `#[toma::profile]`: its location, and the text of its lines.
 ///
 /// The text is in the program, so that tables need no source files.
+///
+/// A listener names the function that it was called for:
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::marks::Function;
+///
+/// static STEP: Function = Function::new("step", "demo::train", "src/train.rs", &[]);
+/// assert_eq!(STEP.path(), "demo::train::step");
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Function {
@@ -25,6 +35,18 @@ pub struct Function {
 }
 
 /// A line of a function, as it stands in the source.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::marks::{Function, Line};
+///
+/// /// Prints a function as a table prints it.
+/// fn print(function: &Function) {
+///     for Line { number, text, .. } in function.lines {
+///         println!("{number:>5} {text}");
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Line {

@@ -16,6 +16,38 @@ use super::function::Function;
 /// without a frame have no meaning.
 ///
 /// The calls come from within the program's statements. So they should neither panic nor wait, nor run marked code.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+/// use toma::marks::{self, Function, Marks};
+///
+/// /// Counts the lines that run.
+/// struct Lines(AtomicUsize);
+///
+/// impl Marks for Lines {
+///     fn enter(&self, _: &'static Function, _: u32) {}
+///
+///     fn resume(&self, _: &'static Function, _: u32) {}
+///
+///     fn line(&self, _: &'static Function, _: u32) {
+///         self.0.fetch_add(1, Relaxed);
+///     }
+///
+///     fn left_block(&self, _: u32) {}
+///
+///     fn leave(&self) -> u32 {
+///         0
+///     }
+/// }
+///
+/// static LINES: Lines = Lines(AtomicUsize::new(0));
+/// let session = marks::start(&LINES)?;
+/// // ... functions with `#[toma::profile]` ...
+/// drop(session);
+/// println!("{} lines", LINES.0.load(Relaxed));
+/// # Ok::<(), marks::Busy>(())
+/// ```
 pub trait Marks: Sync {
     /// Called when a function is called, with line 0, or a closure of it runs, with the closure's line. Not a hit of a
     /// line.
@@ -41,11 +73,48 @@ pub trait Marks: Sync {
 /// Lets marks be received until it is dropped.
 ///
 /// A mark that another thread makes at that moment may still arrive.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// # use toma::marks::{Function, Marks};
+/// use toma::marks;
+///
+/// # struct Lines;
+/// # impl Marks for Lines {
+/// #     fn enter(&self, _: &'static Function, _: u32) {}
+/// #     fn resume(&self, _: &'static Function, _: u32) {}
+/// #     fn line(&self, _: &'static Function, _: u32) {}
+/// #     fn left_block(&self, _: u32) {}
+/// #     fn leave(&self) -> u32 { 0 }
+/// # }
+/// let session = marks::start(&Lines)?;
+/// drop(session);
+/// let _another = marks::start(&Lines)?;
+/// # Ok::<(), marks::Busy>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is received once it is dropped"]
 pub struct Session(());
 
 /// Error of [`start`]: another session receives the marks already.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// # use toma::marks::{Function, Marks};
+/// use toma::marks::{self, Busy};
+///
+/// # struct Lines;
+/// # impl Marks for Lines {
+/// #     fn enter(&self, _: &'static Function, _: u32) {}
+/// #     fn resume(&self, _: &'static Function, _: u32) {}
+/// #     fn line(&self, _: &'static Function, _: u32) {}
+/// #     fn left_block(&self, _: u32) {}
+/// #     fn leave(&self) -> u32 { 0 }
+/// # }
+/// let _session = marks::start(&Lines)?;
+/// assert!(matches!(marks::start(&Lines), Err(Busy)));
+/// # Ok::<(), marks::Busy>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -77,6 +146,25 @@ thread_local! {
 }
 
 /// Begins a session in which `marks` receives every mark.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// # use toma::marks::{Function, Marks};
+/// use toma::marks;
+///
+/// # struct Lines;
+/// # impl Marks for Lines {
+/// #     fn enter(&self, _: &'static Function, _: u32) {}
+/// #     fn resume(&self, _: &'static Function, _: u32) {}
+/// #     fn line(&self, _: &'static Function, _: u32) {}
+/// #     fn left_block(&self, _: u32) {}
+/// #     fn leave(&self) -> u32 { 0 }
+/// # }
+/// let session = marks::start(&Lines)?; // `Lines` implements `Marks`
+/// // ... functions with `#[toma::profile]` ...
+/// drop(session);
+/// # Ok::<(), marks::Busy>(())
+/// ```
 ///
 /// # Errors
 ///

@@ -10,6 +10,20 @@ use super::kernel_file::address_space_bytes;
 ///
 /// Guards may overlap and end in any order: the limit of the newest live guard is active, and after the last guard
 /// the limit from before the first.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// # #[cfg(target_os = "linux")] {
+/// use toma::memory::{set_cpu_memory_limit, used_bytes};
+///
+/// let is_refused = || Vec::<u8>::new().try_reserve_exact(512 << 20).is_err();
+/// let limit = set_cpu_memory_limit(used_bytes()? + (256 << 20))?;
+/// assert!(is_refused());
+/// drop(limit);
+/// assert!(!is_refused());
+/// # }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[must_use = "the limit ends when this guard is dropped"]
 #[derive(Debug)]
 pub struct CpuMemoryLimit {
@@ -73,6 +87,19 @@ pub fn set_cpu_memory_limit(bytes: u64) -> io::Result<CpuMemoryLimit> {
 }
 
 /// Bytes of address space that this process uses now, as the limit counts them.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// # #[cfg(target_os = "linux")] {
+/// use toma::memory::used_bytes;
+///
+/// let before = used_bytes()?;
+/// let buffer = vec![0_u8; 64 << 20];
+/// assert!(used_bytes()? >= before + (64 << 20));
+/// # drop(buffer);
+/// # }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 /// If `/proc/self/status` cannot be read; only Linux has it.

@@ -30,6 +30,15 @@ pub use resident::Resident;
 const STALENESS: Duration = Duration::from_millis(100);
 
 /// Free and total bytes of one memory, read at one moment.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::memory::host;
+///
+/// if let Ok(memory) = host() {
+///     println!("{} of {} bytes are free", memory.free_bytes, memory.total_bytes);
+/// }
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
@@ -55,6 +64,17 @@ impl Reading {
 }
 
 /// Allocations of a program from one memory, counted by its allocator at one moment.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::memory::Usage;
+///
+/// /// The counters of an allocator.
+/// fn usage(allocated: u64, peak: u64, retries: u64) -> Usage {
+///     Usage::new(allocated, peak).retried(retries)
+/// }
+/// assert_eq!(usage(100, 200, 1).peak_allocated_bytes, 200);
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -83,6 +103,33 @@ impl Usage {
 ///
 /// The engine reads it after a failure, to choose among remembered sizes and to judge a transient failure, and asks
 /// it to release cached memory before a retry.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// use toma::memory::{MemorySource, Reading};
+/// use toma::{NoCache, execute};
+///
+/// /// Slots of a pool, a megabyte each.
+/// #[derive(Debug)]
+/// struct Pool {
+///     free: AtomicU64,
+///     total: u64,
+/// }
+///
+/// impl MemorySource for Pool {
+///     fn name(&self) -> &str {
+///         "pool:0"
+///     }
+///
+///     fn read(&self) -> std::io::Result<Reading> {
+///         Ok(Reading::new(self.free.load(Relaxed) << 20, self.total << 20))
+///     }
+/// }
+///
+/// let pool = Pool { free: AtomicU64::new(8), total: 8 };
+/// execute::with::<NoCache>().device(&pool).range(0..100, 10, |_, _| ());
+/// ```
 pub trait MemorySource: fmt::Debug + Sync {
     /// Returns a name that distinguishes this memory from others of the program, such as `host`, or the device's
     /// name.

@@ -5,6 +5,18 @@ use crate::device::Rung;
 use crate::ranks::Elsewhere;
 
 /// The engine's answer to a failure.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::observe::Answer;
+/// use toma::{NoCache, classify::OutOfMemory, execute, report};
+///
+/// execute::with::<NoCache>().batch(8, |size| if size > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) })?;
+/// let tried = &report::last().unwrap().tried;
+/// assert_eq!(tried[0].answer, Some(Answer::Shrink(4)));
+/// assert_eq!(Answer::Shrink(4).to_string(), "shrinks to 4");
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {

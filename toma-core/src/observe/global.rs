@@ -38,6 +38,15 @@ pub fn everywhere(observer: impl Observer + Send + 'static) -> Everywhere {
 }
 
 /// Ends the observation when dropped.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::observe::{Event, everywhere};
+///
+/// let observed = everywhere(|event: &Event<'_>| println!("{}", event.name));
+/// toma::execute::batch(8, |_| ());
+/// drop(observed); // later calls are not observed
+/// ```
 #[must_use = "the observation ends when the guard is dropped"]
 pub struct Everywhere {
     observer: SharedObserver,

@@ -35,6 +35,15 @@ use crate::classify::Class;
 use crate::stack::Callers;
 
 /// An event of one call.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::observe::Event;
+/// use toma::{NoCache, execute};
+///
+/// let observer = |event: &Event<'_>| println!("{} {}: {:?}", event.call, event.name, event.kind);
+/// execute::with::<NoCache>().name("embed").observer(&observer).batch(8, |_| ());
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
@@ -50,6 +59,26 @@ pub struct Event<'a> {
 ///
 /// Sizes and positions are in items; if the call has [costs](crate::execute::With::by_cost), sizes are in cost units.
 /// Positions count from the start of the call's range; a batch runs from 0 to its batch size.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+/// use toma::observe::{Event, EventKind};
+/// use toma::{NoCache, classify::OutOfMemory, execute};
+///
+/// let failed = AtomicUsize::new(0);
+/// let observer = |event: &Event<'_>| {
+///     if let EventKind::Failed { size, message, .. } = event.kind {
+///         println!("{size} items: {message}");
+///         failed.fetch_add(1, Relaxed);
+///     }
+/// };
+/// execute::with::<NoCache>().observer(&observer).batch(8, |size| {
+///     if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+/// })?;
+/// assert_eq!(failed.into_inner(), 2);
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub enum EventKind<'a> {
@@ -161,6 +190,32 @@ pub enum EventKind<'a> {
 ///
 /// An observer that panics receives no more events of that call, and the work goes on. Loops that an observer runs
 /// itself notify only their own `observer` option.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::sync::Mutex;
+/// use toma::observe::{Event, EventKind, Observer};
+/// use toma::{NoCache, classify::OutOfMemory, execute};
+///
+/// /// Sizes that failed.
+/// #[derive(Default)]
+/// struct Failed(Mutex<Vec<usize>>);
+///
+/// impl Observer for Failed {
+///     fn observe(&self, event: &Event<'_>) {
+///         if let EventKind::Failed { size, .. } = event.kind {
+///             self.0.lock().unwrap().push(size);
+///         }
+///     }
+/// }
+///
+/// let failed = Failed::default();
+/// execute::with::<NoCache>().observer(&failed).batch(8, |size| {
+///     if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+/// })?;
+/// assert_eq!(*failed.0.lock().unwrap(), [8, 4]);
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 pub trait Observer: Sync {
     /// Called for each event, in order, on the thread that works.
     fn observe(&self, event: &Event<'_>);

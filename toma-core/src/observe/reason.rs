@@ -1,6 +1,17 @@
 use std::fmt;
 
 /// The reason why a call gave up and returned its last failure to the caller.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::observe::Reason;
+/// use toma::{NoCache, classify::OutOfMemory, execute, report};
+///
+/// let form = execute::with::<NoCache>().min(4);
+/// let failed = form.batch(8, |_| Err::<(), _>(OutOfMemory::new(None)));
+/// assert!(failed.is_err());
+/// assert_eq!(report::last().unwrap().gave_up, Some(Reason::NothingSmaller));
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {

@@ -3,6 +3,16 @@
 ///
 /// Memory need not be monotone in size: a convolution may fail at 16 and run at 32. So neither bound is
 /// proof, and a newer observation overrides an older one that contradicts it.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::policy::Bounds;
+///
+/// let mut bounds = Bounds::default();
+/// bounds.failed(512);
+/// bounds.succeeded(256);
+/// assert_eq!((bounds.largest_success, bounds.smallest_failure), (Some(256), Some(512)));
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {

@@ -25,6 +25,18 @@ const NOISE: f64 = 256.0 * 1024.0;
 
 /// Grows from a piece of the smallest size, as far as the next one fits by the bytes that earlier pieces took: see
 /// [`calibrated`](crate::execute::With::calibrated).
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::memory::Resident;
+/// use toma::policy::Calibrate;
+/// use toma::{NoCache, execute};
+///
+/// let memory = Resident::now()?;
+/// let form = execute::with::<NoCache>().device(&memory).policy(Calibrate::of(&memory));
+/// form.range(0..64, 64, |start, end| drop(vec![0_u8; (end - start) << 10]));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Calibrate {
     /// Bytes that an allocator may hold back, which hides the bytes that pieces take.

@@ -5,6 +5,16 @@ use super::{Evidence, Policy};
 ///
 /// A factor near 1 ends closer to the best size than [`Halve`](crate::Halve) and causes more failures on the way: 0.9
 /// ends within 10 % of the best size after up to seven times as many.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{Decay, NoCache, classify::OutOfMemory, execute};
+///
+/// let form = execute::with::<NoCache>().policy(Decay::new(0.75));
+/// let size = form.batch(16, |size| if size > 10 { Err(OutOfMemory::new(None)) } else { Ok(size) })?;
+/// assert_eq!(size, 9); // 16, 12, 9; halves would end at 8
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decay {
     factor: f64,

@@ -10,6 +10,17 @@ const MAX_PAIRS: usize = MAX_POINTS * (MAX_POINTS - 1) / 2;
 ///
 /// The slope is the median of the slopes between all pairs of points, which one outlier cannot change much. It is at
 /// least the slope between the two largest sizes, because still larger sizes follow that slope.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::policy::{Sample, Samples};
+///
+/// let mut samples = [Sample::new(8), Sample::new(16)];
+/// samples[0].bytes = Some(1800);
+/// samples[1].bytes = Some(2600);
+/// let bytes = Samples::from_iter(samples).bytes().unwrap();
+/// assert_eq!((bytes.at(32.0), bytes.size_at(5000.0)), (4200.0, 40.0));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
     /// The figure at size 0.

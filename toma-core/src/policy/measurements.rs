@@ -14,6 +14,17 @@ use super::samples::Samples;
 ///
 /// The size cache's entry keeps them from call to call. The default is without any measurement. Tests of a policy make
 /// measurements from [`Samples`].
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::policy::{Evidence, Measurements, Sample, Samples};
+///
+/// let mut sample = Sample::new(8);
+/// sample.bytes = Some(800);
+/// let mut evidence = Evidence::new(8);
+/// evidence.measurements = Measurements::from(Samples::from_iter([sample]));
+/// assert!(!evidence.measurements.is_thrashing());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measurements {
     /// The time of all attempts, of which `wasted` is a share.

@@ -63,6 +63,27 @@ use crate::classify::Class;
 /// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs. The
 /// engine rounds every answer down to the call's `multiple_of`. It keeps the answer between the floor and the
 /// call's `initial` and `max`.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::policy::{Evidence, Policy};
+/// use toma::{NoCache, classify::OutOfMemory, execute};
+///
+/// /// Gives up four items at a time.
+/// #[derive(Debug)]
+/// struct MinusFour;
+///
+/// impl Policy for MinusFour {
+///     fn shrink(&self, evidence: &Evidence) -> usize {
+///         evidence.size.saturating_sub(4)
+///     }
+/// }
+///
+/// let form = execute::with::<NoCache>().policy(MinusFour);
+/// let size = form.batch(16, |size| if size > 10 { Err(OutOfMemory::new(None)) } else { Ok(size) })?;
+/// assert_eq!(size, 8);
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 pub trait Policy: Debug {
     /// Returns the size to try after an attempt of `evidence.size` ran out of memory.
     ///
@@ -95,6 +116,18 @@ pub trait Policy: Debug {
 ///
 /// Sizes are in items, or in [cost units](crate::execute::With::by_cost) where the call has costs. An attempt with
 /// costs seldom fills its step.
+///
+/// A policy is tested without any loop:
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::Halve;
+/// use toma::policy::{Evidence, Policy};
+///
+/// let mut evidence = Evidence::new(10);
+/// evidence.free_bytes = Some(1 << 30);
+/// assert_eq!(Halve.shrink(&evidence), 5);
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Evidence {

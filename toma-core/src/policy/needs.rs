@@ -2,6 +2,31 @@
 ///
 /// Measuring is not free, so a policy has to ask for it. For a policy that needs nothing, no clock is read
 /// and no memory source is asked while attempts succeed.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::policy::{Evidence, Needs, Policy};
+///
+/// /// Halves, and returns to a size that took less than a second.
+/// #[derive(Debug)]
+/// struct Brisk;
+///
+/// impl Policy for Brisk {
+///     fn shrink(&self, evidence: &Evidence) -> usize {
+///         evidence.size / 2
+///     }
+///
+///     fn advance(&self, evidence: &Evidence) -> usize {
+///         let is_slow = evidence.elapsed.is_some_and(|elapsed| elapsed.as_secs() >= 1);
+///         if is_slow { evidence.step / 2 } else { evidence.step }
+///     }
+///
+///     fn needs(&self) -> Needs {
+///         Needs::TIME
+///     }
+/// }
+/// # assert!(Brisk.needs().anything());
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {

@@ -17,6 +17,16 @@ const SLOTS: usize = 6;
 const NEAR: f64 = 4.0 / 3.0;
 
 /// The time and the bytes of one attempt of a size, in items or in [cost units](crate::execute::With::by_cost).
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::time::Duration;
+/// use toma::policy::Sample;
+///
+/// let mut sample = Sample::new(512);
+/// sample.time = Some(Duration::from_millis(250));
+/// assert_eq!(sample.rate(), Some(2048.0));
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
@@ -34,6 +44,15 @@ pub struct Sample {
 /// At most six [`Sample`]s, whose sizes differ by a third at least.
 ///
 /// Nearer sizes differ by less than the noise.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::policy::{Sample, Samples};
+///
+/// let samples = Samples::from_iter([Sample::new(16), Sample::new(8), Sample::new(17)]);
+/// // 17 is near 16, and newer.
+/// assert_eq!(samples.iter().map(|sample| sample.size).collect::<Vec<_>>(), [8, 17]);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Samples {
     /// Slots of size 0 are free.

@@ -47,6 +47,18 @@ pub enum Shown {
 }
 
 /// A size that is predicted to fit, and its memory.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::predict::Foreseen;
+///
+/// /// The size that fits, where each item takes a megabyte.
+/// fn foresee(free_bytes: u64) -> Foreseen {
+///     let size = free_bytes >> 20;
+///     Foreseen { size: size as usize, needs_bytes: size << 20 }
+/// }
+/// assert_eq!(foresee(10_000_000).size, 9);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "made outside of this crate")]
 pub struct PredictedSize {

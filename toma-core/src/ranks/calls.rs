@@ -7,6 +7,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::Error;
 
 /// The call that runs over ranks on one of them, if any.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::ranks::{Calls, Error};
+///
+/// let calls = Calls::default();
+/// let running = calls.begin("train")?;
+/// assert!(matches!(calls.begin("evaluate"), Err(Error::Busy { .. })));
+/// drop(running);
+/// assert!(calls.begin("evaluate").is_ok());
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Calls(Mutex<State>);
 
@@ -45,6 +57,19 @@ impl Calls {
 }
 
 /// A running call, until it is dropped.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::ranks::{self, Calls, Running};
+///
+/// /// Runs work over ranks, one call at a time.
+/// fn exclusive(calls: &Calls, work: impl FnOnce()) -> Result<(), ranks::Error> {
+///     let _running: Running<'_> = calls.begin("my collective")?;
+///     work();
+///     Ok(())
+/// }
+/// assert!(exclusive(&Calls::default(), || ()).is_ok());
+/// ```
 #[derive(Debug)]
 #[must_use = "the call ends when it is dropped"]
 pub struct Running<'a>(&'a Calls);

@@ -27,6 +27,21 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 const OTHER: i64 = 1 << 32;
 
 /// One of several ranks that share a store.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::thread;
+/// use std::time::Duration;
+/// use toma::ranks::{Group as _, Member, MemoryStore};
+///
+/// let store = MemoryStore::default();
+/// thread::scope(|scope| {
+///     for rank in 0..2 {
+///         let member = Member::new(store.clone(), rank, 2).unwrap().timeout(Duration::from_secs(60));
+///         scope.spawn(move || member.barrier().unwrap());
+///     }
+/// });
+/// ```
 pub struct Member<S: Store> {
     inner: Arc<Inner<S>>,
     calls: Calls,

@@ -7,6 +7,16 @@ use std::time::Duration;
 use super::{Member, Store, StoreError};
 
 /// A store in this process.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::ranks::{Member, MemoryStore};
+///
+/// let store = MemoryStore::default();
+/// let ranks = [0, 1].map(|rank| Member::new(store.clone(), rank, 2));
+/// assert!(ranks.iter().all(Result::is_ok));
+/// assert_eq!(store.keys(), 0); // nobody has voted
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore(Arc<Entries>);
 
@@ -17,6 +27,21 @@ struct Entries {
 }
 
 /// A rank that is a thread of this process.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::ranks::{self, Group as _, ThreadRank};
+///
+/// /// The size at which both ranks begin.
+/// fn first(rank: &ThreadRank) -> Result<usize, ranks::Error> {
+///     rank.smallest(if rank.rank() == 0 { 512 } else { 256 })
+/// }
+///
+/// let [one, other] = <[ThreadRank; 2]>::try_from(ranks::threads(2)).unwrap();
+/// let of_other = std::thread::spawn(move || first(&other));
+/// assert_eq!((first(&one)?, of_other.join().unwrap()?), (256, 256));
+/// # Ok::<(), ranks::Error>(())
+/// ```
 pub type ThreadRank = Member<MemoryStore>;
 
 /// Returns `size` ranks, each for a thread of this process, in the order of their numbers.

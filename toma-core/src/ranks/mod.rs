@@ -79,6 +79,45 @@ use crate::shield;
 pub type Waiting = Box<dyn FnOnce() -> Result<Agreed, Error> + Send>;
 
 /// The processes, or threads, that make the same calls.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+/// use toma::ranks::{self, Calls, Error, Group, ThreadRank, Vote, Waiting};
+///
+/// /// A rank that counts its votes.
+/// #[derive(Debug)]
+/// struct Counted {
+///     rank: ThreadRank,
+///     votes: AtomicUsize,
+/// }
+///
+/// impl Group for Counted {
+///     fn rank(&self) -> usize {
+///         self.rank.rank()
+///     }
+///
+///     fn size(&self) -> usize {
+///         self.rank.size()
+///     }
+///
+///     fn calls(&self) -> &Calls {
+///         self.rank.calls()
+///     }
+///
+///     fn cast(&self, vote: Vote) -> Result<Waiting, Error> {
+///         self.votes.fetch_add(1, Relaxed);
+///         self.rank.cast(vote)
+///     }
+/// }
+///
+/// let ranks = ranks::threads(2).into_iter().map(|rank| Counted { rank, votes: AtomicUsize::new(0) });
+/// let threads = ranks.map(|ranks| std::thread::spawn(move || ranks.barrier().map(|()| ranks.votes.into_inner())));
+/// for thread in threads.collect::<Vec<_>>() {
+///     assert_eq!(thread.join().unwrap()?, 1);
+/// }
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Group: fmt::Debug + Send + Sync {
     /// The number of this rank, from 0.
     fn rank(&self) -> usize;

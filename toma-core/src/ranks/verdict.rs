@@ -8,6 +8,16 @@ use super::{Error, RankState, Vote, error};
 use crate::classify::Class;
 
 /// The agreement of all ranks, computed from their votes.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::ranks::Agreed;
+///
+/// /// The size at which all ranks continue.
+/// fn size(agreed: &Agreed) -> usize {
+///     if agreed.failed.is_some() { agreed.again } else { agreed.next }
+/// }
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
@@ -24,6 +34,15 @@ pub struct Agreed {
 }
 
 /// A failure on another rank.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::classify::Class;
+/// use toma::ranks::Elsewhere;
+///
+/// let failure = Elsewhere { rank: 3, of: 8, class: Class::OutOfMemory };
+/// assert_eq!(failure.to_string(), "out of memory on rank 3 of 8");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elsewhere {
     /// The rank.

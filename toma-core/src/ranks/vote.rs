@@ -7,6 +7,15 @@ use super::bytes::{Reader, Writer};
 use crate::classify::Class;
 
 /// The subject of a vote. All ranks vote about the same subject, or the call ends.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::ranks::Subject;
+///
+/// let mut subject = Subject::new("batch", "train".to_owned());
+/// subject.attempt = 2;
+/// assert_eq!(subject.to_string(), "batch `train` after 2 attempts");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// The form of the call: `batch`, `pieces`, `agree`.
@@ -36,6 +45,17 @@ impl fmt::Display for Subject {
 }
 
 /// The outcome of the attempt on a rank.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::classify::Class;
+/// use toma::ranks::Says;
+///
+/// fn says(outcome: Result<(), Class>) -> Says {
+///     outcome.map_or_else(Says::Failed, |()| Says::Ready)
+/// }
+/// assert_eq!(says(Err(Class::OutOfMemory)), Says::Failed(Class::OutOfMemory));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RankState {
     /// It succeeded, or the call begins.
@@ -51,6 +71,22 @@ pub enum RankState {
 }
 
 /// The vote of one rank on an attempt.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::classify::Class;
+/// use toma::ranks::{self, Group as _, Says, Subject, Vote};
+///
+/// let vote = |says| Vote { subject: Subject::new("batch", "train".to_owned()), says, next: 8, again: 4 };
+/// let votes = [vote(Says::Ready), vote(Says::Failed(Class::OutOfMemory))];
+/// let ranks = ranks::threads(2);
+/// let waiting: Vec<_> = ranks.iter().zip(votes).map(|(rank, vote)| rank.cast(vote)).collect::<Result<_, _>>()?;
+/// for wait in waiting {
+///     let agreed = wait()?;
+///     assert_eq!((agreed.again, agreed.failed.unwrap().rank), (4, 1));
+/// }
+/// # Ok::<(), ranks::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vote {
     /// The subject of the vote.

@@ -33,6 +33,18 @@ pub struct FakeDevice {
 }
 
 /// Bytes allocated on a [`FakeDevice`], freed when it is dropped.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::testing::FakeDevice;
+///
+/// let device = FakeDevice::new(1000);
+/// let buffer = device.alloc(600)?;
+/// assert_eq!(device.free_bytes(), 400);
+/// drop(buffer);
+/// assert_eq!(device.free_bytes(), 1000);
+/// # Ok::<(), toma::testing::FakeOutOfMemory>(())
+/// ```
 #[must_use = "the bytes are free again when the buffer is dropped"]
 #[derive(Debug)]
 pub struct FakeBuffer {

@@ -22,6 +22,14 @@ pub(super) struct Account {
 /// The error of a [`FakeDevice`](super::FakeDevice) whose budget does not suffice.
 ///
 /// Its [`source`](Error::source) is an [`OutOfMemory`].
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::testing::FakeDevice;
+///
+/// let error = FakeDevice::new(1000).alloc(1500).unwrap_err();
+/// assert_eq!((error.requested_bytes, error.free_bytes, error.budget_bytes), (1500, 1000, 1000));
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeOutOfMemory {

@@ -3,6 +3,17 @@
 use std::fmt;
 
 /// One step of a plan. Stages are counted from 0.
+///
+/// ```
+/// use toma_plan::checkpoint::{Action, Costs, Plan, Stage};
+///
+/// // Of two stages the first is recomputed: its input is there, and its activations are dropped.
+/// let costs = Costs::new(vec![Stage { output_bytes: 1, saved_bytes: 4, ..Stage::default() }; 2])?;
+/// let save = |stage| Action::Save { stage, way: 0, holds_input: true };
+/// let actions = vec![Action::Keep(0), save(1), Action::Backward(1), save(0), Action::Backward(0)];
+/// assert_eq!(Plan::new(&costs, actions)?.repeats().collect::<Vec<_>>(), [1, 0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Runs a stage without saving it, and drops its input.

@@ -7,6 +7,16 @@ use super::{Saving, Stage};
 ///
 /// Each stage takes the output of the one before. The bytes of all stages add up to at most [`u64::MAX`], and
 /// all times are finite.
+///
+/// ```
+/// use toma_plan::checkpoint::{Costs, Stage};
+///
+/// let stage = Stage { forward_seconds: 0.1, output_bytes: 1, saved_bytes: 4, ..Stage::default() };
+/// let costs = Costs::new(vec![stage.repeated_alike(); 8])?;
+/// assert_eq!((costs.stages().len(), costs.keep_all_bytes()), (8, 32));
+/// assert!(costs.least_bytes() < 32);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
     stages: Vec<Stage>,

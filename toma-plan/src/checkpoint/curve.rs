@@ -13,6 +13,17 @@ const BUDGETS: u32 = 64;
 const EFFORT: usize = local::EFFORT / 8;
 
 /// A point on the curve.
+///
+/// ```
+/// use toma_plan::checkpoint::{Costs, Stage};
+///
+/// let stage = Stage { forward_seconds: 0.1, output_bytes: 1, saved_bytes: 4, ..Stage::default() };
+/// let costs = Costs::new(vec![stage.repeated_alike(); 8])?;
+/// for point in costs.curve() {
+///     println!("{:>4} bytes {:>6.2} s, at best {:.2} s", point.bytes, point.seconds, point.bound_seconds);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Point {

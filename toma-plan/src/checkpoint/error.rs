@@ -5,6 +5,12 @@ use thiserror::Error;
 use super::{Action, Solver};
 
 /// Costs that no chain of stages can have.
+///
+/// ```
+/// use toma_plan::checkpoint::{Costs, InvalidCosts};
+///
+/// assert_eq!(Costs::new(Vec::new()), Err(InvalidCosts::NoStages));
+/// ```
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum InvalidCosts {
@@ -56,6 +62,15 @@ pub enum InvalidCosts {
 }
 
 /// No plan of the solver fits the budget.
+///
+/// ```
+/// use toma_plan::checkpoint::{Costs, Solver, Stage};
+///
+/// let costs = Costs::new(vec![Stage { output_bytes: 1, saved_bytes: 4, ..Stage::default() }; 8])?;
+/// let plan = costs.plan(1, Solver::Auto).or_else(|too_small| costs.plan(too_small.least_bytes, Solver::Auto))?;
+/// assert_eq!(plan.peak_bytes(), costs.least_bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "a budget of {budget_bytes} bytes is too small for {solver}: stage {stage} needs {least_bytes} bytes"
@@ -73,6 +88,15 @@ pub struct TooSmall {
 }
 
 /// A list of actions that cannot be carried out.
+///
+/// ```
+/// use toma_plan::checkpoint::{Action, Costs, Plan, Stage};
+///
+/// let costs = Costs::new(vec![Stage::default()])?;
+/// let illegal = Plan::new(&costs, vec![Action::Backward(0)]).unwrap_err();
+/// assert_eq!(illegal.to_string(), "action 0 (backward 0) is illegal: the stage is not saved");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("action {index} ({}) is illegal: {reason}", .action.map_or("the end".into(), |action| action.to_string()))]
 #[non_exhaustive]
@@ -86,6 +110,15 @@ pub struct Illegal {
 }
 
 /// Reasons why an action is illegal.
+///
+/// ```
+/// use toma_plan::checkpoint::{Action, Costs, Reason, Stage, simulate};
+///
+/// let costs = Costs::new(vec![Stage::default()])?;
+/// let illegal = simulate(&costs, &[Action::Drop(7)]).unwrap_err();
+/// assert_eq!(illegal.reason, Reason::NoSuchStage { count: 1 });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {

@@ -14,6 +14,17 @@ use super::{Action, Costs, Simulated, Solver, grafted, simulate};
 /// The first actions run all stages once, in order. All others belong to backward.
 ///
 /// Plans of the same costs and budget are equal if their actions are.
+///
+/// ```
+/// use toma_plan::checkpoint::{Costs, Solver, Stage};
+///
+/// let stage = Stage { forward_seconds: 0.1, output_bytes: 1, saved_bytes: 4, ..Stage::default() };
+/// let costs = Costs::new(vec![stage.repeated_alike(); 8])?;
+/// let plan = costs.plan(16, Solver::Auto)?;
+/// assert!(plan.peak_bytes() <= 16 && plan.seconds() > costs.keep_all_seconds());
+/// println!("{plan}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     actions: Vec<Action>,
@@ -129,6 +140,15 @@ impl Plan {
 }
 
 /// State of a stage when backward begins.
+///
+/// ```
+/// use toma_plan::checkpoint::{Costs, Held, Solver, Stage};
+///
+/// let costs = Costs::new(vec![Stage { output_bytes: 1, saved_bytes: 4, ..Stage::default() }; 2])?;
+/// let plan = costs.plan(costs.keep_all_bytes(), Solver::KeepAll)?;
+/// assert_eq!(plan.held(), [Held::Saved { way: 0 }; 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Held {

@@ -4,6 +4,17 @@ use super::error::{Illegal, Reason};
 use super::{Action, Costs, Saving};
 
 /// Peak and time of a list of actions.
+///
+/// ```
+/// use toma_plan::checkpoint::{Costs, Solver, Stage, simulate};
+///
+/// let costs = Costs::new(vec![Stage { output_bytes: 1, saved_bytes: 4, ..Stage::default() }; 8])?;
+/// let plan = costs.plan(costs.least_bytes(), Solver::Auto)?;
+/// let simulated = simulate(&costs, plan.actions())?;
+/// assert_eq!(simulated.peak_bytes, plan.peak_bytes());
+/// println!("stage {} has the peak", simulated.peak_stage);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Simulated {
@@ -20,6 +31,16 @@ pub struct Simulated {
 /// Simulates a list of actions, in linear time.
 ///
 /// The input of the first stage takes no bytes; the gradient of the last output is there from the start.
+///
+/// ```
+/// use toma_plan::checkpoint::{Action, Costs, Stage, simulate};
+///
+/// let costs = Costs::new(vec![Stage { output_bytes: 1, saved_bytes: 4, ..Stage::default() }])?;
+/// let save = Action::Save { stage: 0, way: 0, holds_input: true };
+/// assert_eq!(simulate(&costs, &[save, Action::Backward(0)])?.peak_bytes, 4);
+/// assert!(simulate(&costs, &[Action::Backward(0)]).is_err()); // nothing is saved
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 ///

@@ -6,6 +6,17 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// The algorithm that finds a plan.
+///
+/// ```
+/// use toma_plan::checkpoint::{Costs, Solver, Stage};
+///
+/// let stage = Stage { forward_seconds: 0.1, output_bytes: 1, saved_bytes: 4, ..Stage::default() };
+/// let costs = Costs::new(vec![stage.repeated_alike(); 16])?;
+/// let seconds = |solver| costs.plan(32, solver).map(|plan| plan.seconds());
+/// assert!(seconds(Solver::Auto)? <= seconds(Solver::Rotor)?);
+/// assert!(seconds(Solver::KeepAll).is_err()); // needs 64 bytes
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Solver {
@@ -52,6 +63,13 @@ impl FromStr for Solver {
 }
 
 /// A name that belongs to no solver.
+///
+/// ```
+/// use toma_plan::checkpoint::Solver;
+///
+/// let error = "best".parse::<Solver>().unwrap_err();
+/// assert_eq!(error.to_string(), "`best` is no solver: expected keep-all, sqrt-n, rotor or auto");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{name}` is no solver: expected keep-all, sqrt-n, rotor or auto")]
 #[non_exhaustive]

@@ -84,6 +84,16 @@ impl Stage {
 }
 
 /// A way to save a stage: the results of some operators are held, the others are repeated in its backward.
+///
+/// Without the 8 bytes of an activation that backward computes again in 10 ms:
+///
+/// ```
+/// use toma_plan::checkpoint::{Saving, Stage};
+///
+/// let saving = Saving { saved_bytes: 4, extra_seconds: 0.01, ..Saving::default() };
+/// let stage = Stage { output_bytes: 4, saved_bytes: 12, savings: vec![saving], ..Stage::default() };
+/// assert_eq!(stage.ways(), 2);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Saving {
     /// Bytes held, including the output and without the input.

@@ -70,6 +70,15 @@ pub struct Growth {
 }
 
 /// The moment of a step with the most live bytes.
+///
+/// ```
+/// use toma_plan::{Growth, Highest};
+///
+/// /// The operator that runs when the most bytes are live.
+/// fn peak_operator<'a>(growth: &'a Growth, highest: &Highest) -> Option<&'a str> {
+///     Some(&*growth.trace()[highest.operator?].name)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Highest {

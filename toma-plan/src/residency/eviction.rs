@@ -77,6 +77,15 @@ impl<E: Eviction + ?Sized> Eviction for Box<E> {
 }
 
 /// The state of the device for an eviction.
+///
+/// ```
+/// use toma_plan::residency::{Candidate, Situation};
+///
+/// /// The largest storage that is used no more.
+/// fn largest<'a>(situation: &Situation<'a>) -> Option<&'a Candidate> {
+///     situation.candidates.iter().max_by_key(|candidate| candidate.bytes)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// The number of the operator that begins, or for [`leave`](Eviction::leave) of the one that has ended.
@@ -88,6 +97,14 @@ pub struct Situation<'a> {
 }
 
 /// A storage that may be evicted.
+///
+/// ```
+/// use toma_plan::residency::{Candidate, Next};
+///
+/// let weight = Candidate { storage: 3, bytes: 4096, last_use: 7, next: Next::Use(19), has_copy: true };
+/// let moved_bytes = if weight.has_copy { 0 } else { weight.bytes };
+/// assert_eq!(moved_bytes, 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Number of the storage: for a simulated step its index in the list of storages.
@@ -103,6 +120,19 @@ pub struct Candidate {
 }
 
 /// Next event of a storage, on the clock of [`Situation::now`].
+///
+/// ```
+/// use toma_plan::residency::Next;
+///
+/// /// The number of operators for which an eviction frees room.
+/// fn distance(next: Next, now: u64) -> Option<u64> {
+///     match next {
+///         Next::Use(operator) | Next::Death(operator) => Some(operator - now),
+///         Next::Unknown | Next::Never => None,
+///     }
+/// }
+/// assert_eq!(distance(Next::Use(19), 7), Some(12));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
     /// The step is not known.

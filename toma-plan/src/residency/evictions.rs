@@ -6,6 +6,12 @@ use std::collections::BinaryHeap;
 use super::{Candidate, Eviction, Next, Situation};
 
 /// Evicts everything after each operator: the least memory in which a step can run, and the most traffic.
+///
+/// ```
+/// use toma_plan::residency::{Eviction as _, Genoa};
+///
+/// assert!(Genoa.is_eager()); // evicts after each operator, even if there is room
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Genoa;
 
@@ -30,6 +36,15 @@ impl Eviction for Genoa {
 }
 
 /// Evicts the least recently used storage first. It needs no known step.
+///
+/// ```
+/// use toma_plan::residency::{Candidate, Eviction as _, Lru, Next, Situation};
+///
+/// let any = Candidate { storage: 0, bytes: 100, last_use: 9, next: Next::Unknown, has_copy: false };
+/// let candidates = [any, Candidate { storage: 1, last_use: 4, ..any }];
+/// let leaving = Lru.evict(&Situation { now: 10, lacking_bytes: 100, candidates: &candidates });
+/// assert_eq!(leaving[0], 1);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lru;
 
@@ -47,6 +62,15 @@ impl Eviction for Lru {
 ///
 /// w is 1 if it has to be copied out, r is 1 if it is used again, d is the distance to its next use, or to its death.
 /// If no next use is known, it acts as [`Lru`].
+///
+/// ```
+/// use toma_plan::residency::{Candidate, Eviction as _, Next, NextEvent, Situation};
+///
+/// let soon = Candidate { storage: 0, bytes: 100, last_use: 5, next: Next::Use(11), has_copy: false };
+/// let candidates = [soon, Candidate { storage: 1, next: Next::Use(40), ..soon }];
+/// let leaving = NextEvent.evict(&Situation { now: 10, lacking_bytes: 100, candidates: &candidates });
+/// assert_eq!(leaving[0], 1); // used much later
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NextEvent;
 

@@ -34,6 +34,16 @@ pub const RESULT: &str = "result";
 /// Only the forward is examined: the operators before the result is taken, or before the first scope of kind
 /// [`Node`](toma_trace::ScopeKind::Node). Values that the program computes without operators, from numbers that it
 /// writes into tensors of a fixed shape, are not found.
+///
+/// ```
+/// use toma_plan::Rows;
+///
+/// /// The reason why a batch cannot be cut into pieces, if there is one.
+/// fn objection(rows: &Rows) -> Option<String> {
+///     let coupled = rows.combined.as_ref().err()?;
+///     Some(format!("{} mixes rows: {:?}", coupled.name, coupled.coupling))
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rows {
@@ -44,6 +54,15 @@ pub struct Rows {
 }
 
 /// Rule that combines the results of pieces to the result of the whole.
+///
+/// ```
+/// use toma_plan::{Combined, Rows};
+///
+/// /// True if the results of pieces are concatenated.
+/// fn is_by_row(rows: &Rows) -> bool {
+///     matches!(rows.combined, Ok(Combined::Rows))
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Combined {

@@ -32,6 +32,15 @@ pub struct With<'a> {
 }
 
 /// Returns the default options.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::checkpoint;
+///
+/// let weight = Tensor::ones([64, 64], (Kind::Float, tch::Device::Cpu)).set_requires_grad(true);
+/// let form = checkpoint::with().budget(1 << 20).name("block");
+/// form.region(|| weight.sigmoid().tanh()).sum(Kind::Float).backward();
+/// ```
 pub fn with() -> With<'static> {
     With::default()
 }

@@ -92,6 +92,16 @@ use crate::ffi;
 
 /// Runs a closure and recomputes in its backward the activations that do not fit, with the [default options](with).
 ///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::checkpoint;
+///
+/// let weight = Tensor::ones([64, 64], (Kind::Float, tch::Device::Cpu)).set_requires_grad(true);
+/// let output = checkpoint::region(|| weight.sigmoid().tanh().sin());
+/// output.sum(Kind::Float).backward(); // recomputes what was dropped
+/// assert!(weight.grad().defined());
+/// ```
+///
 /// # Panics
 /// Where libtorch does; where another autograd engine is in place, as in a program with Python; and where no plan fits
 /// the free bytes, with a text that counts as out of memory.
@@ -101,6 +111,18 @@ pub fn region<R>(body: impl FnOnce() -> R) -> R {
 }
 
 /// Runs [`region()`] with a closure that returns errors of tch.
+///
+/// ```
+/// use tch::{Kind, TchError, Tensor};
+/// use toma_torch::checkpoint;
+///
+/// fn step(weight: &Tensor) -> Result<(), TchError> {
+///     let output = checkpoint::f_region(|| weight.f_sigmoid()?.f_tanh())?;
+///     output.f_sum(Kind::Float)?.f_backward()
+/// }
+/// let weight = Tensor::ones([64, 64], (Kind::Float, tch::Device::Cpu)).set_requires_grad(true);
+/// assert!(step(&weight).is_ok());
+/// ```
 ///
 /// # Errors
 /// Errors of the closure. If no plan fits the free bytes, the error of the first operator, or of the first one that

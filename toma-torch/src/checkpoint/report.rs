@@ -46,6 +46,19 @@ pub fn last() -> Option<Report> {
 
 /// Report of a region: its plan, the predicted and the measured figures, and the operators that are kept, with the
 /// reason.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::checkpoint;
+///
+/// let weight = Tensor::ones([64, 64], (Kind::Float, tch::Device::Cpu)).set_requires_grad(true);
+/// for _ in 0..2 {
+///     checkpoint::region(|| weight.sigmoid().tanh()).sum(Kind::Float).backward();
+/// }
+/// let report = checkpoint::last().unwrap();
+/// assert!(report.plan().is_some(), "the second run follows a plan");
+/// println!("{report}");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Report {
     place: String,

@@ -112,12 +112,36 @@ sequential!(Sequential, Module, "tch's `nn::Sequential`, whose layers are stages
 sequential!(SequentialT, ModuleT, "tch's `nn::SequentialT`, whose layers are stages.");
 
 /// A sequence without layers, as `nn::seq()`.
+///
+/// ```
+/// use tch::nn::{self, Module as _};
+/// use tch::{Kind, Tensor};
+/// use toma_torch::checkpoint;
+///
+/// let variables = nn::VarStore::new(tch::Device::Cpu);
+/// let net = checkpoint::seq()
+///     .add(nn::linear(variables.root(), 4, 2, Default::default()))
+///     .add_fn(|xs| xs.relu());
+/// net.forward(&Tensor::ones([3, 4], (Kind::Float, tch::Device::Cpu))).sum(Kind::Float).backward();
+/// ```
 #[track_caller]
 pub fn seq() -> Sequential {
     Sequential::empty()
 }
 
 /// A sequence without layers that distinguishes training from evaluation, as `nn::seq_t()`.
+///
+/// ```
+/// use tch::nn::{self, ModuleT as _};
+/// use tch::{Kind, Tensor};
+/// use toma_torch::checkpoint;
+///
+/// let variables = nn::VarStore::new(tch::Device::Cpu);
+/// let net = checkpoint::seq_t()
+///     .add(nn::linear(variables.root(), 4, 2, Default::default()))
+///     .add_fn_t(|xs, train| xs.dropout(0.1, train));
+/// net.forward_t(&Tensor::ones([3, 4], (Kind::Float, tch::Device::Cpu)), true).sum(Kind::Float).backward();
+/// ```
 #[track_caller]
 pub fn seq_t() -> SequentialT {
     SequentialT::empty()
@@ -161,6 +185,19 @@ impl ModuleT for SequentialT {
 }
 
 /// A module whose forward is a region.
+///
+/// ```
+/// use tch::nn;
+/// use toma_torch::checkpoint::{self, Checkpointed};
+///
+/// struct Net {
+///     block: Checkpointed<nn::Linear>,
+/// }
+///
+/// let variables = nn::VarStore::new(tch::Device::Cpu);
+/// let block = checkpoint::module(nn::linear(variables.root(), 4, 2, Default::default()));
+/// let _net = Net { block };
+/// ```
 #[derive(Debug)]
 pub struct Checkpointed<M> {
     module: M,

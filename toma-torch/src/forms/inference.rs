@@ -15,6 +15,17 @@ use crate::predict::{Key, Program, Purpose, StepPrediction, Work};
 use crate::tensor::TensorData;
 
 /// [`forward`](super::forward) with options of your choice.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_core::{GlobalCache, execute};
+/// use toma_torch::{Device, Forward as _};
+///
+/// let device = Device::new(tch::Device::Cpu);
+/// let data = Tensor::arange(10, (Kind::Float, tch::Device::Cpu));
+/// let form = execute::with::<GlobalCache>().name("embed").device(&device).max(4);
+/// assert_eq!(form.forward(&data, Tensor::relu), data);
+/// ```
 pub trait Forward<K> {
     /// Runs `body` without gradients on pieces of `data`, cut along dim 0, and fills one tensor with its rows.
     ///

@@ -6,6 +6,23 @@ use toma_plan::Combined;
 use crate::predict::Purpose;
 
 /// Rule by which the losses of pieces make up the loss of the whole.
+///
+/// A loss that skips padding counts the tokens of each text:
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_core::{GlobalCache, execute};
+/// use toma_torch::{Backward as _, Loss};
+///
+/// let weight = Tensor::ones([], (Kind::Float, tch::Device::Cpu)).set_requires_grad(true);
+/// let texts = Tensor::from_slice(&[1_f32, 2.0, 0.0, 3.0, 0.0, 0.0]).view([2, 3]); // 0 is padding
+/// let tokens = texts.ne(0.0).sum_dim_intlist(1, false, Kind::Int64); // 2 and 1
+/// let form = execute::with::<GlobalCache>().max(1); // one text at a time
+/// let loss = form.backward(Loss::Counted(&tokens), &weight, &texts, |texts| {
+///     (texts * &weight).sum(Kind::Float) / texts.ne(0.0).sum(Kind::Float)
+/// });
+/// assert_eq!((loss.double_value(&[]), weight.grad().double_value(&[])), (2.0, 2.0));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Loss<'a> {

@@ -22,6 +22,19 @@ use crate::predict::{Key, Program, StepPrediction, Work};
 use crate::tensor::TensorData;
 
 /// [`backward`](super::backward) and [`backward_step`](super::backward_step) with options of your choice.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_core::{GlobalCache, execute};
+/// use toma_torch::{Backward as _, Device, Loss};
+///
+/// let device = Device::new(tch::Device::Cpu);
+/// let data = Tensor::arange(5, (Kind::Float, tch::Device::Cpu));
+/// let weight = Tensor::ones([], (Kind::Float, tch::Device::Cpu)).set_requires_grad(true);
+/// let form = execute::with::<GlobalCache>().name("fit").device(&device);
+/// form.backward(Loss::Found, &weight, &data, |data| (data * &weight).mean(Kind::Float));
+/// assert_eq!(weight.grad().double_value(&[]), 2.0);
+/// ```
 pub trait Backward<K> {
     /// Adds the gradients of `body`'s loss to those of `variables`, in pieces cut along dim 0.
     ///

@@ -75,6 +75,16 @@ pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
 /// shape; a large convolution takes as long as a real one. This function follows rules instead, for the common
 /// operators.
 ///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::dry_run_by_shapes;
+/// use toma_trace::Place;
+///
+/// let trace = dry_run_by_shapes(|| Tensor::ones([1 << 20, 256], (Kind::Float, tch::Device::Cpu)).relu())?;
+/// assert_eq!(trace.live(&Place::HOST).peak().bytes, 2 << 30); // of which nothing was allocated
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
+///
 /// # Errors
 /// As [`dry_run`].
 ///

@@ -12,6 +12,17 @@ const LARGEST: usize = 5;
 const SIZES: [u32; 6] = [1, 4, 16, 64, 256, 1024];
 
 /// Description of a [`Prediction`] for people.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::{Device, predict};
+///
+/// let device = Device::new(tch::Device::Cpu);
+/// let weight = Tensor::ones([64, 64], (Kind::Float, tch::Device::Cpu));
+/// let step = |size| Tensor::ones([size as i64, 64], (Kind::Float, tch::Device::Cpu)).matmul(&weight).relu();
+/// println!("{}", predict(&device, step)?.explain().at(512)); // the largest tensors, and bytes by size
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Explanation<'a> {
     prediction: &'a Prediction,

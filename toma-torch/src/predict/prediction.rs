@@ -17,6 +17,17 @@ use crate::record::place;
 /// Bytes are beyond those that were there before, and of one device; bytes that kernels of a GPU take for themselves
 /// show only in a real run. Below 4 items predictions are less sure, because libraries run other kernels for single
 /// items.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::{Device, Prediction, predict};
+///
+/// let device = Device::new(tch::Device::Cpu);
+/// let step = |size| Tensor::ones([size as i64, 256], (Kind::Float, tch::Device::Cpu)).exp();
+/// let prediction: Prediction = predict(&device, step)?;
+/// assert_eq!(prediction.needs_bytes(512), 2 * 512 * 1024); // the ones and their exponentials
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Prediction {
     device: String,

@@ -177,6 +177,13 @@ pub(crate) use attempts::register;
 pub(crate) use switch::{install, print};
 
 /// Discards the recording of `TOMA_PROFILE` so far, as [`Profiling::clear`] does for a profiler's.
+///
+/// ```
+/// use toma_torch::profile;
+///
+/// // ... a warm-up that the table of `TOMA_PROFILE=1` should not show ...
+/// profile::clear();
+/// ```
 pub fn clear() {
     switch::clear();
 }

@@ -19,6 +19,20 @@ use crate::record::place;
 /// Options of a recording.
 ///
 /// No counter of libtorch is reset, and no size or retry of a loop changes.
+///
+/// ```
+/// use tch::{Kind, Tensor, nn};
+/// use toma_torch::profile::{Depth, Profiler};
+///
+/// let variables = nn::VarStore::new(tch::Device::Cpu);
+/// let layer = nn::linear(variables.root(), 784, 10, Default::default());
+/// let images = Tensor::ones([64, 784], (Kind::Float, tch::Device::Cpu));
+/// let profiler = Profiler::new().depth(Depth::Events).variables(&variables).label("images", &images);
+/// let profiling = profiler.start()?;
+/// let _logits = images.apply(&layer);
+/// println!("{}", profiling.finish().peak());
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is recorded until it is started"]
 pub struct Profiler {
@@ -29,6 +43,14 @@ pub struct Profiler {
 }
 
 /// Depth of a recording.
+///
+/// ```
+/// use toma_torch::profile::{Depth, Profiler};
+///
+/// let profiling = Profiler::new().depth(Depth::Events).start()?;
+/// assert!(profiling.finish().trace().is_some());
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Depth {
@@ -121,6 +143,17 @@ fn devices() -> Vec<(Place, u64)> {
 }
 
 /// A running recording, until it is finished or dropped.
+///
+/// ```
+/// use toma_torch::profile::Profiler;
+///
+/// let mut profiling = Profiler::new().start()?;
+/// // ... a warm-up ...
+/// profiling.clear();
+/// // ... steps to record ...
+/// println!("{}", profiling.finish().lines());
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "recording ends when this is dropped"]
 pub struct Profiling {

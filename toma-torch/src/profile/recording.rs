@@ -17,6 +17,18 @@ use crate::ffi;
 use crate::notes::{self, Noted};
 
 /// A finished recording.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::profile::{Profiler, Recording};
+///
+/// let profiling = Profiler::new().start()?;
+/// let tensor = Tensor::ones([1 << 18], (Kind::Float, tch::Device::Cpu));
+/// let recording: Recording = profiling.finish();
+/// assert!(recording.peak().bytes >= 1 << 20);
+/// # drop(tensor);
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Recording {
     lines: Lines,
@@ -201,6 +213,16 @@ impl fmt::Display for Recording {
 }
 
 /// The most bytes that one device held during a recording.
+///
+/// ```
+/// use toma_torch::profile::Profiler;
+///
+/// let profiling = Profiler::new().start()?;
+/// // ... steps ...
+/// let peak = profiling.finish().peak();
+/// println!("{} bytes on {}, at {}", peak.bytes, peak.place, peak.line.as_deref().unwrap_or("no line"));
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peak {

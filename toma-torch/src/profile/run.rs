@@ -37,6 +37,15 @@ pub fn run<R>(work: impl FnOnce() -> R) -> Run<R> {
 }
 
 /// Result of [`run`]: the closure's value, and the table of its lines.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::profile;
+///
+/// let run = profile::run(|| Tensor::ones([1 << 18], (Kind::Float, tch::Device::Cpu)).sum(Kind::Float));
+/// assert_eq!(run.value.double_value(&[]), f64::from(1 << 18));
+/// println!("{}", run.recording.peak());
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Run<R> {

@@ -74,6 +74,18 @@ impl Drop for States<'_> {
 }
 
 /// Names the memory of a tensor in the running recording, if there is one.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::profile::{self, Profiler};
+///
+/// let profiling = Profiler::new().start()?;
+/// let images = Tensor::ones([64, 784], (Kind::Float, tch::Device::Cpu));
+/// profile::label("images", &images);
+/// let peak = profiling.finish().peak();
+/// println!("{peak}"); // names the images
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 pub fn label(name: &str, tensor: &Tensor) {
     if counting::runs() {
         named::label(name, tensor);

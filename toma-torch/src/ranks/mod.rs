@@ -106,6 +106,18 @@ impl Rendezvous {
 }
 
 /// Handle to all processes of a program that runs in several. Clones are the same rank.
+///
+/// ```
+/// use toma_core::ranks::Group as _;
+/// use toma_torch::ranks::Ranks;
+///
+/// let ranks = match std::env::var("WORLD_SIZE") {
+///     Ok(_) => Ranks::from_env()?,
+///     Err(_) => Ranks::connect("localhost:29500", 0, 1)?,
+/// };
+/// println!("rank {} of {}", ranks.rank(), ranks.size());
+/// # Ok::<(), toma_core::ranks::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Ranks(Arc<Joined>);
 

@@ -3,6 +3,15 @@
 use std::fmt;
 
 /// The use of a storage. If several fit, the first counts.
+///
+/// ```
+/// use toma_trace::holdings::{Category, Holding, Holdings};
+/// use toma_trace::Place;
+///
+/// let weight = Holding::new("weight", Category::Parameter, 400);
+/// let bytes = Holdings::new(Place::HOST, [weight]).by_category();
+/// assert_eq!(bytes[&Category::Parameter], 400);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Category {

@@ -52,6 +52,15 @@ enum Heading {
 }
 
 /// Storages of one name.
+///
+/// ```
+/// use toma_trace::holdings::{Category, Holding, Holdings};
+/// use toma_trace::Place;
+///
+/// let row = Holding::new("mm @ src/net.rs:42", Category::Activation, 100);
+/// let holdings = Holdings::new(Place::HOST, [row.clone(), row]);
+/// assert_eq!((holdings.held()[0].storages, holdings.held()[0].bytes), (2, 200));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holding {

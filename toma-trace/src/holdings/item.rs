@@ -3,6 +3,15 @@
 use crate::place::Place;
 
 /// A storage, named by the tensor that owns it.
+///
+/// ```
+/// use toma_trace::Place;
+/// use toma_trace::holdings::{Inventory, Item};
+///
+/// let weight = Item::new(&Place::HOST, "weight", &[10, 100], 4000).alias("weight.t()", &[100, 10], 0);
+/// let inventory = Inventory::new([weight]);
+/// assert_eq!(inventory.items()[0].bytes, 4000); // once, although two tensors share it
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Item {
@@ -26,6 +35,14 @@ pub struct Item {
 }
 
 /// Another tensor that shares a storage.
+///
+/// ```
+/// use toma_trace::Place;
+/// use toma_trace::holdings::Item;
+///
+/// let row = Item::new(&Place::HOST, "x", &[10, 100], 4000).alias("x[1]", &[100], 100);
+/// assert_eq!((&*row.aliases[0].name, row.aliases[0].offset), ("x[1]", 100));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Alias {

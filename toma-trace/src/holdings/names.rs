@@ -8,6 +8,25 @@ use crate::lines::birth_lines;
 use crate::tables::{Block, ScopeKind, Storage, StorageId, Trace};
 
 /// Names and categories that a program gives to its storages.
+///
+/// ```
+/// # let (host, thread) = (toma_trace::Place::HOST, toma_trace::ThreadId(0));
+/// # let mut recorder = toma_trace::Recorder::new();
+/// # let weights = recorder.existing(&host, 4000)?;
+/// # let operator = recorder.begin_operator(thread, "aten::relu");
+/// # let result = recorder.birth(thread, &host, 1000)?;
+/// # recorder.uses(operator, toma_trace::Operand::new(weights, toma_trace::Access::Reads, &[10, 100]))?;
+/// # recorder.uses(operator, toma_trace::Operand::new(result, toma_trace::Access::Makes, &[10, 25]))?;
+/// # recorder.end_operator(operator)?;
+/// # let trace = recorder.finish();
+/// use toma_trace::holdings::{Catalog, Category, Names};
+///
+/// let (weights, _) = trace.storages().next().expect("it is recorded");
+/// let mut names = Names::new();
+/// names.name(weights, Category::Parameter, "linear.weight");
+/// assert_eq!(Catalog::of(&trace, &names).name(weights), "linear.weight");
+/// # Ok::<(), toma_trace::Contradiction>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Names(BTreeMap<StorageId, (Category, String)>);
 
@@ -36,6 +55,25 @@ impl Names {
 ///
 /// A storage is optimizer state if it was born in a phase called `optimizer`, such as `optimizer Adam`, and outlived
 /// it. Backwards are phases called `backward`; without any, they are found by the nodes of the graph.
+///
+/// ```
+/// # let (host, thread) = (toma_trace::Place::HOST, toma_trace::ThreadId(0));
+/// # let mut recorder = toma_trace::Recorder::new();
+/// # let weights = recorder.existing(&host, 4000)?;
+/// # let operator = recorder.begin_operator(thread, "aten::relu");
+/// # let result = recorder.birth(thread, &host, 1000)?;
+/// # recorder.uses(operator, toma_trace::Operand::new(weights, toma_trace::Access::Reads, &[10, 100]))?;
+/// # recorder.uses(operator, toma_trace::Operand::new(result, toma_trace::Access::Makes, &[10, 25]))?;
+/// # recorder.end_operator(operator)?;
+/// # let trace = recorder.finish();
+/// use toma_trace::Place;
+/// use toma_trace::holdings::{Catalog, Holdings, Names};
+///
+/// let catalog = Catalog::of(&trace, &Names::new());
+/// let holdings = Holdings::at_peak(&trace, &catalog, &Place::HOST);
+/// assert_eq!(holdings.bytes(), 5000);
+/// # Ok::<(), toma_trace::Contradiction>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Catalog(Vec<(Category, String)>);
 

@@ -33,6 +33,17 @@ use crate::sizes::Size;
 pub struct Diff(Vec<Change>);
 
 /// A line that keeps more or less than before.
+///
+/// ```
+/// use toma_trace::lines::Lines;
+///
+/// /// The line that keeps more after each epoch, if any.
+/// fn leak(epoch: &Lines, earlier: &Lines) -> Option<String> {
+///     let diff = epoch.diff(earlier);
+///     let more = diff.rows().iter().find(|change| change.bytes > 0)?;
+///     Some(format!("{}: {} keeps {} bytes more", more.line, more.text, more.bytes))
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {

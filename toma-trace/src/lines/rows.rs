@@ -41,6 +41,18 @@ pub struct DeviceId(pub(crate) u32);
 /// A *stay* is one execution of a line in one frame, from its mark to the next. Calls made by the line belong to it. If
 /// a block was left and memory is allocated before the next mark, another stay of the enclosing line begins. Sums are
 /// over stays that are inside no other stay of the same line: recursion counts once.
+///
+/// ```
+/// use toma_trace::lines::Lines;
+///
+/// /// Prints how often each line ran.
+/// fn print(lines: &Lines) {
+///     for (file, number, text) in lines.iter() {
+///         let hits = lines.row(file, number).map_or(0, |row| row.hits);
+///         println!("{hits:>8} {text}");
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row {
@@ -55,6 +67,16 @@ pub struct Row {
 }
 
 /// The effect of a line on the memory of one device.
+///
+/// ```
+/// use toma_trace::Place;
+/// use toma_trace::lines::Lines;
+///
+/// /// The bytes that a line has allocated on the host and not freed.
+/// fn kept_bytes(lines: &Lines, file: &str, number: u32) -> u64 {
+///     lines.figures(file, number, &Place::HOST).map_or(0, |figures| figures.kept)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figures {

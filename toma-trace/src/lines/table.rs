@@ -299,6 +299,18 @@ fn together(apart: &[Function]) -> Vec<Function> {
 }
 
 /// A request that needs the events of a recording, which were not kept.
+///
+/// ```
+/// use toma_trace::lines::{Lines, NoEvents};
+///
+/// /// The lines as a GPU would count them, or as the CPU did.
+/// fn for_a_gpu(lines: &Lines) -> Lines {
+///     lines.as_cuda().unwrap_or_else(|missing: NoEvents| {
+///         eprintln!("{missing}");
+///         lines.clone()
+///     })
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{asked}: no events were kept, which `Depth::Events` does")]
 pub struct NoEvents {

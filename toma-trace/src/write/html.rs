@@ -15,6 +15,27 @@ use crate::tables::{Tick, Trace};
 ///
 /// A timeline has 1,000 moments at most, for any number of events. Each shows the most bytes since the one before.
 ///
+/// ```
+/// # let (host, thread) = (toma_trace::Place::HOST, toma_trace::ThreadId(0));
+/// # let mut recorder = toma_trace::Recorder::new();
+/// # let weights = recorder.existing(&host, 4000)?;
+/// # let operator = recorder.begin_operator(thread, "aten::relu");
+/// # let result = recorder.birth(thread, &host, 1000)?;
+/// # recorder.uses(operator, toma_trace::Operand::new(weights, toma_trace::Access::Reads, &[10, 100]))?;
+/// # recorder.uses(operator, toma_trace::Operand::new(result, toma_trace::Access::Makes, &[10, 25]))?;
+/// # recorder.end_operator(operator)?;
+/// # let trace = recorder.finish();
+/// use toma_trace::holdings::{Catalog, Names};
+/// use toma_trace::lines::Lines;
+/// use toma_trace::write;
+///
+/// let (catalog, lines) = (Catalog::of(&trace, &Names::new()), Lines::of(&trace));
+/// let mut page = Vec::new(); // or a file
+/// write::html(&trace, &catalog, &lines, "one step", &mut page)?;
+/// assert!(page.starts_with(b"<!DOCTYPE html>"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// Errors of the writer.

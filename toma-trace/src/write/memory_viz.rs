@@ -23,6 +23,25 @@ const GRAIN: u64 = 512;
 /// Each block has a segment and an address of its own. They are not the real ones, which belong to the allocator of a
 /// device. CUDA devices keep their numbers, others get the numbers after them; the host is the last.
 ///
+/// ```
+/// # let (host, thread) = (toma_trace::Place::HOST, toma_trace::ThreadId(0));
+/// # let mut recorder = toma_trace::Recorder::new();
+/// # let weights = recorder.existing(&host, 4000)?;
+/// # let operator = recorder.begin_operator(thread, "aten::relu");
+/// # let result = recorder.birth(thread, &host, 1000)?;
+/// # recorder.uses(operator, toma_trace::Operand::new(weights, toma_trace::Access::Reads, &[10, 100]))?;
+/// # recorder.uses(operator, toma_trace::Operand::new(result, toma_trace::Access::Makes, &[10, 25]))?;
+/// # recorder.end_operator(operator)?;
+/// # let trace = recorder.finish();
+/// use toma_trace::holdings::{Catalog, Names};
+/// use toma_trace::write;
+///
+/// let mut pickle = Vec::new(); // or a file
+/// write::memory_viz(&trace, &Catalog::of(&trace, &Names::new()), &mut pickle)?;
+/// assert!(!pickle.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// Errors of the writer.

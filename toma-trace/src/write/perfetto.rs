@@ -25,6 +25,24 @@ struct Entry<'a> {
 
 /// Writes scopes and operators as intervals of their threads, and the live bytes of each device as a counter.
 ///
+/// ```
+/// # let (host, thread) = (toma_trace::Place::HOST, toma_trace::ThreadId(0));
+/// # let mut recorder = toma_trace::Recorder::new();
+/// # let weights = recorder.existing(&host, 4000)?;
+/// # let operator = recorder.begin_operator(thread, "aten::relu");
+/// # let result = recorder.birth(thread, &host, 1000)?;
+/// # recorder.uses(operator, toma_trace::Operand::new(weights, toma_trace::Access::Reads, &[10, 100]))?;
+/// # recorder.uses(operator, toma_trace::Operand::new(result, toma_trace::Access::Makes, &[10, 25]))?;
+/// # recorder.end_operator(operator)?;
+/// # let trace = recorder.finish();
+/// use toma_trace::write;
+///
+/// let mut json = Vec::new(); // or a file
+/// write::perfetto(&trace, &mut json)?;
+/// assert!(json.ends_with(b"}"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// Errors of the writer.

@@ -11,6 +11,27 @@ use crate::tables::{Tick, Trace};
 
 /// Writes position and composition of each device's peak, a table of its lines, and the storages alive at the end.
 ///
+/// ```
+/// # let (host, thread) = (toma_trace::Place::HOST, toma_trace::ThreadId(0));
+/// # let mut recorder = toma_trace::Recorder::new();
+/// # let weights = recorder.existing(&host, 4000)?;
+/// # let operator = recorder.begin_operator(thread, "aten::relu");
+/// # let result = recorder.birth(thread, &host, 1000)?;
+/// # recorder.uses(operator, toma_trace::Operand::new(weights, toma_trace::Access::Reads, &[10, 100]))?;
+/// # recorder.uses(operator, toma_trace::Operand::new(result, toma_trace::Access::Makes, &[10, 25]))?;
+/// # recorder.end_operator(operator)?;
+/// # let trace = recorder.finish();
+/// use toma_trace::holdings::{Catalog, Names};
+/// use toma_trace::lines::Lines;
+/// use toma_trace::write;
+///
+/// let (catalog, lines) = (Catalog::of(&trace, &Names::new()), Lines::of(&trace));
+/// let mut text = Vec::new();
+/// write::text(&trace, &catalog, &lines, &mut text)?;
+/// assert!(String::from_utf8(text)?.starts_with("peak of 4.88K on host"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// Errors of the writer.

@@ -52,6 +52,14 @@ pub(super) struct Checks<'a> {
     pub(super) length: Length,
 }
 
+/// A completed step or program, with its note or its problems.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) name: String,
+    pub(super) time: Duration,
+    pub(super) result: Result<String>,
+}
+
 impl<'a> Checks<'a> {
     pub(super) fn new(project: &'a Project, build: Option<Build>, how: How) -> Self {
         let provision = Provision::new(project, build);
@@ -76,7 +84,7 @@ impl<'a> Checks<'a> {
         let named = programs.into_iter().map(|program| (program.to_string(), program.into()));
         let ended = in_pairs(named.collect(), self.how.fail_fast);
         let failures: Vec<_> =
-            ended.iter().filter_map(|(_, _, result)| Some(format!("{:#}", result.as_ref().err()?))).collect();
+            ended.iter().filter_map(|ended| Some(format!("{:#}", ended.result.as_ref().err()?))).collect();
         all_clear(&failures).map(|()| ended.len())
     }
 
@@ -87,17 +95,15 @@ impl<'a> Checks<'a> {
 }
 
 /// Runs programs two at a time, because most of them keep one core busy. Each prints when it has ended.
-pub(super) fn in_pairs(
-    programs: Vec<(String, Command)>,
-    fail_fast: bool,
-) -> Vec<(String, Duration, Result<()>)> {
+pub(super) fn in_pairs(programs: Vec<(String, Command)>, fail_fast: bool) -> Vec<Ended> {
     let (queue, ended) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
     let work = || {
-        while let Some((line, program)) = next(&queue) {
+        while let Some((name, program)) = next(&queue) {
             let begun = Instant::now();
-            let result = run_quietly(&line, program);
+            let result = run_quietly(&name, program).map(|()| String::new());
             let is_last = fail_fast && result.is_err();
-            ended.lock().unwrap_or_else(PoisonError::into_inner).push((line, begun.elapsed(), result));
+            let last = Ended { name, time: begun.elapsed(), result };
+            ended.lock().unwrap_or_else(PoisonError::into_inner).push(last);
             if is_last {
                 break;
             }

@@ -16,7 +16,7 @@ mod torch;
 use std::env::{args, current_exe};
 use std::fs;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
@@ -24,7 +24,7 @@ use xshell::TempDir;
 
 use crate::project::Project;
 use crate::setup::torch::Build;
-use checks::{Checks, How, Length, all_clear, counted, in_pairs};
+use checks::{Checks, Ended, How, Length, all_clear, counted, in_pairs};
 use steps::{STEPS, Step, When};
 
 #[derive(Args, Debug)]
@@ -43,14 +43,6 @@ pub(crate) struct Nightly {
     how: How,
     #[command(flatten)]
     length: Length,
-}
-
-/// A completed step, with its note or its problems.
-#[derive(Debug)]
-struct Ended {
-    name: String,
-    time: Duration,
-    result: Result<String>,
 }
 
 impl Test {
@@ -112,7 +104,7 @@ impl Checks<'_> {
         let mut ended = Vec::new();
         for step in steps {
             ended.push(self.run_step(step)?);
-            if self.how.fail_fast && ended.iter().any(Ended::failed) {
+            if self.how.fail_fast && ended.iter().any(|step| step.result.is_err()) {
                 break;
             }
         }
@@ -130,13 +122,7 @@ impl Checks<'_> {
             let command = command.args(seed.clone());
             (step.name.to_owned(), command.args(["--attempts", &self.length.attempts]).into())
         };
-        let ended = in_pairs(steps.iter().map(program).collect(), self.how.fail_fast);
-        let ended = ended.into_iter().map(|(name, time, result)| Ended {
-            name,
-            time,
-            result: result.map(|()| String::new()),
-        });
-        Ok(told(&ended.collect::<Vec<_>>()))
+        Ok(told(&in_pairs(steps.iter().map(program).collect(), self.how.fail_fast)))
     }
 
     /// Runs a step, whose programs have a temporary folder of their own.
@@ -150,16 +136,10 @@ impl Checks<'_> {
     }
 }
 
-impl Ended {
-    fn failed(&self) -> bool {
-        self.result.is_err()
-    }
-}
-
 /// Prints the results of all steps.
 fn told(ended: &[Ended]) -> ExitCode {
     print!("\n{}", table(ended));
-    ExitCode::from(u8::from(ended.iter().any(Ended::failed)))
+    ExitCode::from(u8::from(ended.iter().any(|step| step.result.is_err())))
 }
 
 /// A line for each step, with the seconds that passed, then the problems of those that failed.
@@ -186,6 +166,8 @@ fn nothing_is_left(temporary: &TempDir) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

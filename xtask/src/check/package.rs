@@ -1,4 +1,4 @@
-//! Checks that packages compile from the files in them alone, with each other.
+//! Checks that packages have all that registries show, and compile from the files in them alone, with each other.
 //!
 //! # Why
 //! `cargo package` verifies with the profile and the features of each package, and so builds every dependency again.
@@ -7,14 +7,23 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use serde_json::json;
 
-use super::{Checks, counted};
+use super::{Checks, all_clear, counted, layout};
 use crate::metadata::Package;
 use crate::project::{Features, Project};
+
+/// Entries of a manifest that registries show.
+const SHOWN: [&str; 6] = ["categories", "description", "keywords", "license", "readme", "rust_version"];
+
+/// Maximum number of lines of a README.
+const README_LINES: usize = 30;
 
 /// Builds with libtorch, so that the shim is compiled, too: each of its files must be in the package.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let (project, environment) = (checks.project, checks.provision.libtorch()?);
+    let problems = project.workspace.published().map(|package| problems(project, package));
+    all_clear(&problems.collect::<Result<Vec<_>>>()?.concat())?;
     let folder = unpack(project)?;
     let build =
         project.cargo("build").arg("--manifest-path").arg(folder.join("Cargo.toml")).arg("--workspace");
@@ -22,7 +31,30 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     // Not `doc-only`, which leaves the shim out.
     let build = build.arg("--features=tch");
     environment.give(build.env("CARGO_TARGET_DIR", &project.workspace.target_dir)).run()?;
-    Ok(counted(project.workspace.published().count(), "package"))
+    let count = counted(project.workspace.published().count(), "package");
+    // Waits for the address of a repository.
+    let lacks_address = project.workspace.published().any(|package| lacks(package, "repository"));
+    Ok(if lacks_address { count + "; missing: `repository`" } else { count })
+}
+
+fn lacks(package: &Package, entry: &str) -> bool {
+    package.entries.get(entry).is_none_or(|value| value.is_null() || *value == json!([]))
+}
+
+/// Entries that a package lacks, and flaws of its README.
+fn problems(project: &Project, package: &Package) -> Result<Vec<String>> {
+    let missing = SHOWN.into_iter().filter(|entry| lacks(package, entry));
+    let docs = (!package.metadata.docs.contains_key("rs")).then_some("metadata.docs.rs");
+    let mut problems: Vec<_> =
+        missing.chain(docs).map(|entry| format!("{}: no `{entry}`", package.name)).collect();
+    if let Some(readme) = package.entries.get("readme").and_then(|name| name.as_str()) {
+        let text = project.shell.read_file(package.manifest.with_file_name(readme))?;
+        let (path, lines) = (format!("{}/{readme}", package.name), text.lines().count());
+        let is_long = lines > README_LINES;
+        problems.extend(is_long.then(|| format!("{path}: {lines} lines, at most {README_LINES}")));
+        problems.extend(layout::links_to_files(&path, text));
+    }
+    Ok(problems)
 }
 
 /// Packs all packages, and unpacks them into a workspace of their own.
@@ -68,11 +100,33 @@ fn manifest(packages: &[&Package], ours: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::Value;
 
     use super::*;
     use crate::metadata::Workspace;
-    use crate::tests::{metadata, package};
+    use crate::tests::{Scratch, metadata, package};
+
+    #[test]
+    fn a_package_has_what_registries_show_and_its_readme_leads_to_no_file() {
+        let (project, scratch) = (Project::find().unwrap(), Scratch::new("readme"));
+        let problems_with = |more: Value, readme: &str| {
+            scratch.file("README.md", readme);
+            let mut entries = json!({
+                "manifest_path": scratch.path("Cargo.toml"), "metadata": { "docs": { "rs": {} } }, "readme": "README.md",
+                "categories": ["a"], "description": "b", "keywords": ["c"], "license": "d", "rust_version": "1.88",
+            });
+            entries.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let package = metadata(&[package("core", entries)]).unwrap().packages.remove(0);
+            problems(&project, &package).unwrap()
+        };
+        assert_eq!(problems_with(json!({}), "# A\n[a](https://x.org/b.md) [c](#a)\n"), [""; 0]);
+        let missing = json!({ "keywords": [], "license": null, "metadata": null, "readme": null });
+        let named = ["keywords", "license", "readme", "metadata.docs.rs"];
+        assert_eq!(problems_with(missing, ""), named.map(|entry| format!("core: no `{entry}`")));
+        let link = "core/README.md:1: link to `../a.md`, which is not there";
+        assert_eq!(problems_with(json!({}), "[a](../a.md)"), [link]);
+        assert_eq!(problems_with(json!({}), &"a\n".repeat(31)), ["core/README.md: 31 lines, at most 30"]);
+    }
 
     #[test]
     fn unpacked_packages_stand_for_each_other_and_keep_our_profiles() {

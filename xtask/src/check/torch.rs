@@ -132,14 +132,8 @@ impl Program {
         let compile = compile.args(["-fno-sanitize=vptr", "-fno-sanitize-recover", "-Wno-tsan"]);
         let compile = compile.arg("-isystem").arg(environment.folder().join("../include"));
         let compile = compile.arg("-I").arg(Path::new(SHIM).join("cuda"));
-        let compile = compile
-            .arg("-include")
-            .arg(shim)
-            .arg(test)
-            .arg("-o")
-            .arg(&self.path)
-            .arg("-L")
-            .arg(environment.folder());
+        let compile = compile.arg("-include").arg(shim).arg(test).arg("-o").arg(&self.path);
+        let compile = compile.arg("-L").arg(environment.folder());
         // Allows undefined symbols of libraries that only libtorch's own libraries refer to.
         compile.args(["-Wl,--allow-shlib-undefined", "-ltorch_cpu", "-lc10"])
     }
@@ -157,11 +151,8 @@ impl Compiling {
     fn finish(self, project: &Project) -> Result<()> {
         let Some(mut compiler) = self.compiler else { return Ok(()) };
         let status = compiler.wait()?;
-        ensure!(
-            status.success(),
-            "the shim did not compile with the sanitizers {}: {status}",
-            self.sanitizers
-        );
+        let sanitizers = self.sanitizers;
+        ensure!(status.success(), "the shim did not compile with the sanitizers {sanitizers}: {status}");
         Ok(project.shell.write_file(self.stamp, self.stamped)?)
     }
 }

@@ -37,7 +37,7 @@ impl Packages {
     }
 
     fn install_lists(&self, lists: &[&str], project: &Project, finish: Finish<'_>) -> Result<PathBuf> {
-        let (root, stamp) = (self.root.display(), self.root.join("stamp"));
+        let (root, otherwise, stamp) = (self.root.display(), &self.otherwise, self.root.join("stamp"));
         fs::create_dir_all(&self.root).with_context(|| format!("cannot create {root}"))?;
         let lock = File::create(self.root.join("lock"))?;
         // By its full name: files have a method of this name from Rust 1.89 on.
@@ -54,8 +54,7 @@ impl Packages {
         ensure!(
             is_installed,
             "cannot install into {root}, see above: it takes Python 3.10 to 3.14 with venv and pip, a network and room \
-             on the disk; run the same command again, {}",
-            self.otherwise
+             on the disk; run the same command again, {otherwise}"
         );
         finish(&self.packages()?)?;
         fs::write(stamp, &self.requirements)?;
@@ -67,9 +66,8 @@ impl Packages {
         let list = self.root.join("requirements.txt");
         fs::write(&list, requirements)?;
         let pip = project.command(self.python()).args(["-m", "pip", "install", "--no-deps", "--no-compile"]);
-        let pip = pip
-            .args(["--no-cache-dir", "--require-hashes", "--only-binary", ":all:", "--requirement"])
-            .arg(list);
+        let pip = pip.args(["--no-cache-dir", "--require-hashes", "--only-binary=:all:", "--requirement"]);
+        let pip = pip.arg(list);
         // Downloads pass through the temporary folder, and the system's own may be small.
         let pip = pip.env("TMPDIR", &self.root).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
         // A variable, because a pip that does not know the option ignores it.
@@ -102,7 +100,7 @@ fn names(requirements: &str) -> String {
 
 /// Runs the command and shows its output on standard error, because the standard output of `cargo xtask torch` is for
 /// shells.
-fn run(command: Cmd<'_>) -> bool {
+pub(crate) fn run(command: Cmd<'_>) -> bool {
     eprintln!("$ {command}");
     Command::from(command).stdout(io::stderr()).status().is_ok_and(|status| status.success())
 }

@@ -59,6 +59,23 @@ static PROGRAM: LazyLock<Option<String>> =
     LazyLock::new(|| Some(env::current_exe().ok()?.file_stem()?.to_string_lossy().into_owned()));
 
 /// One entry of a [`PersistentCache`](crate::PersistentCache), for inspection.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{PersistentCache, classify::OutOfMemory, execute};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("sizes.json");
+/// let sizes = PersistentCache::at(&path);
+/// execute::with::<PersistentCache>().cache(&sizes).name("resize").batch(256, |size| {
+///     if size > 100 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+/// })?;
+/// for entry in sizes.entries() {
+///     println!("{entry}"); // resize: size 64 on host of 24.0 GiB, src/main.rs:5:61, in demo
+/// }
+/// # assert_eq!(sizes.entries()[0].remembered.settled, 64);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct PersistentEntry {

@@ -121,6 +121,15 @@ pub struct Report {
 }
 
 /// A size that was predicted to fit before it was tried.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::report;
+///
+/// if let Some(predicted) = report::last().and_then(|report| report.foreseen) {
+///     println!("began at {} items, for {} bytes", predicted.size, predicted.needs_bytes);
+/// }
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Predicted {
@@ -133,6 +142,16 @@ pub struct Predicted {
 }
 
 /// The memory that the smallest size lacks.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::report::Shortfall;
+///
+/// /// The memory to ask for.
+/// fn lacking_bytes(shortfall: &Shortfall) -> u64 {
+///     shortfall.needs_bytes.saturating_sub(shortfall.free_bytes)
+/// }
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortfall {
@@ -147,6 +166,15 @@ pub struct Shortfall {
 }
 
 /// An attempt and the part of the available memory that it used.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::report;
+///
+/// if let Some(fullest) = report::last().and_then(|report| report.fullest) {
+///     println!("{} items used {:.0} % of the memory", fullest.size, 100.0 * fullest.share());
+/// }
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fullest {
@@ -167,6 +195,18 @@ impl Fullest {
 }
 
 /// One entry in the history of a call: attempts at one size that succeeded, or one that failed.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::{NoCache, classify::OutOfMemory, execute, report};
+///
+/// execute::with::<NoCache>().range(0..64, 32, |start, end| {
+///     if end - start > 16 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+/// })?;
+/// let tried: Vec<_> = report::last().unwrap().tried.iter().map(|tried| (tried.size, tried.succeeded)).collect();
+/// assert_eq!(tried, [(32, 0), (16, 4)]);
+/// # Ok::<(), OutOfMemory>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
@@ -187,6 +227,15 @@ pub struct Tried {
 }
 
 /// A wait for a turn on the device.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::report;
+///
+/// for wait in report::last().iter().flat_map(|report| report.tried.iter().filter_map(|tried| tried.wait)) {
+///     println!("{wait:?}");
+/// }
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {

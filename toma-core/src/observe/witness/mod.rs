@@ -78,6 +78,30 @@ static REGISTERED: OnceLock<&'static dyn Witness> = OnceLock::new();
 ///
 /// Dry runs are no attempts. Attempts of loops that the witness runs itself are not reported to it; these loops notify
 /// only their own `observer` option. A witness that panics no longer [listens](listen), and the work goes on.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::observe::witness::{Attempted, Ended, Witness};
+///
+/// /// Prints the attempts, and knows nothing about memory.
+/// struct Printer;
+///
+/// impl Witness for Printer {
+///     fn enter(&self, attempt: &Attempted<'_>) {
+///         println!("{}: attempt {}", attempt.name, attempt.number);
+///     }
+///
+///     fn leave(&self) {}
+///
+///     fn ended(&self, _: &Attempted<'_>, ended: Ended) {
+///         println!("{ended:?}");
+///     }
+///
+///     fn filled(&self) -> Option<String> {
+///         None
+///     }
+/// }
+/// ```
 pub trait Witness: Sync {
     /// Called when this thread begins to run the attempt, or resumes it.
     fn enter(&self, attempt: &Attempted<'_>);
@@ -99,6 +123,15 @@ pub trait Witness: Sync {
 }
 
 /// An attempt of a call.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::observe::witness::Attempted;
+///
+/// fn describe(attempt: &Attempted<'_>) -> String {
+///     format!("{}: items {} to {}", attempt.name, attempt.start, attempt.end)
+/// }
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempted<'a> {
@@ -119,6 +152,17 @@ pub struct Attempted<'a> {
 }
 
 /// The outcome of an attempt.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::classify::Class;
+/// use toma::observe::witness::Ended;
+///
+/// fn ran_out(ended: Ended) -> bool {
+///     ended == Ended::Failed(Class::OutOfMemory)
+/// }
+/// assert!(!ran_out(Ended::Succeeded));
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -132,6 +176,22 @@ pub enum Ended {
 
 /// Registers the witness of the process, permanently. It is not notified until it [listens](listen).
 ///
+/// ```
+/// # extern crate toma_core as toma;
+/// # use toma::observe::witness::{Attempted, Ended, Witness};
+/// use toma::observe::witness;
+///
+/// # struct Allocator;
+/// # impl Witness for Allocator {
+/// #     fn enter(&self, _: &Attempted<'_>) {}
+/// #     fn leave(&self) {}
+/// #     fn ended(&self, _: &Attempted<'_>, _: Ended) {}
+/// #     fn filled(&self) -> Option<String> { None }
+/// # }
+/// witness::register(&Allocator)?; // `Allocator` implements `Witness`
+/// # Ok::<(), witness::AlreadyRegistered>(())
+/// ```
+///
 /// # Errors
 /// When one is registered already: there is room for one.
 pub fn register(witness: &'static dyn Witness) -> Result<(), AlreadyRegistered> {
@@ -142,11 +202,38 @@ pub fn register(witness: &'static dyn Witness) -> Result<(), AlreadyRegistered> 
 ///
 /// Once switched on, it is notified of calls that begin from then on, and asked about all attempts that run out of
 /// memory. Once switched off, it is not notified of attempts that begin, but still of those that run, to their end.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::observe::witness;
+///
+/// witness::listen(true);
+/// // ... loops whose attempts are counted ...
+/// witness::listen(false);
+/// ```
 pub fn listen(on: bool) {
     switches::set_witnessed(on);
 }
 
 /// The error of [`register`] for a second witness.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// # use toma::observe::witness::{Attempted, Ended, Witness};
+/// use toma::observe::witness;
+///
+/// # struct Allocator;
+/// # impl Witness for Allocator {
+/// #     fn enter(&self, _: &Attempted<'_>) {}
+/// #     fn leave(&self) {}
+/// #     fn ended(&self, _: &Attempted<'_>, _: Ended) {}
+/// #     fn filled(&self) -> Option<String> { None }
+/// # }
+/// witness::register(&Allocator)?;
+/// let error = witness::register(&Allocator).unwrap_err();
+/// assert_eq!(error.to_string(), "witness: one is registered already, and there is room for one");
+/// # Ok::<(), witness::AlreadyRegistered>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlreadyRegistered(());
 

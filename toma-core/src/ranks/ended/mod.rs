@@ -9,6 +9,21 @@ pub use self::convert::add_error;
 pub(crate) use self::convert::{converted, raise};
 
 /// Why a call with `ranks` ends on a rank that has not failed itself.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::ranks::Error;
+///
+/// /// The line that a launcher reads.
+/// fn describe(error: &Error) -> String {
+///     match error {
+///         Error::Missing { ranks, .. } => format!("restart ranks {ranks:?}"),
+///         Error::Ended { rank, message, .. } => format!("rank {rank} failed: {message}"),
+///         other => other.to_string(),
+///     }
+/// }
+/// assert_eq!(describe(&Error::Invalid("size 0".to_owned())), "size 0");
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {

@@ -71,6 +71,16 @@ thread_local! {
 /// Gives the attempts these verdicts, one each; attempts after the last verdict pass.
 ///
 /// An empty script lets all attempts pass, also if `TOMA_INJECT` is set.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::testing::inject::{self, Verdict};
+/// use toma::{NoCache, execute};
+///
+/// let injection = inject::script([Verdict::OUT_OF_MEMORY, Verdict::PASS]);
+/// assert_eq!(execute::with::<NoCache>().batch(8, |size| size), 4);
+/// assert_eq!((injection.attempts(), injection.failures()), (2, 1));
+/// ```
 pub fn script<V>(verdicts: V) -> Injection
 where
     V: IntoIterator<Item = Verdict>,
@@ -81,6 +91,15 @@ where
 }
 
 /// Makes attempts with more than `size` items run out of memory.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::testing::inject;
+/// use toma::{NoCache, execute};
+///
+/// let _injection = inject::above(3);
+/// assert_eq!(execute::with::<NoCache>().batch(8, |size| size), 2);
+/// ```
 pub fn above(size: usize) -> Injection {
     at_sizes(move |attempted| attempted > size)
 }
@@ -88,6 +107,16 @@ pub fn above(size: usize) -> Injection {
 /// Makes attempts whose size `fails` run out of memory.
 ///
 /// Attempts of loops inside `fails` pass.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::testing::inject;
+/// use toma::{NoCache, execute};
+///
+/// // As a convolution that takes a large workspace at some sizes.
+/// let _injection = inject::at_sizes(|size| size == 8);
+/// assert_eq!(execute::with::<NoCache>().batch(8, |size| size), 4);
+/// ```
 pub fn at_sizes(mut fails: impl FnMut(usize) -> bool + 'static) -> Injection {
     Injection::new(move |size| if fails(size) { Verdict::OUT_OF_MEMORY } else { Verdict::PASS })
 }
@@ -95,6 +124,17 @@ pub fn at_sizes(mut fails: impl FnMut(usize) -> bool + 'static) -> Injection {
 /// Makes attempts run out of memory with `probability`, half of them after the body has run.
 ///
 /// The same seed gives the same failures, in every version of this crate.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::testing::inject;
+/// use toma::{NoCache, execute};
+///
+/// let injection = inject::random(42, 0.5);
+/// let values = execute::with::<NoCache>().map(0..100, 16, |start, end| end - start);
+/// assert_eq!(values.iter().sum::<usize>(), 100); // each item once, whatever failed
+/// println!("{} of {} attempts failed", injection.failures(), injection.attempts());
+/// ```
 ///
 /// # Panics
 /// When `probability` is not between 0 and 1.

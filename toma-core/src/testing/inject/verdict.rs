@@ -3,6 +3,18 @@
 use crate::classify::Class;
 
 /// The failure, if any, that is injected into one attempt.
+///
+/// ```
+/// # extern crate toma_core as toma;
+/// use toma::testing::inject::{self, Verdict};
+/// use toma::{NoCache, execute};
+///
+/// // The body runs, its value is dropped, and it runs again.
+/// let _injection = inject::script([Verdict::OUT_OF_MEMORY.after_body()]);
+/// let mut sizes = Vec::new();
+/// execute::with::<NoCache>().batch(8, |size| sizes.push(size));
+/// assert_eq!(sizes, [8, 4]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict(pub(super) Option<Injected>);
 

@@ -25,6 +25,24 @@ use super::{Eviction, NextEvent, Plan, Situation, Step, Terms, simulate};
 ///
 /// There is no plan if an operator does not fit, or if [`NextEvent`] alone is better, whose evictions may alternate
 /// over several steps. Equal steps and terms have equal plans. A plan of 10,000 operators takes less than a second.
+///
+/// ```
+/// use std::time::Duration;
+/// use toma_plan::residency::{Eviction as _, Flow, Operator, Step, Storage, Terms, Use};
+///
+/// // Two weights that are used in turn, where one fits.
+/// let weight = Storage { bytes: 100, birth: None, death: None, stays: false };
+/// let operator = |storage| Operator {
+///     uses: vec![Use { storage, writes: false }],
+///     inside_bytes: 0,
+///     duration: Duration::from_secs(1),
+/// };
+/// let step = Step { storages: vec![weight; 2], operators: vec![operator(0), operator(1)] };
+/// let terms = Terms { budget_bytes: 100, in_bytes_per_second: 1000.0, out_bytes_per_second: 1000.0 };
+/// if let Some(plan) = Flow::default().plan(&step, &terms) {
+///     println!("{plan}");
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Flow {}

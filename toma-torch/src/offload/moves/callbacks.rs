@@ -6,6 +6,14 @@ use std::sync::Arc;
 use crate::error::Error;
 
 /// An operator that begins or has ended.
+///
+/// ```
+/// use toma_torch::offload::OperatorCall;
+///
+/// fn describe(call: &OperatorCall<'_>) -> String {
+///     format!("operator {}: {} works on {} bytes", call.number, call.name, call.bytes)
+/// }
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorCall<'a> {
@@ -21,6 +29,24 @@ pub struct OperatorCall<'a> {
 ///
 /// They steer through handles: [`fetch`](super::TensorRef::fetch), [`offload`](super::TensorRef::offload),
 /// [`pin`](super::TensorRef::pin). Operators that a callback runs are seen by the manager, but not by callbacks.
+///
+/// ```
+/// use toma_torch::offload::{AroundOperators, Manager, OperatorCall};
+/// use toma_torch::{Device, Error};
+///
+/// /// Prints each operator.
+/// struct Printer;
+///
+/// impl AroundOperators for Printer {
+///     fn before(&self, call: &OperatorCall<'_>) -> Result<(), Error> {
+///         println!("{}", call.name);
+///         Ok(())
+///     }
+/// }
+///
+/// let manager = Manager::new(&Device::new(tch::Device::Cpu)).around_operators(Printer);
+/// # drop(manager);
+/// ```
 pub trait AroundOperators: Send + Sync {
     /// Called before an operator's arguments are fetched.
     ///
@@ -45,6 +71,19 @@ impl<T: AroundOperators + ?Sized> AroundOperators for Arc<T> {
 }
 
 /// A move of a storage.
+///
+/// ```
+/// use toma_torch::Device;
+/// use toma_torch::offload::{Event, Manager};
+///
+/// let observer = |event: &Event| {
+///     if let Event::Fetched { name, bytes, is_ahead: false } = event {
+///         println!("{name:?}: an operator waited for {bytes} bytes");
+///     }
+/// };
+/// let manager = Manager::new(&Device::new(tch::Device::Cpu)).observer(observer);
+/// # drop(manager);
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {

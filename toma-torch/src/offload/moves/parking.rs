@@ -31,6 +31,17 @@ pub(crate) struct ParkedStorage {
 }
 
 /// Memory that a device still holds while everything that can be evicted is parked.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::{Device, cpu, offload::Manager};
+///
+/// let manager = Manager::new(&Device::new(tch::Device::Cpu)).budget(cpu::allocated_bytes() + (8 << 20));
+/// let _entered = manager.enter()?;
+/// let _small = Tensor::ones([8], (Kind::Float, tch::Device::Cpu));
+/// println!("{}", manager.park()?.stays()); // storages that are too small to move
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stays {

@@ -19,6 +19,17 @@ const SLOWER: f64 = 0.8;
 const BYTES_PER_SECOND: f64 = 4e9;
 
 /// The step that the program repeats, as far as it is known, and its plan.
+///
+/// ```
+/// use toma_torch::{Device, offload::Manager};
+///
+/// let manager = Manager::new(&Device::new(tch::Device::Cpu));
+/// // ... steps of training ...
+/// match manager.plan().plan() {
+///     Some(plan) => println!("{plan}"),
+///     None => println!("no step is known yet, or it fits"),
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Planned {
     shared: Arc<ManagerState>,

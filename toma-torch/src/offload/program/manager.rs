@@ -352,6 +352,17 @@ fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
 /// Guard within which operators of its thread find their arguments on the device.
 ///
 /// Storages that are evicted when it is dropped stay evicted. Using one then is an error that names it.
+///
+/// ```
+/// use toma_torch::offload::Manager;
+/// use toma_torch::{Device, cpu};
+///
+/// let manager = Manager::new(&Device::new(tch::Device::Cpu)).budget(cpu::allocated_bytes() + (8 << 20));
+/// let entered = manager.enter()?;
+/// // ... operators fetch their arguments ...
+/// println!("{}", entered.manager().status());
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 #[must_use = "operators find their arguments until this guard is dropped"]
 #[derive(Debug)]
 pub struct Entered {

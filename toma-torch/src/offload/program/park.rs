@@ -51,6 +51,21 @@ impl Manager {
 /// libtorch keeps no list of its storages. A program that is to be parked makes a [`Manager`] and enters it before its
 /// first tensor; the manager needs no budget. This function is for code that has no handle of the manager.
 ///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::offload::{self, Manager};
+/// use toma_torch::{Device, cpu};
+///
+/// let device = Device::new(tch::Device::Cpu);
+/// let manager = Manager::new(&device).budget(cpu::allocated_bytes() + (8 << 20));
+/// let _entered = manager.enter()?;
+/// let weight = Tensor::ones([1 << 18], (Kind::Float, tch::Device::Cpu));
+/// let parked = offload::park(&device)?; // here another program has the device
+/// parked.resume()?;
+/// assert_eq!(weight.sum(Kind::Float).double_value(&[]), f64::from(1 << 18));
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
+///
 /// # Errors
 /// As [`Manager::park`], and if the device has no manager that has been entered.
 pub fn park(device: &Device) -> Result<Parked, Error> {
@@ -69,6 +84,21 @@ pub fn park(device: &Device) -> Result<Parked, Error> {
 /// Storages that are off their device until they are resumed.
 ///
 /// Dropped without [`resume`](Self::resume), they become ordinary evicted storages, which operators fetch.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::offload::{Manager, Parked};
+/// use toma_torch::{Device, cpu};
+///
+/// let manager = Manager::new(&Device::new(tch::Device::Cpu)).budget(cpu::allocated_bytes() + (8 << 20));
+/// let _entered = manager.enter()?;
+/// let weight = Tensor::ones([1 << 18], (Kind::Float, tch::Device::Cpu));
+/// let parked: Parked = manager.park()?;
+/// assert!(parked.bytes() >= 1 << 20);
+/// parked.resume()?;
+/// # drop(weight);
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 #[must_use = "dropped, what is parked may be fetched back at once"]
 #[derive(Debug)]
 pub struct Parked {
@@ -129,6 +159,19 @@ impl Drop for Parked {
 }
 
 /// Error of storages that did not fit on their device, and are still parked.
+///
+/// ```
+/// use toma_torch::offload::Parked;
+///
+/// /// Tries until another program has freed the device.
+/// fn resume(mut parked: Parked) {
+///     while let Err(unresumed) = parked.resume() {
+///         eprintln!("{unresumed}");
+///         std::thread::sleep(std::time::Duration::from_secs(1));
+///         parked = unresumed.into_parked();
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Unresumed {
     parked: Parked,

@@ -92,6 +92,17 @@ impl ManagerState {
 }
 
 /// Guard while which storages are evicted only after a loop has run out of memory.
+///
+/// ```
+/// use toma_core::{GlobalCache, execute};
+/// use toma_torch::{Device, offload::Manager};
+///
+/// let manager = Manager::new(&Device::new(tch::Device::Cpu));
+/// let _idle_until_needed = manager.on_pressure()?;
+/// execute::with::<GlobalCache>().device(&manager).range(0..64, 64, |_, _| ());
+/// assert_eq!(manager.report().offloads, 0); // memory sufficed
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 #[must_use = "nothing leaves any more when the guard is dropped"]
 #[derive(Debug)]
 pub struct OnPressure {

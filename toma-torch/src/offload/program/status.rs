@@ -10,6 +10,13 @@ use crate::offload::moves::state::ManagerState;
 use crate::offload::moves::table::{Entry, Location};
 
 /// Numbers and bytes of storages by location.
+///
+/// ```
+/// use toma_torch::{Device, offload::Manager};
+///
+/// let status = Manager::new(&Device::new(tch::Device::Cpu)).status();
+/// println!("{} of {} bytes are evicted", status.away_bytes, status.away_bytes + status.resident_bytes);
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -74,6 +81,13 @@ impl fmt::Display for Status {
 }
 
 /// Counts of operators and moves since the manager was made.
+///
+/// ```
+/// use toma_torch::{Device, offload::Manager};
+///
+/// let report = Manager::new(&Device::new(tch::Device::Cpu)).report();
+/// assert_eq!((report.operators, report.fetches), (0, 0)); // it was just made
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {

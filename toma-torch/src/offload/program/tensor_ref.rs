@@ -16,6 +16,14 @@ use crate::offload::moves::state::ManagerState;
 use crate::offload::moves::table::{Entry, Location};
 
 /// Location of a tensor's memory.
+///
+/// ```
+/// use toma_torch::offload::{Residency, TensorRef};
+///
+/// fn is_ready(tensor: &TensorRef) -> bool {
+///     matches!(tensor.residency(), Residency::Resident | Residency::Foreign)
+/// }
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Residency {
@@ -32,6 +40,20 @@ pub enum Residency {
 /// A tensor with the state of its memory, which is shared with its views.
 ///
 /// It derefs to the tensor. For a sparse tensor the memory is that of the values and the indices.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::offload::{Manager, Residency};
+/// use toma_torch::{Device, cpu};
+///
+/// let manager = Manager::new(&Device::new(tch::Device::Cpu)).budget(cpu::allocated_bytes() + (8 << 20));
+/// let _entered = manager.enter()?;
+/// let table = manager.adopt(&Tensor::ones([1 << 18], (Kind::Float, tch::Device::Cpu)));
+/// table.offload()?;
+/// assert_eq!(table.residency(), Residency::Offloaded);
+/// assert_eq!(table.sum(Kind::Float).double_value(&[]), f64::from(1 << 18)); // fetches it
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 pub struct TensorRef {
     tensor: Tensor,
     shared: Arc<ManagerState>,
@@ -197,6 +219,20 @@ impl fmt::Display for TensorRef {
 }
 
 /// Guard that keeps memory on its device.
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::offload::Manager;
+/// use toma_torch::{Device, cpu};
+///
+/// let manager = Manager::new(&Device::new(tch::Device::Cpu)).budget(cpu::allocated_bytes() + (8 << 20));
+/// let _entered = manager.enter()?;
+/// let table = manager.adopt(&Tensor::ones([1 << 18], (Kind::Float, tch::Device::Cpu)));
+/// let pin = table.pin()?;
+/// // ... code that reads the memory by its address ...
+/// drop(pin);
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
 #[must_use = "the memory is held until this guard is dropped"]
 pub struct Pin {
     shared: Arc<ManagerState>,

@@ -53,6 +53,16 @@ pub fn inventory() -> Stocktaking {
 /// begins first. The others are its aliases, which `{:#}` shows: `weight_hh_l0(->weight_ih_l0)`. Tensors without
 /// elements are left out.
 ///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use toma_torch::profile::inventory;
+///
+/// let images = Tensor::ones([64, 784], (Kind::Float, tch::Device::Cpu));
+/// let taken = inventory().tensor("images", &images).device(tch::Device::Cpu).take()?;
+/// assert!(taken.to_string().contains("images"));
+/// # Ok::<(), toma_torch::Error>(())
+/// ```
+///
 /// # Memory without a named tensor
 ///
 /// CPU memory without a named tensor, such as activations saved by a graph, is listed by its bytes as `unnamed`, if it

@@ -19,6 +19,12 @@ impl TextFile {
         self.path.rsplit('/').skip(1).any(|name| name == folder)
     }
 
+    /// The folder of the crate's sources, if this is the root of a library or a program.
+    pub(super) fn crate_root(&self) -> Option<&str> {
+        let (folder, name) = self.path.rsplit_once('/')?;
+        (folder.ends_with("src") && ["lib.rs", "main.rs"].contains(&name)).then_some(folder)
+    }
+
     /// True if the file only tests or demonstrates the shipped code.
     pub(super) fn is_beside_the_product(&self) -> bool {
         ["tests", "benches", "examples"].iter().any(|folder| self.is_under(folder))
@@ -58,23 +64,11 @@ mod tests {
 
     #[test]
     fn tests_benches_and_examples_are_beside_the_product() {
-        for path in [
-            "tests/a.rs",
-            "toma-macros/tests/ui/b.rs",
-            "benches/c.rs",
-            "toma-core/src/engine/tests.rs",
-            "a/src/b_tests.rs",
-        ] {
-            assert!(beside(path), "{path}");
-        }
-        for path in [
-            "src/lib.rs",
-            "toma-core/src/testing.rs",
-            "src/examples.rs",
-            "src/contests.rs",
-            "xtask/src/latest/x.rs",
-        ] {
-            assert!(!beside(path), "{path}");
+        let beside_it = "tests/a.rs toma-macros/tests/ui/b.rs benches/c.rs toma-core/src/engine/tests.rs a/src/b_tests.rs";
+        let of_it =
+            "src/lib.rs toma-core/src/testing.rs src/examples.rs src/contests.rs xtask/src/latest/x.rs";
+        for (paths, is_beside) in [(beside_it, true), (of_it, false)] {
+            paths.split(' ').for_each(|path| assert_eq!(beside(path), is_beside, "{path}"));
         }
     }
 

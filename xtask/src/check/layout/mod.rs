@@ -20,26 +20,22 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "toma-torch/src/registration.rs",
 ];
 
-/// Crates whose files form no circle.
-const WITHOUT_CIRCLES: &[&str] = &[
-    "src",
-    "toma-core/src",
-    "toma-cuda/src",
-    "toma-macros/src",
-    "toma-plan/src",
-    "toma-torch/src",
-    "toma-trace/src",
-    "xtask/src",
-];
-
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let root = checks.project.workspace.root.canonicalize()?;
     let files = text_files(&root)?;
     let leads = |path: &Path, heading: Option<&str>| links::leads(&root, path, heading);
-    let circles = WITHOUT_CIRCLES.iter().filter_map(|folder| circles::circle(folder, &files));
+    let crates = files.iter().filter(|file| !file.is_beside_the_product()).filter_map(TextFile::crate_root);
+    let circles = crates.filter_map(|folder| circles::circle(folder, &files));
     let problems: Vec<_> = files.iter().flat_map(|file| problems(file, &leads)).chain(circles).collect();
     all_clear(&problems)?;
     Ok(format!("{} files", files.len()))
+}
+
+/// Links of a packaged README that lead to other files: registries show the README alone.
+pub(super) fn links_to_files(path: &str, text: String) -> Vec<String> {
+    let leads = |to: &Path, _: Option<&str>| to == Path::new(path);
+    let broken = links::broken(&TextFile { path: path.to_owned(), text }, &leads);
+    broken.iter().map(|problem| format!("{path}{problem}")).collect()
 }
 
 fn problems(file: &TextFile, leads: &links::Leads<'_>) -> Vec<String> {

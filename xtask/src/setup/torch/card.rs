@@ -20,7 +20,7 @@ use xshell::Cmd;
 use super::{Build, Environment, compiler};
 use crate::handover;
 use crate::project::Project;
-use crate::setup::Packages;
+use crate::setup::{Packages, run};
 
 const HEADERS: &str = include_str!("../requirements/cuda-headers.txt");
 
@@ -108,7 +108,7 @@ pub(crate) fn built(project: &Project, libtorch: &Environment) -> Result<Built> 
     if !fs::read_to_string(&stamp).is_ok_and(|old| old == stamped) {
         project.heading("build the paper card");
         let build = project.command("python3").arg(sources.join("build.py")).args([&torch, &headers, &out]);
-        ensure!(runs(build.env("CXX", compiler)), "the paper card was not built, see above");
+        ensure!(run(build.env("CXX", compiler)), "the paper card was not built, see above");
         fs::write(stamp, stamped)?;
     }
     let mut libraries = vec![out];
@@ -152,12 +152,6 @@ fn texts(folder: &Path) -> Result<String> {
     files.iter().map(text).collect()
 }
 
-/// Runs the command and shows its output on standard error, because standard output is for shells.
-fn runs(command: Cmd<'_>) -> bool {
-    eprintln!("$ {command}");
-    Command::from(command).stdout(io::stderr()).status().is_ok_and(|status| status.success())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,11 +162,9 @@ mod tests {
         let scratch = Scratch::new("card");
         scratch.file("packages/lib/libtorch_cpu.so", "");
         fs::create_dir_all(scratch.path("links")).unwrap();
-        std::os::unix::fs::symlink(
-            scratch.path("packages/lib/libtorch_cpu.so"),
-            scratch.path("links/libtorch_cpu.so"),
-        )
-        .unwrap();
+        let [real, link] =
+            ["packages/lib", "links"].map(|folder| scratch.path(folder).join("libtorch_cpu.so"));
+        std::os::unix::fs::symlink(real, link).unwrap();
         let error = with_cuda(&scratch.path("links")).unwrap_err().to_string();
         assert!(error.contains("packages/lib has no CUDA half"), "{error}");
         scratch.file("packages/lib/libtorch_cuda.so", "");

@@ -49,11 +49,8 @@ impl Environment {
         } else {
             return Ok(None);
         };
-        ensure!(
-            folder.is_dir(),
-            "{name}: no folder {}; unset the variable to have libtorch installed",
-            folder.display()
-        );
+        let shown = folder.display();
+        ensure!(folder.is_dir(), "{name}: no folder {shown}; unset the variable to have libtorch installed");
         Ok(Some(Self { what: format!("{name} of yours"), libtorch, libraries: vec![folder] }))
     }
 
