@@ -139,10 +139,15 @@ impl Shared {
         };
         // Bytes that are not the manager's, or are never evicted.
         let besides = self.allocated_bytes().saturating_sub(there);
+        let budget_bytes = self.limit_bytes().saturating_sub(besides);
+        if self.device.device() == tch::Device::Cpu {
+            // Copies and operators share the memory's bandwidth: time is saved by copying less, not by copying early.
+            return Terms::bytes_alone(budget_bytes);
+        }
         let counts = &self.counts;
         let slower = SLOWER.powi(i32::try_from(counts.adaptions.load(Ordering::Relaxed)).unwrap_or(0));
         Terms {
-            budget_bytes: self.limit_bytes().saturating_sub(besides),
+            budget_bytes,
             in_bytes_per_second: slower * counts.in_speed().unwrap_or(BYTES_PER_SECOND),
             out_bytes_per_second: slower * counts.out_speed().unwrap_or(BYTES_PER_SECOND),
         }
