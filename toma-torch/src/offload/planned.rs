@@ -126,7 +126,12 @@ impl Shared {
         if known.step.peak_bytes() <= terms.budget_bytes {
             return None;
         }
-        self.asked(|eviction| eviction.plan(&known.step, &terms)).flatten()
+        let plan = |terms: &Terms| self.asked(|eviction| eviction.plan(&known.step, terms)).flatten();
+        // On a CPU copies and operators share the memory's bandwidth: time is saved by copying less, not by copying early.
+        let is_host = self.device.device() == tch::Device::Cpu;
+        let leanest = is_host.then(|| plan(&Terms::bytes_alone(terms.budget_bytes))).flatten();
+        // Evictions that copy still less alternate over several steps, and the step may not come as often.
+        leanest.or_else(|| plan(&terms))
     }
 
     /// Returns the current budget and link speeds.
@@ -139,15 +144,10 @@ impl Shared {
         };
         // Bytes that are not the manager's, or are never evicted.
         let besides = self.allocated_bytes().saturating_sub(there);
-        let budget_bytes = self.limit_bytes().saturating_sub(besides);
-        if self.device.device() == tch::Device::Cpu {
-            // Copies and operators share the memory's bandwidth: time is saved by copying less, not by copying early.
-            return Terms::bytes_alone(budget_bytes);
-        }
         let counts = &self.counts;
         let slower = SLOWER.powi(i32::try_from(counts.adaptions.load(Ordering::Relaxed)).unwrap_or(0));
         Terms {
-            budget_bytes,
+            budget_bytes: self.limit_bytes().saturating_sub(besides),
             in_bytes_per_second: slower * counts.in_speed().unwrap_or(BYTES_PER_SECOND),
             out_bytes_per_second: slower * counts.out_speed().unwrap_or(BYTES_PER_SECOND),
         }

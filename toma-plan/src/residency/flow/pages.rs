@@ -31,12 +31,12 @@ impl Pages {
         if storages.len() > 64 || storages.iter().any(|storage| step.storages[*storage] != page) {
             return None;
         }
-        let used = |operator: &Operator| -> Option<u64> {
+        let pages_of = |operator: &Operator| -> Option<u64> {
             let found = operator.uses.iter().map(|one| (one, storages.binary_search(&one.storage)));
             let mut found = found.filter_map(|(one, page)| Some((one, page.ok()?)));
             found.try_fold(0, |set, (one, page)| (!one.writes).then_some(set | 1 << page))
         };
-        let uses = step.operators.iter().map(used).collect::<Option<Vec<_>>>()?;
+        let uses = step.operators.iter().map(pages_of).collect::<Option<Vec<_>>>()?;
         let others = step.needed_bytes().into_iter().zip(&uses);
         let others = others.map(|(needed, used)| needed - u64::from(used.count_ones()) * page.bytes);
         let slots = terms.budget_bytes.checked_sub(others.max()?)? / page.bytes;
