@@ -9,6 +9,8 @@ use toma_plan::residency::{
     simulate_plan,
 };
 
+mod pages;
+
 use crate::exhaustive::Belady;
 use crate::rounds::rounds;
 use crate::{float, layers, steps};
