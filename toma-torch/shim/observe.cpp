@@ -180,9 +180,7 @@ void toma_record_mark(toma_recorder* recorder, const char* name) noexcept {
   recorder->write({name == nullptr ? TOMA_ENDS : TOMA_MARK_BEGINS}, name);
 }
 
-void toma_record_line(toma_recorder* recorder, uint32_t kind, uint64_t number) noexcept {
-  recorder->write({kind, 0, 0, number});
-}
+void toma_record_line(toma_recorder* recorder, uint64_t number) noexcept { recorder->write({TOMA_LINE, 0, 0, number}); }
 
 void toma_record_end(toma_recorder* recorder) noexcept {
   const std::unique_ptr<toma_recorder> ended(recorder);
