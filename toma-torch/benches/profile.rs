@@ -17,7 +17,7 @@ use toma_torch::cpu::{self, Budget};
 use toma_torch::profile::{Depth, Profiler};
 use toma_trace::holdings::{Catalog, Names};
 use toma_trace::lines::Lines;
-use toma_trace::{Label, Place, ScopeKind, Scribe, Size, ThreadId, write};
+use toma_trace::{Event, Location, Mark, Memory, Place, Reader as _, Size, ThreadId, TraceBuilder, write};
 
 const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
 const ROWS: i64 = 32;
@@ -132,18 +132,19 @@ fn filled(blocks: usize) {
 
 /// Writes the page of a recording of this many events: operators of a line, each with a block that the next one frees.
 fn page(events: u64) {
-    let (main, mut scribe) = (ThreadId(0), Scribe::new());
-    scribe.enters(main, Label::new(ScopeKind::Function, "step").at("src/net.rs", 1));
+    let mut builder = TraceBuilder::new();
+    let mut read = |event: Event<'_>| builder.read(ThreadId(0), &event).expect("few bytes");
+    read(Event::Mark(Mark::Enters(Location::new("step", "src/net.rs", 1, "fn step() {"))));
     for step in 0..events / 4 {
         if step % 100 == 0 {
-            scribe.line(main, Label::new(ScopeKind::Line, "x.relu()").at("src/net.rs", 2));
+            read(Event::Mark(Mark::Line(Location::new("step", "src/net.rs", 2, "x.relu()"))));
         }
         let (address, bytes) = (64 * (step % 1000), 4 * (step % 977));
-        scribe.operator(main, "aten::relu");
-        scribe.born(main, address, &Place::HOST, bytes).expect("few bytes");
-        scribe.ends(main).expect("an operator");
+        read(Event::OperatorBegins { name: "aten::relu", node: None });
+        read(Event::Born(Memory { address, place: Place::HOST, bytes }));
+        read(Event::Ends { duration: None });
     }
-    let (trace, mut page) = (scribe.finish(), Vec::new());
+    let (trace, mut page) = (builder.finish(), Vec::new());
     let begun = Instant::now();
     let catalog = Catalog::of(&trace, &Names::new());
     write::html(&trace, &catalog, &Lines::of(&trace), "step", &mut page).expect("it is written");

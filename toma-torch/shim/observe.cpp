@@ -1,4 +1,5 @@
-// Leaf operators and memory of a step, as libtorch's observers report them.
+// Operators and memory of a program, as libtorch's observers report them: to recorders of a thread with all arguments,
+// and to the listener of all threads as they begin and end.
 //
 // # Why
 //
@@ -13,29 +14,57 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 
+#include "operators.h"
 #include "swap.h"
 
 namespace toma {
 namespace {
 
-// Leaf operator that this thread is in; operators that its kernels call are no leaves.
-thread_local const c10::FunctionSchema* inside = nullptr;
+// Cached properties of an operator, by the address of its name in the dispatcher, which does not change.
+struct Reported {
+  const char* key = nullptr;
+  // Number that the listener gave its name; none before it is asked.
+  uint32_t name = none;
+  // Composites only call other operators, which are the leaves. Operators of other libraries always count as leaves.
+  bool is_leaf = false;
+};
+
+std::optional<c10::OperatorHandle> handle_of(const at::RecordFunction& function) {
+  const auto name = function.operator_name();
+  return name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
+}
+
+Reported& reported(const at::RecordFunction& function) {
+  static thread_local std::array<Reported, 512> cache;
+  const auto* key = function.name();
+  auto& entry = cache[reinterpret_cast<uintptr_t>(key) / 16 % cache.size()];
+  if (entry.key != key) {
+    const auto op = handle_of(function);
+    entry = {key, none, op && !operator_of(*op).is_composite};
+  }
+  return entry;
+}
+
+// The call of a leaf operator that this thread is in; operators that its kernels call are no leaves.
+thread_local const at::RecordFunction* inside = nullptr;
+
+// True if a leaf begins. Recorders and the listener both ask, in any order.
+bool is_leaf(const at::RecordFunction& function) {
+  inside = inside == nullptr && reported(function).is_leaf ? &function : inside;
+  return inside == &function;
+}
+
+// Also called if an observer has failed to begin.
+void leave(const at::RecordFunction& function) { inside = inside == &function ? nullptr : inside; }
 
 toma_event of_memory(toma_event_kind kind, const void* data, uint64_t bytes, c10::Device device) {
   const auto index = static_cast<uint8_t>(std::max<int>(device.index(), 0));
   return {kind, 0, reinterpret_cast<uintptr_t>(data), bytes, uint64_t{static_cast<uint8_t>(device.type())} << 32 | index};
-}
-
-// Composites only call other operators, which are the leaves. Operators of other libraries always count as leaves.
-std::optional<c10::OperatorHandle> leaf_of(const at::RecordFunction& function) {
-  const auto name = inside != nullptr ? std::nullopt : function.operator_name();
-  const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
-  const auto is_composite = op && op->schema().getNamespace() == "aten" &&
-      op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  return is_composite ? std::nullopt : op;
 }
 
 void write_use(Recorder& recorder, toma_event_kind kind, const at::Tensor& tensor) {
@@ -87,41 +116,93 @@ void write_uses(
   }
 }
 
-// Context of a leaf or of a Node of backward.
-struct Begun final : at::ObserverContext {
+// Context of a leaf or of a Node of backward that recorders have seen begin.
+struct Recorded final : at::ObserverContext {
+  explicit Recorded(const c10::FunctionSchema* leaf) : leaf(leaf) {}
+  // Null for a Node.
+  const c10::FunctionSchema* leaf;
   // Time after all arguments were recorded.
   std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
 };
 
-std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function) {
+std::unique_ptr<at::ObserverContext> record_begin(const at::RecordFunction& function) {
   if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
     State::each([&](Recorder& recorder) { recorder.write({TOMA_NODE_BEGINS}, function.name()); });
-  } else if (const auto op = leaf_of(function)) {
-    inside = &op->schema();
-    State::each([&](Recorder& recorder) {
-      recorder.write({TOMA_OPERATOR_BEGINS}, c10::toString(op->operator_name()).c_str());
-      write_tags(recorder, *op);
-      write_uses(recorder, inside->arguments(), function.inputs(), TOMA_READS, TOMA_READS);
-    });
+    return std::make_unique<Recorded>(nullptr);
+  }
+  const auto op = is_leaf(function) ? handle_of(function) : std::nullopt;
+  if (!op) {
+    return nullptr;
+  }
+  State::each([&](Recorder& recorder) {
+    recorder.write({TOMA_OPERATOR_BEGINS}, c10::toString(op->operator_name()).c_str());
+    write_tags(recorder, *op);
+    write_uses(recorder, op->schema().arguments(), function.inputs(), TOMA_READS, TOMA_READS);
+  });
+  return std::make_unique<Recorded>(&op->schema());
+}
+
+void record_end(const at::RecordFunction& function, at::ObserverContext* context) {
+  leave(function);
+  const auto* begun = static_cast<const Recorded*>(context);
+  if (begun == nullptr) {
+    return;
+  }
+  const auto taken = std::chrono::steady_clock::now() - begun->at;
+  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(taken).count();
+  State::each([&](Recorder& recorder) {
+    if (begun->leaf != nullptr) {
+      write_uses(recorder, begun->leaf->returns(), function.outputs(), TOMA_MAKES, TOMA_VIEWS);
+    }
+    recorder.write({TOMA_ENDS, 0, 0, static_cast<uint64_t>(nanoseconds)});
+  });
+}
+
+// Listener for every operator, which lives forever; null for none.
+std::atomic<const toma_listener*> listening{nullptr};
+at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
+
+// Strings of node names are new each time, so the cache compares the text.
+uint32_t name_of_node(const char* name, const toma_listener& listener) {
+  struct Named {
+    std::string text;
+    uint32_t number = 0;
+  };
+  static thread_local std::array<Named, 256> cache;
+  auto& entry = cache[std::hash<std::string_view>()(name) % cache.size()];
+  if (entry.text != name) {
+    entry = {name, listener.named(name)};
+  }
+  return entry.number;
+}
+
+// Says at the end that the begin was reported.
+struct Begun final : at::ObserverContext {};
+
+std::unique_ptr<at::ObserverContext> report_begin(const at::RecordFunction& function) {
+  const auto& listener = *listening.load(std::memory_order_acquire);
+  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
+    listener.node_begins(name_of_node(function.name(), listener), node_of(function.forwardThreadId(), function.seqNr()));
+  } else if (is_leaf(function)) {
+    auto& name = reported(function).name;
+    name = name == none ? listener.named(function.name()) : name;
+    const auto sequence = function.seqNr();
+    listener.operator_begins(name, sequence < 0 ? 0 : node_of(at::RecordFunction::currentThreadId(), sequence));
   } else {
     return nullptr;
   }
   return std::make_unique<Begun>();
 }
 
-void ended(const at::RecordFunction& function, at::ObserverContext* begun) {
-  if (begun == nullptr) {
-    return;
+void report_end(const at::RecordFunction& function, at::ObserverContext* context) {
+  leave(function);
+  if (context != nullptr) {
+    listening.load(std::memory_order_acquire)->ends();
   }
-  const auto taken = std::chrono::steady_clock::now() - static_cast<Begun*>(begun)->at;
-  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(taken).count();
-  const auto* leaf = function.scope() == at::RecordScope::FUNCTION ? std::exchange(inside, nullptr) : nullptr;
-  State::each([&](Recorder& recorder) {
-    if (leaf != nullptr) {
-      write_uses(recorder, leaf->returns(), function.outputs(), TOMA_MAKES, TOMA_VIEWS);
-    }
-    recorder.write({TOMA_ENDS, 0, 0, static_cast<uint64_t>(nanoseconds)});
-  });
+}
+
+at::RecordFunctionCallback of_all_scopes(at::RecordFunctionCallback observer) {
+  return observer.scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION});
 }
 
 }  // namespace
@@ -144,8 +225,7 @@ void Recorder::write(toma_event event, const char* name, c10::ArrayRef<int64_t> 
 }
 
 at::RecordFunctionCallback observer_of_operators() {
-  auto observer = at::RecordFunctionCallback(started, ended).needsInputs(true).needsOutputs(true);
-  return observer.scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION});
+  return of_all_scopes(at::RecordFunctionCallback(record_begin, record_end).needsInputs(true).needsOutputs(true));
 }
 
 void tell(void* data, int64_t bytes, c10::Device device) noexcept {
@@ -160,9 +240,25 @@ void tell(void* data, int64_t bytes, c10::Device device) noexcept {
 
 void tell_of_block(void* data, int64_t bytes) noexcept { tell(data, bytes, c10::kCPU); }
 
-const char* leaf_name() noexcept { return inside == nullptr ? "" : inside->name().c_str(); }
+const char* leaf_name() noexcept { return inside == nullptr ? "" : inside->name(); }
+
+uint64_t node_of(uint64_t thread, int64_t sequence) noexcept {
+  constexpr int bits = 40;
+  return thread << bits | (static_cast<uint64_t>(sequence + 1) & ((uint64_t{1} << bits) - 1));
+}
 
 }  // namespace toma
+
+void toma_profile_operators(const toma_listener* listener) noexcept {
+  using namespace toma;
+  if (const auto before = std::exchange(callback, at::INVALID_CALLBACK_HANDLE); before != at::INVALID_CALLBACK_HANDLE) {
+    at::removeCallback(before);
+  }
+  if (listener != nullptr) {
+    listening.store(listener, std::memory_order_release);
+    callback = at::addGlobalCallback(of_all_scopes(at::RecordFunctionCallback(report_begin, report_end)));
+  }
+}
 
 int32_t toma_record_begin(toma_recorder** out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
@@ -180,9 +276,7 @@ void toma_record_mark(toma_recorder* recorder, const char* name) noexcept {
   recorder->write({name == nullptr ? TOMA_ENDS : TOMA_MARK_BEGINS}, name);
 }
 
-void toma_record_line(toma_recorder* recorder, uint32_t kind, uint64_t number) noexcept {
-  recorder->write({kind, 0, 0, number});
-}
+void toma_record_line(toma_recorder* recorder, uint64_t number) noexcept { recorder->write({TOMA_LINE, 0, 0, number}); }
 
 void toma_record_end(toma_recorder* recorder) noexcept {
   const std::unique_ptr<toma_recorder> ended(recorder);

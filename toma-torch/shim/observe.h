@@ -58,9 +58,13 @@ bool is_of_profile(const c10::DebugInfoBase* info) noexcept;
 // True if the program itself has written to the memory of a dry tensor.
 bool is_written_by_host(const at::DataPtr& data) noexcept;
 
-// Name of the leaf operator that this thread is in; empty outside of any, and if nothing records. It lives as long as
+// Name of the leaf operator that this thread is in; empty outside of any, and if nothing observes. It lives as long as
 // the operator.
 const char* leaf_name() noexcept;
+
+// Number that an operator shares with the node of its gradient. The thread is in the upper bits, so that numbers of two
+// threads differ; 0 is no node.
+uint64_t node_of(uint64_t thread, int64_t sequence) noexcept;
 
 // Visits each tensor in an argument or a result, also in lists.
 template <class F>

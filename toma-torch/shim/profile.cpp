@@ -1,5 +1,4 @@
-// Reports of operators and nodes of all threads to a profiler as they begin and end, and the current operator of a
-// thread without a profiler.
+// The current operator and node of a thread.
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -12,97 +11,15 @@
 #endif
 
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <optional>
 #include <string>
 
+#include "observe.h"
 #include "operators.h"
 #include "shim.h"
 
 namespace {
-
-// Listener for every operator, which lives forever; null for none.
-std::atomic<const toma_listener*> listening{nullptr};
-at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
-
-// The thread is in the upper bits, so that numbers of two threads differ; 0 is no node.
-uint64_t node_of(uint64_t thread, int64_t sequence) {
-  constexpr int bits = 40;
-  return thread << bits | (static_cast<uint64_t>(sequence + 1) & ((uint64_t{1} << bits) - 1));
-}
-
-bool is_composite(const c10::OperatorHandle& op) {
-  return op.schema().getNamespace() == "aten" && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-}
-
-// Cached properties of an operator, by the address of its name in the dispatcher, which does not change.
-struct Known {
-  const char* key = nullptr;
-  uint32_t name = 0;
-  // Composites only call other operators.
-  bool is_leaf = false;
-};
-
-const Known& known(const at::RecordFunction& function, const toma_listener& listener) {
-  static thread_local std::array<Known, 512> cache;
-  const auto* key = function.name();
-  auto& entry = cache[reinterpret_cast<uintptr_t>(key) / 16 % cache.size()];
-  if (entry.key != key) {
-    const auto name = function.operator_name();
-    const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
-    entry = {key, op ? listener.named(key) : 0, op && !is_composite(*op)};
-  }
-  return entry;
-}
-
-// Strings of node names are new each time, so the cache compares the text.
-uint32_t name_of_node(const char* name, const toma_listener& listener) {
-  struct Named {
-    std::string text;
-    uint32_t number = 0;
-  };
-  static thread_local std::array<Named, 256> cache;
-  auto& entry = cache[std::hash<std::string_view>()(name) % cache.size()];
-  if (entry.text != name) {
-    entry = {name, listener.named(name)};
-  }
-  return entry.number;
-}
-
-// Context of an operator or node whose begin was reported. Operators that kernels of a leaf call are no leaves.
-struct Begun final : at::ObserverContext {
-  explicit Begun(bool is_leaf) : is_leaf(is_leaf) {}
-  bool is_leaf;
-};
-
-thread_local bool is_in_leaf = false;
-
-std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function) {
-  const auto& listener = *listening.load(std::memory_order_acquire);
-  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
-    listener.node_begins(name_of_node(function.name(), listener), node_of(function.forwardThreadId(), function.seqNr()));
-    return std::make_unique<Begun>(false);
-  }
-  if (is_in_leaf) {
-    return nullptr;
-  }
-  const auto& op = known(function, listener);
-  if (!op.is_leaf) {
-    return nullptr;
-  }
-  is_in_leaf = true;
-  const auto sequence = function.seqNr();
-  listener.operator_begins(op.name, sequence < 0 ? 0 : node_of(at::RecordFunction::currentThreadId(), sequence));
-  return std::make_unique<Begun>(true);
-}
-
-void ended(const at::RecordFunction&, at::ObserverContext* context) {
-  if (const auto* begun = static_cast<const Begun*>(context)) {
-    is_in_leaf = is_in_leaf && !begun->is_leaf;
-    listening.load(std::memory_order_acquire)->ends();
-  }
-}
 
 #ifndef _WIN32
 
@@ -161,7 +78,7 @@ std::optional<c10::OperatorHandle> operator_of_stack() {
   std::optional<c10::OperatorHandle> found;
   for (size_t back = 0; back < kept; ++back) {
     found = operator_of(entries.symbols[(entries.count - 1 - back) % entries.symbols.size()]);
-    if (found && !is_composite(*found)) {
+    if (found && !toma::operator_of(*found).is_composite) {
       return found;
     }
   }
@@ -176,20 +93,8 @@ std::optional<c10::OperatorHandle> operator_of_stack() { return std::nullopt; }
 
 }  // namespace
 
-void toma_profile_operators(const toma_listener* listener) noexcept {
-  if (const auto before = std::exchange(callback, at::INVALID_CALLBACK_HANDLE); before != at::INVALID_CALLBACK_HANDLE) {
-    at::removeCallback(before);
-  }
-  if (listener == nullptr) {
-    return;
-  }
-  listening.store(listener, std::memory_order_release);
-  auto observer = at::RecordFunctionCallback(started, ended);
-  callback = at::addGlobalCallback(observer.scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
-}
-
 uint64_t toma_profile_position() noexcept {
-  return node_of(at::RecordFunction::currentThreadId(), static_cast<int64_t>(at::sequence_number::peek()));
+  return toma::node_of(at::RecordFunction::currentThreadId(), static_cast<int64_t>(at::sequence_number::peek()));
 }
 
 uint64_t toma_profile_node() noexcept {
@@ -197,7 +102,7 @@ uint64_t toma_profile_node() noexcept {
     return repeated;
   }
   const auto node = torch::autograd::get_current_node();
-  return node == nullptr ? 0 : node_of(node->thread_id(), static_cast<int64_t>(node->sequence_nr()));
+  return node == nullptr ? 0 : toma::node_of(node->thread_id(), static_cast<int64_t>(node->sequence_nr()));
 }
 
 uint32_t toma_profile_operator(uint32_t (*named)(const char*)) noexcept {

@@ -232,21 +232,18 @@ enum toma_event_kind : uint32_t {
   TOMA_ENDS = 3,
   // An argument of the current operator that holds integers, with its name.
   TOMA_ATTRIBUTE = 4,
-  // Memory is allocated or freed; `subject` is its address.
-  TOMA_BORN = 5,
-  TOMA_DIED = 6,
-  // The current operator uses memory. Numbers: flags (1: a gradient is wanted, 2: written by the host), then the sizes.
-  TOMA_READS = 7,
-  TOMA_WRITES = 8,
-  TOMA_MAKES = 9,
-  TOMA_VIEWS = 10,
-  // Source marks of the program; `bytes` is a number that Rust passed.
-  TOMA_ENTERS = 11,
-  TOMA_LINE = 12,
-  TOMA_LEFT_TO = 13,
-  TOMA_LEAVES = 14,
   // An argument that is a number, as the bits of a double, with its name.
-  TOMA_NUMBER = 15,
+  TOMA_NUMBER = 5,
+  // A source mark of the program; `bytes` is a number that Rust passed.
+  TOMA_LINE = 6,
+  // Memory is allocated or freed; `subject` is its address.
+  TOMA_BORN = 7,
+  TOMA_DIED = 8,
+  // The current operator uses memory. Numbers: flags (1: a gradient is wanted, 2: written by the host), then the sizes.
+  TOMA_READS = 9,
+  TOMA_WRITES = 10,
+  TOMA_MAKES = 11,
+  TOMA_VIEWS = 12,
 };
 
 struct toma_event {
@@ -282,8 +279,8 @@ int32_t toma_record_begin(toma_recorder** out, toma_error* error) noexcept;
 void toma_record_read(toma_recorder* recorder, toma_recording* out) noexcept;
 // Begins a mark of this name; null ends the latest one.
 void toma_record_mark(toma_recorder* recorder, const char* name) noexcept;
-// Records a source mark of this kind.
-void toma_record_line(toma_recorder* recorder, uint32_t kind, uint64_t number) noexcept;
+// Records a source mark.
+void toma_record_line(toma_recorder* recorder, uint64_t number) noexcept;
 void toma_record_end(toma_recorder* recorder) noexcept;
 
 // Results of a dry run in addition to its recording.

@@ -1,33 +1,34 @@
-//! The events of a trace one by one.
+//! The events of a trace one by one, with the identities of its rows.
+//!
+//! # Why
+//!
+//! They are no [`Event`](crate::Event)s: a row may hold more than an event says, such as the properties of a label.
 
-use crate::tables::{OperatorId, ScopeId, ThreadId, Tick, Trace};
+use crate::record::Open;
+use crate::tables::{Interval, Moment, Trace};
 
-/// An event at one tick.
+/// An event at one moment.
 pub(crate) enum Happening {
-    Begins(ScopeId),
-    Ends(ScopeId),
-    OperatorBegins(OperatorId),
-    OperatorEnds(OperatorId),
+    Begins(Open),
+    Ends(Open),
     /// Birth of a block, by its number in the order of the trace.
-    Born(usize, ThreadId),
-    Dies(usize, ThreadId),
+    Born(usize),
+    Dies(usize),
 }
 
 /// Returns all events, in the order of their ticks.
-pub(crate) fn happenings(trace: &Trace) -> Vec<(Tick, Happening)> {
+pub(crate) fn happenings(trace: &Trace) -> Vec<(Moment, Happening)> {
     let mut all = Vec::new();
-    for (id, scope) in trace.scopes() {
-        all.push((scope.interval.begin, Happening::Begins(id)));
-        all.push((scope.interval.end, Happening::Ends(id)));
-    }
-    for (id, operator) in trace.operators() {
-        all.push((operator.interval.begin, Happening::OperatorBegins(id)));
-        all.push((operator.interval.end, Happening::OperatorEnds(id)));
-    }
+    let mut lasts = |open, Interval { begin, end, thread }| {
+        all.push((Moment { tick: begin, thread }, Happening::Begins(open)));
+        all.push((Moment { tick: end, thread }, Happening::Ends(open)));
+    };
+    trace.scopes().for_each(|(id, scope)| lasts(Open::Scope(id), scope.interval));
+    trace.operators().for_each(|(id, operator)| lasts(Open::Operator(id), operator.interval));
     for (number, (_, block)) in trace.blocks().enumerate() {
-        all.extend(block.birth.map(|birth| (birth.tick, Happening::Born(number, birth.thread))));
-        all.extend(block.death.map(|death| (death.tick, Happening::Dies(number, death.thread))));
+        all.extend(block.birth.map(|birth| (birth, Happening::Born(number))));
+        all.extend(block.death.map(|death| (death, Happening::Dies(number))));
     }
-    all.sort_by_key(|(tick, _)| *tick);
+    all.sort_by_key(|(moment, _)| moment.tick);
     all
 }

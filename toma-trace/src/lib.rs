@@ -32,9 +32,11 @@
 
 #![forbid(unsafe_code)]
 
+mod builder;
 // Called by an allocator and the attribute's marks while a step runs; programs start a profiler instead.
 #[doc(hidden)]
 pub mod counting;
+mod event;
 mod happenings;
 pub mod holdings;
 mod json;
@@ -44,16 +46,16 @@ mod notebook;
 pub mod operators;
 mod place;
 mod record;
-mod scribe;
 mod sizes;
 mod tables;
 pub mod write;
 
+pub use builder::TraceBuilder;
+pub use event::{Event, Location, Mark, Memory, Node, Reader};
 pub use json::Unreadable;
 pub use live::{Holder, Live, Peak};
 pub use place::{Place, UnknownPlace};
 pub use record::{Contradiction, Open, Recorder};
-pub use scribe::Scribe;
 pub use sizes::Size;
 pub use tables::{
     Access, Attribute, Block, Interval, Label, Moment, Number, Operand, Operator, OperatorId, Scope, ScopeId,

@@ -1,6 +1,7 @@
 //! Memory of devices.
 
 use toma_plan::caching::{Pool, Segment};
+use toma_trace::Place;
 
 use super::{RawError, checked};
 use crate::error::Error;
@@ -65,9 +66,27 @@ impl DeviceId {
         }
     }
 
-    /// Returns kind and index, in the form that events have.
+    /// Returns the device of an event, which has the kind in the upper half of a word and the index in the lower.
+    pub(super) fn of_word(word: u64) -> Self {
+        let half = |number| i32::try_from(number & u64::from(u32::MAX)).unwrap_or(-1);
+        Self { kind: half(word >> 32), index: half(word) }
+    }
+
+    /// Returns kind and index.
     pub(crate) fn numbers(self) -> (u32, u32) {
         (self.kind.unsigned_abs(), self.index.unsigned_abs())
+    }
+
+    /// Returns the memory of the device.
+    pub(crate) fn place(self) -> Place {
+        let (kind, index) = self.numbers();
+        match kind {
+            0 => Place::HOST,
+            1 => Place::device("cuda", index),
+            10 => Place::device("vulkan", index),
+            13 => Place::device("mps", index),
+            other => Place::device(&format!("kind{other}"), index),
+        }
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) use gradient::{identity, is_sole, set_gradient};
 #[cfg(test)]
 pub(crate) use modes::enter_autocast;
 pub(crate) use modes::{autocast_depth, is_grad_enabled, modes, set_modes, toma_casts_clear};
-pub(crate) use observe::{Event, EventKind, Recording};
+pub(crate) use observe::Recording;
 pub(crate) use offload::{
     Aside, Ended, Manages, Predicts, Rows, enter_offloading, install_offloading, is_forked, is_watched,
     leave_offloading, moves_from, register_offloading, relieve_cuda,

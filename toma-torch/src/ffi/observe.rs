@@ -5,11 +5,13 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::slice;
+use std::time::Duration;
 
 use toma_core::marks::Function;
-use toma_trace::counting::{self, Listening, Mark};
+use toma_trace::counting::{self, Line, Listening};
+use toma_trace::{Access, Event, Location, Mark, Memory, Reader, ScopeKind, ThreadId};
 
-use super::{RawError, checked};
+use super::{DeviceId, RawError, checked};
 use crate::error::{Error, ErrorKind};
 
 /// `toma_event` of the shim.
@@ -37,68 +39,11 @@ struct RawRecording {
     torn: bool,
 }
 
-/// Kind of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EventKind {
-    OperatorBegins,
-    NodeBegins,
-    MarkBegins,
-    Ends,
-    Attribute,
-    Born,
-    Died,
-    Reads,
-    Writes,
-    Makes,
-    Views,
-    Enters,
-    Line,
-    LeftTo,
-    Leaves,
-    Number,
-}
-
-/// Kinds in the order of `toma_event_kind`.
-const KINDS: [EventKind; 16] = [
-    EventKind::OperatorBegins,
-    EventKind::NodeBegins,
-    EventKind::MarkBegins,
-    EventKind::Ends,
-    EventKind::Attribute,
-    EventKind::Born,
-    EventKind::Died,
-    EventKind::Reads,
-    EventKind::Writes,
-    EventKind::Makes,
-    EventKind::Views,
-    EventKind::Enters,
-    EventKind::Line,
-    EventKind::LeftTo,
-    EventKind::Leaves,
-    EventKind::Number,
-];
-
-/// One event; fields that its kind does not have are empty or 0.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Event<'a> {
-    pub(crate) kind: EventKind,
-    pub(crate) thread: u32,
-    pub(crate) name: &'a str,
-    /// Address of memory, valid while the memory is alive.
-    pub(crate) address: u64,
-    pub(crate) bytes: u64,
-    /// Number of the device's kind in c10, and its index.
-    pub(crate) device: (u32, u32),
-    pub(crate) numbers: &'a [i64],
-    /// For marks: the function, and the index of the line in it.
-    pub(crate) line: Option<(&'static Function, u32)>,
-}
-
 /// State of the marks received so far.
 #[derive(Debug, Default)]
 struct Marked {
-    /// Lines, by the numbers of their events.
-    lines: Vec<(&'static Function, u32)>,
+    /// Marks, by the numbers in their events.
+    marks: Vec<Mark<(&'static Function, u32)>>,
     /// Functions that run, the innermost last.
     frames: Vec<&'static Function>,
 }
@@ -108,7 +53,7 @@ unsafe extern "C" {
     // These take a recorder of `toma_record_begin` or of `toma_dry_begin`.
     fn toma_record_read(recorder: *mut c_void, out: &mut RawRecording);
     fn toma_record_mark(recorder: *mut c_void, name: *const c_char);
-    fn toma_record_line(recorder: *mut c_void, kind: u32, number: u64);
+    fn toma_record_line(recorder: *mut c_void, number: u64);
     fn toma_record_end(recorder: *mut c_void);
 }
 
@@ -117,6 +62,8 @@ unsafe extern "C" {
 pub(crate) struct Recording {
     recorder: NonNull<c_void>,
     marked: Rc<RefCell<Marked>>,
+    /// A dry run measures no durations: its kernels do no work.
+    is_dry: bool,
     /// Dropped first. None if something else receives all marks, as a test of marks does.
     listening: Option<Listening>,
 }
@@ -129,15 +76,15 @@ impl Recording {
         Ok(Self::of(recorder, false))
     }
 
-    /// Wraps a recorder that has begun on this thread and that nothing else ends. With `is_alone` it is a dry run, so
-    /// outer recorders receive no marks.
-    pub(super) fn of(recorder: *mut c_void, is_alone: bool) -> Self {
+    /// Wraps a recorder that has begun on this thread and that nothing else ends. Outer recorders receive no marks
+    /// during a dry run.
+    pub(super) fn of(recorder: *mut c_void, is_dry: bool) -> Self {
         let recorder = NonNull::new(recorder).expect("a recorder that has begun");
         let marked = Rc::<RefCell<Marked>>::default();
-        let told = Rc::clone(&marked);
-        let tell = move |mark| write(recorder, &mut told.borrow_mut(), mark);
-        let listening = counting::listen(Rc::new(tell), is_alone).ok();
-        Self { recorder, marked, listening }
+        let received = Rc::clone(&marked);
+        let receive = move |mark| write(recorder, &mut received.borrow_mut(), mark);
+        let listening = counting::listen(Rc::new(receive), is_dry).ok();
+        Self { recorder, marked, is_dry, listening }
     }
 
     pub(super) const fn recorder(&self) -> *mut c_void {
@@ -154,11 +101,11 @@ impl Recording {
         value
     }
 
-    /// Calls `read` for each event so far, in the order in which they happened.
+    /// Passes each event so far to a reader, in the order in which they happened.
     ///
     /// # Errors
-    /// If memory ran out while events were recorded, or the first error of `read`.
-    pub(crate) fn read(&self, mut read: impl FnMut(&Event<'_>) -> Result<(), Error>) -> Result<(), Error> {
+    /// If memory ran out while events were recorded, or the first contradiction that the reader finds.
+    pub(crate) fn read(&self, reader: &mut impl Reader) -> Result<(), Error> {
         let mut raw = RawRecording {
             events: ptr::null(),
             event_count: 0,
@@ -174,35 +121,36 @@ impl Recording {
             let message = "out of memory for the events of a recorded step".to_owned();
             return Err(Error::new(ErrorKind::OutOfMemory, message));
         }
-        // SAFETY: the recorder holds so many until it records more, and `read` calls nothing that it records.
+        // SAFETY: the recorder holds so many until it records more, and a reader does nothing that it records.
         let events = unsafe { slice_of(raw.events, raw.event_count) };
         // SAFETY: see above.
         let numbers = unsafe { slice_of(raw.numbers, raw.number_count) };
         // SAFETY: see above.
         let names = unsafe { slice_of(raw.names, raw.name_bytes) };
-        let marked = self.marked.borrow();
-        events.iter().try_for_each(|event| read(&event.read(numbers, names, &marked.lines)))
+        let tables = Tables { numbers, names, marks: &self.marked.borrow().marks, is_dry: self.is_dry };
+        let contradicts = |refused| Error::new(ErrorKind::Other, format!("recorded step: {refused}"));
+        events.iter().try_for_each(|raw| {
+            let event = tables.event(raw);
+            event
+                .map_or(Ok(()), |event| reader.read(ThreadId(raw.thread.into()), &event))
+                .map_err(contradicts)
+        })
     }
 }
 
 /// Records a mark. Of a function that began before the recorder, only the end is recorded.
-fn write(recorder: NonNull<c_void>, marked: &mut Marked, mark: Mark) {
-    let (kind, line) = match mark {
-        Mark::Enters(function, line) => {
-            marked.frames.push(function);
-            (EventKind::Enters, Some((function, line)))
-        }
-        Mark::Line(function, line) => (EventKind::Line, Some((function, line))),
-        Mark::LeftTo(line) => (EventKind::LeftTo, marked.frames.last().map(|function| (*function, line))),
-        Mark::Leaves => {
-            marked.frames.pop();
-            (EventKind::Leaves, None)
-        }
-    };
-    let number = marked.lines.len() as u64;
-    marked.lines.extend(line);
+fn write(recorder: NonNull<c_void>, marked: &mut Marked, mark: Mark<Line>) {
+    match mark {
+        Mark::Enters((function, _)) => marked.frames.extend(function),
+        Mark::Leaves => drop(marked.frames.pop()),
+        Mark::Line(_) | Mark::LeftTo(_) => {}
+    }
+    let innermost = marked.frames.last().copied();
+    let Some(mark) = mark.find(|(function, line)| Some((function.or(innermost)?, line))) else { return };
+    let number = marked.marks.len() as u64;
+    marked.marks.push(mark);
     // SAFETY: the receiver of marks is dropped before the recorder ends.
-    unsafe { toma_record_line(recorder.as_ptr(), kind as u32, number) };
+    unsafe { toma_record_line(recorder.as_ptr(), number) };
 }
 
 impl Drop for Recording {
@@ -213,32 +161,62 @@ impl Drop for Recording {
     }
 }
 
-impl RawEvent {
-    fn read<'a>(&self, numbers: &'a [i64], names: &'a [u8], lines: &[(&'static Function, u32)]) -> Event<'a> {
-        let at = |number: u64| usize::try_from(number).expect("within what there is");
-        let half = |number: u64| u32::try_from(number).expect("half of it");
-        let kind = KINDS[at(self.kind.into())];
-        let is_mark = matches!(kind, EventKind::Enters | EventKind::Line | EventKind::LeftTo);
-        let has_name = matches!(
-            kind,
-            EventKind::OperatorBegins
-                | EventKind::NodeBegins
-                | EventKind::MarkBegins
-                | EventKind::Attribute
-                | EventKind::Number
-        );
-        let name = if has_name { CStr::from_bytes_until_nul(&names[at(self.subject)..]).ok() } else { None };
-        Event {
-            kind,
-            thread: self.thread,
-            name: name.and_then(|name| name.to_str().ok()).unwrap_or_default(),
-            address: if has_name { 0 } else { self.subject },
-            bytes: self.bytes,
-            device: (half(self.device >> 32), half(self.device & u64::from(u32::MAX))),
-            numbers: &numbers[at(self.from)..at(self.from + self.count)],
-            line: if is_mark { lines.get(at(self.bytes)).copied() } else { None },
-        }
+/// Data that events refer to.
+struct Tables<'a> {
+    numbers: &'a [i64],
+    names: &'a [u8],
+    marks: &'a [Mark<(&'static Function, u32)>],
+    is_dry: bool,
+}
+
+impl<'a> Tables<'a> {
+    /// Translates an event, whose kind is a `toma_event_kind`. Returns `None` if its line is unknown.
+    fn event(&self, raw: &RawEvent) -> Option<Event<'a>> {
+        let name = || self.name(raw);
+        let scope = |kind| Event::ScopeBegins { kind, name: name(), node: None };
+        Some(match raw.kind {
+            0 => Event::OperatorBegins { name: name(), node: None },
+            1 => scope(ScopeKind::Node),
+            2 => scope(ScopeKind::Attempt),
+            3 => Event::Ends { duration: (!self.is_dry).then(|| Duration::from_nanos(raw.bytes)) },
+            4 => Event::Attribute { name: name(), values: self.numbers(raw) },
+            5 => Event::Number { name: name(), value: f64::from_bits(raw.bytes) },
+            6 => {
+                Event::Mark(self.marks[at(raw.bytes)].find(|(function, line)| Location::of(function, line))?)
+            }
+            7 => Event::Born(raw.memory()),
+            8 => Event::Died(raw.memory()),
+            9 => self.uses(raw, Access::Reads)?,
+            10 => self.uses(raw, Access::Writes)?,
+            11 => self.uses(raw, Access::Makes)?,
+            _ => self.uses(raw, Access::Views)?,
+        })
     }
+
+    fn uses(&self, raw: &RawEvent, access: Access) -> Option<Event<'a>> {
+        let [flags, shape @ ..] = self.numbers(raw) else { return None };
+        let (wants_gradient, is_written_by_host) = (flags & 1 != 0, flags & 2 != 0);
+        Some(Event::Uses { access, memory: raw.memory(), shape, wants_gradient, is_written_by_host })
+    }
+
+    fn name(&self, raw: &RawEvent) -> &'a str {
+        let name = CStr::from_bytes_until_nul(&self.names[at(raw.subject)..]).ok();
+        name.and_then(|name| name.to_str().ok()).unwrap_or_default()
+    }
+
+    fn numbers(&self, raw: &RawEvent) -> &'a [i64] {
+        &self.numbers[at(raw.from)..at(raw.from + raw.count)]
+    }
+}
+
+impl RawEvent {
+    fn memory(&self) -> Memory {
+        Memory { address: self.subject, place: DeviceId::of_word(self.device).place(), bytes: self.bytes }
+    }
+}
+
+fn at(number: u64) -> usize {
+    usize::try_from(number).expect("within the tables")
 }
 
 /// # Safety

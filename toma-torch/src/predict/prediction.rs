@@ -10,7 +10,6 @@ use super::last::Last;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::DeviceId;
 use crate::memory::Device;
-use crate::record::place;
 
 /// Bytes that a step takes from one device at any size, predicted before it has run once.
 ///
@@ -53,7 +52,7 @@ impl Prediction {
         mut unknown: Vec<String>,
     ) -> Result<Self, Error> {
         let id = DeviceId::of(device.device());
-        let place = place(id.numbers());
+        let place = id.place();
         let growth = grown(&traces)?;
         let elsewhere: Vec<String> = growth.places().map(ToString::to_string).collect();
         if place != Place::HOST && !elsewhere.is_empty() && !elsewhere.contains(&place.to_string()) {
@@ -337,7 +336,7 @@ mod tests {
     use toma_core::predict::{Predict as _, Shown};
     use toma_trace::{Recorder, ThreadId, Trace};
 
-    use super::{Device, DeviceId, Place, Prediction, place};
+    use super::{Device, DeviceId, Place, Prediction};
 
     /// A thousand bytes for each item, and five hundred more.
     fn trace(at: &Place, items: u64) -> Trace {
@@ -349,7 +348,7 @@ mod tests {
     }
 
     fn prediction(device: tch::Device) -> Prediction {
-        let at = place(DeviceId::of(device).numbers());
+        let at = DeviceId::of(device).place();
         let traces = [4, 8].map(|size| (size, trace(&at, u64::from(size))));
         Prediction::new(&Device::new(device), traces.into(), Vec::new()).unwrap()
     }

@@ -7,9 +7,10 @@ use tch::Tensor;
 use tch::nn::{VarStore, Variables};
 use toma_trace::counting::{Living, Owner};
 use toma_trace::holdings::Category;
+use toma_trace::{Access, Contradiction, Event, Reader, ThreadId};
 
 use super::states::State;
-use crate::ffi::{self, EventKind};
+use crate::ffi;
 use crate::notes::{is_alive, note, noted_at};
 
 /// Names of storages, by their addresses.
@@ -60,19 +61,9 @@ impl Named {
 
     /// Notes the tensors that an optimizer has made in a step and kept, as states of the variables they were made from.
     pub(super) fn note_states(&self, optimizer: &str, recording: &ffi::Recording) {
-        let variables = self.now();
-        let mut state = State::new(optimizer);
-        let mut made = Vec::new();
-        let _ = recording.read(|event| {
-            match event.kind {
-                EventKind::OperatorBegins => state.begins(event.name),
-                EventKind::Reads => state.reads(variables.get(&event.address).map(|(_, name)| name.as_str())),
-                EventKind::Makes => made.extend(state.makes().map(|name| (event.address, name))),
-                _ => {}
-            }
-            Ok(())
-        });
-        for (address, name) in made {
+        let mut states = States { names: self.now(), state: State::new(optimizer), made: Vec::new() };
+        let _ = recording.read(&mut states);
+        for (address, name) in states.made {
             // A block that is gone has no owner.
             if !is_alive(address, Owner(0)) {
                 note(address, Category::OptimizerState, || name);
@@ -108,6 +99,30 @@ impl Named {
             };
             variables.named_variables.iter().for_each(|(name, tensor)| body(name, tensor));
         }
+    }
+}
+
+/// Finds the states of an optimizer among the tensors that operators make.
+struct States {
+    names: ByAddress,
+    state: State,
+    /// Address and name of each state.
+    made: Vec<(u64, String)>,
+}
+
+impl Reader for States {
+    fn read(&mut self, _: ThreadId, event: &Event<'_>) -> Result<(), Contradiction> {
+        match event {
+            Event::OperatorBegins { name, .. } => self.state.begins(name),
+            Event::Uses { access: Access::Reads, memory, .. } => {
+                self.state.reads(self.names.get(&memory.address).map(|(_, name)| name.as_str()));
+            }
+            Event::Uses { access: Access::Makes, memory, .. } => {
+                self.made.extend(self.state.makes().map(|name| (memory.address, name)));
+            }
+            _ => {}
+        }
+        Ok(())
     }
 }
 

@@ -14,7 +14,6 @@ use crate::cpu;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, DeviceId};
 use crate::notes;
-use crate::record::place;
 
 /// Options of a recording.
 ///
@@ -136,7 +135,7 @@ fn devices() -> Vec<(Place, u64)> {
     let gpu = |index| {
         let device = DeviceId::of(tch::Device::Cuda(index));
         let stats = ffi::device_stats(device).ok()?;
-        Some((place(device.numbers()), stats.allocated_bytes))
+        Some((device.place(), stats.allocated_bytes))
     };
     let cpu = (Place::HOST, cpu::allocated_bytes());
     std::iter::once(cpu).chain((0..).map_while(gpu)).collect()

@@ -8,7 +8,6 @@ use super::profiler::Profiler;
 use super::recording::Recording;
 use crate::error::Error;
 use crate::ffi::DeviceId;
-use crate::record::place;
 
 /// Runs a closure and records its lines, for a cell of a notebook, which displays the value of its last line.
 ///
@@ -72,7 +71,7 @@ impl<R> Run<R> {
     /// Shows only this device.
     #[must_use]
     pub fn device(self, device: tch::Device) -> Self {
-        Self { lines: self.lines.device(&place(DeviceId::of(device).numbers())), ..self }
+        Self { lines: self.lines.device(&DeviceId::of(device).place()), ..self }
     }
 
     /// Writes the table.

@@ -18,7 +18,7 @@ fn recorded(net: &Net, min_bytes: u64) -> Step {
     for _ in 0..5 {
         train();
     }
-    Step::of(&toma_torch::record_timed(train), &ground::place(), min_bytes)
+    Step::of(&toma_torch::record(train), &ground::place(), min_bytes)
 }
 
 #[test]

@@ -7,8 +7,8 @@ use super::here;
 use super::moments::Moments;
 use super::names::NameId;
 use super::owner::Owner;
+use super::packed::Packed;
 use super::shared::{Shared, running};
-use super::told::Told;
 use crate::holdings::{Category, Holding, Holdings};
 use crate::lines::LineId;
 
@@ -121,8 +121,8 @@ fn operator(shared: &Shared, owner: Owner) -> Option<NameId> {
     let (count, half) = (ring.count(), u64::from(owner.moment()));
     let place = (count & !u64::from(u32::MAX)) | half;
     let place = if place < count { place } else { place.checked_sub(1 << 32)? };
-    match Told::read(ring.get(place)?).1 {
-        Told::Born(memory) => Some(memory.operator),
+    match Packed::read(ring.get(place)?).1 {
+        Packed::Born(block) => Some(block.operator),
         _ => None,
     }
 }

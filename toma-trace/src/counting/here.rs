@@ -11,8 +11,9 @@ use super::makers::Makers;
 use super::moments::Moments;
 use super::names::{NameId, name};
 use super::owner::Owner;
+use super::packed::{Block, Packed, lower};
 use super::shared::{Shared, number, running};
-use super::told::{Memory, Node, Told, lower};
+use crate::event::{Mark, Node};
 use crate::lines::{DeviceId, LineId, Stack};
 use toma_core::marks::Function;
 
@@ -142,14 +143,14 @@ impl Here {
     }
 
     /// Records an event. Returns its position among all events, or 0 if events are not kept.
-    pub(super) fn tell(&self, told: Told) -> u64 {
-        self.shared.ring.as_ref().map_or(0, |ring| ring.push(told.words(self.number)))
+    pub(super) fn record(&self, packed: Packed) -> u64 {
+        self.shared.ring.as_ref().map_or(0, |ring| ring.push(packed.words(self.number)))
     }
 
     /// Records an event with a name. A name stays forever, so none is made if events are not kept.
-    pub(super) fn tell_named(&self, told: fn(NameId) -> Told, text: &str) {
+    pub(super) fn record_named(&self, packed: fn(NameId) -> Packed, text: &str) {
         if self.shared.ring.is_some() {
-            self.tell(told(name(text)));
+            self.record(packed(name(text)));
         }
     }
 
@@ -179,7 +180,7 @@ impl Here {
         self.looks_for_numbered();
         let born = self.stack.allocated(DeviceId(device.into()), bytes);
         let operator = self.operators.last().copied().unwrap_or(NameId::NONE);
-        let place = self.tell(Told::Born(Memory { device, address, bytes, operator }));
+        let place = self.record(Packed::Born(Block { device, address, bytes, operator }));
         Owner::new(self.shared.number, born, self.moment_of(place), self.optimizers > 0)
     }
 
@@ -194,7 +195,7 @@ impl Here {
             Some(born) => self.stack.freed(DeviceId(device.into()), bytes, born),
             None => self.stack.freed_older(DeviceId(device.into()), bytes),
         }
-        self.tell(Told::Died(Memory { device, address, bytes, operator: NameId::NONE }));
+        self.record(Packed::Died(Block { device, address, bytes, operator: NameId::NONE }));
     }
 
     fn gradient_of(&mut self, node: Node) {
@@ -240,7 +241,7 @@ impl Here {
         };
         self.frames.push(Called { function, first, shift, group, is_call });
         self.stack.enter_apart(first.nth(line), shift);
-        self.tell(Told::Enters(first.nth(line)));
+        self.record(Packed::Mark(Mark::Enters(first.nth(line))));
         self.in_force(first.nth(line));
     }
 
@@ -258,7 +259,7 @@ impl Here {
         if let Some(frame) = self.frames.last().filter(|frame| frame.is_of(function)) {
             let line = frame.first.nth(line);
             self.stack.mark(line);
-            self.tell(Told::Mark(line));
+            self.record(Packed::Mark(Mark::Line(line)));
             self.in_force(line);
         }
     }
@@ -267,7 +268,7 @@ impl Here {
         if let Some(frame) = self.frames.last() {
             let line = frame.first.nth(enclosing);
             self.stack.left_block(line);
-            self.tell(Told::LeftTo(line));
+            self.record(Packed::Mark(Mark::LeftTo(line)));
             self.in_force(line);
         }
     }
@@ -276,7 +277,7 @@ impl Here {
         let Some(frame) = self.frames.pop() else { return (0, None) };
         let line = self.stack.line().map_or(0, |line| line.0.saturating_sub(frame.first.0));
         self.stack.leave();
-        self.tell(Told::Leaves);
+        self.record(Packed::Mark(Mark::Leaves));
         if let Some(line) = self.stack.line() {
             self.in_force(line);
         }

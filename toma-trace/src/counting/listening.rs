@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::here::{Here, unless_paused};
+use crate::event::Mark;
 use toma_core::marks::{self, Busy, Function, Marks, Session};
 
 /// Forwards marks to the recording and to the recorders of the thread.
@@ -49,22 +50,15 @@ thread_local! {
     static RECORDERS: RefCell<Vec<ThreadRecorder>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A mark of a thread.
-#[derive(Clone, Copy, Debug)]
-pub enum Mark {
-    /// A function is called, one of its closures runs, or a task is resumed, at a line.
-    Enters(&'static Function, u32),
-    /// A line becomes current.
-    Line(&'static Function, u32),
-    /// A block was left, and this line of the innermost function encloses it.
-    LeftTo(u32),
-    /// The innermost function ends. It may have begun before the recorder did.
-    Leaves,
-}
+/// A line by its index in a function; in the innermost function that runs if that is not named.
+pub type Line = (Option<&'static Function>, u32);
+
+/// Receives the marks of a thread. The function of a mark may have begun before.
+type Receive = dyn Fn(Mark<Line>);
 
 #[derive(Clone)]
 struct ThreadRecorder {
-    tell: Rc<dyn Fn(Mark)>,
+    receive: Rc<Receive>,
     /// True if recorders that began before it receive nothing meanwhile.
     is_alone: bool,
 }
@@ -72,27 +66,28 @@ struct ThreadRecorder {
 /// Guard of a recorder of one thread, which receives the thread's marks until the guard is dropped.
 #[must_use = "nothing is heard once it is dropped"]
 pub struct Listening {
-    tell: Rc<dyn Fn(Mark)>,
+    receive: Rc<Receive>,
     _session: SessionUse,
 }
 
-/// Sends the marks of this thread to `tell`, also while [paused](super::pause). If `is_alone`, recorders of this thread
+/// Sends the marks of this thread to `receive`, also while [paused](super::pause). If `is_alone`, recorders of this thread
 /// that began before do not receive them.
 ///
 /// # Errors
 ///
 /// If another receiver of all marks is active.
-pub fn listen(tell: Rc<dyn Fn(Mark)>, is_alone: bool) -> Result<Listening, Busy> {
+pub fn listen(receive: Rc<Receive>, is_alone: bool) -> Result<Listening, Busy> {
     let session = SessionUse::begin()?;
-    RECORDERS
-        .with_borrow_mut(|recorders| recorders.push(ThreadRecorder { tell: Rc::clone(&tell), is_alone }));
-    Ok(Listening { tell, _session: session })
+    RECORDERS.with_borrow_mut(|recorders| {
+        recorders.push(ThreadRecorder { receive: Rc::clone(&receive), is_alone });
+    });
+    Ok(Listening { receive, _session: session })
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
         let _ = RECORDERS.try_with(|recorders| {
-            recorders.borrow_mut().retain(|recorder| !Rc::ptr_eq(&recorder.tell, &self.tell));
+            recorders.borrow_mut().retain(|recorder| !Rc::ptr_eq(&recorder.receive, &self.receive));
         });
     }
 }
@@ -103,18 +98,18 @@ impl std::fmt::Debug for Listening {
     }
 }
 
-fn tell(mark: Mark) {
-    let heard = |recorders: &RefCell<Vec<ThreadRecorder>>| {
+fn send(mark: Mark<Line>) {
+    let receivers = |recorders: &RefCell<Vec<ThreadRecorder>>| {
         recorders.try_borrow().map_or_else(|_| Vec::new(), |recorders| innermost(&recorders))
     };
-    let told = RECORDERS.try_with(heard);
-    told.unwrap_or_default().iter().for_each(|tell| tell(mark));
+    let receivers = RECORDERS.try_with(receivers);
+    receivers.unwrap_or_default().iter().for_each(|receive| receive(mark));
 }
 
 /// Returns the recorders that receive marks.
-fn innermost(recorders: &[ThreadRecorder]) -> Vec<Rc<dyn Fn(Mark)>> {
+fn innermost(recorders: &[ThreadRecorder]) -> Vec<Rc<Receive>> {
     let first = recorders.iter().rposition(|recorder| recorder.is_alone).unwrap_or(0);
-    recorders[first..].iter().map(|recorder| Rc::clone(&recorder.tell)).collect()
+    recorders[first..].iter().map(|recorder| Rc::clone(&recorder.receive)).collect()
 }
 
 /// Runs the callback that is due after a backward. Nothing is borrowed meanwhile, because it may look at tensors.
@@ -127,12 +122,12 @@ fn after_backward(after: Option<fn()>) {
 impl Marks for ToRecordings {
     fn enter(&self, function: &'static Function, line: u32) {
         unless_paused(|here| here.enter(function, line, line == 0));
-        tell(Mark::Enters(function, line));
+        send(Mark::Enters((Some(function), line)));
     }
 
     fn resume(&self, function: &'static Function, line: u32) {
         unless_paused(|here| here.enter(function, line, false));
-        tell(Mark::Enters(function, line));
+        send(Mark::Enters((Some(function), line)));
     }
 
     fn line(&self, function: &'static Function, line: u32) {
@@ -142,18 +137,18 @@ impl Marks for ToRecordings {
             after
         });
         after_backward(after.flatten());
-        tell(Mark::Line(function, line));
+        send(Mark::Line((Some(function), line)));
     }
 
     fn left_block(&self, enclosing: u32) {
         unless_paused(|here| here.left_block(enclosing));
-        tell(Mark::LeftTo(enclosing));
+        send(Mark::LeftTo((None, enclosing)));
     }
 
     fn leave(&self) -> u32 {
         after_backward(unless_paused(Here::ended_backward).flatten());
         let (line, table) = unless_paused(Here::leave).unwrap_or_default();
-        tell(Mark::Leaves);
+        send(Mark::Leaves);
         if let Some(table) = table {
             // A closed standard error must not end the program.
             let _ = io::stderr().lock().write_all(table.as_bytes());

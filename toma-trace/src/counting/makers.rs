@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use super::told::Node;
+use crate::event::Node;
 use crate::lines::LineId;
 
 /// Sequence numbers of one thread's operators by line, each from where the line became current.
@@ -47,7 +47,7 @@ impl Makers {
 impl Node {
     /// True if the operators of both ran on one thread.
     pub(super) fn is_of_thread(self, other: Self) -> bool {
-        self.0 >> THREAD == other.0 >> THREAD
+        self.0 >> Self::THREAD == other.0 >> Self::THREAD
     }
 }
 
@@ -55,19 +55,16 @@ impl Node {
 #[derive(Debug, Default)]
 pub(super) struct AllMakers(Mutex<HashMap<u64, Arc<Makers>>>);
 
-/// Number of bits of a node below its thread.
-const THREAD: u32 = 40;
-
 impl AllMakers {
     pub(super) fn of_thread(&self, node: Node) -> Arc<Makers> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(node.0 >> THREAD).or_default())
+        Arc::clone(all.entry(node.0 >> Node::THREAD).or_default())
     }
 
     /// Returns the line that made a node, if that takes no waiting.
     pub(super) fn line(&self, node: Node) -> Option<LineId> {
         let all = self.0.try_lock().ok()?;
-        let of_thread = all.get(&(node.0 >> THREAD))?;
+        let of_thread = all.get(&(node.0 >> Node::THREAD))?;
         of_thread.of(node)
     }
 }
@@ -75,12 +72,12 @@ impl AllMakers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counting::told::lower;
+    use crate::counting::packed::lower;
 
     #[test]
     fn a_node_is_of_the_line_in_force_when_its_operator_ran() {
         let all = AllMakers::default();
-        let node = |number: u64| Node((3 << THREAD) + number);
+        let node = |number: u64| Node((3 << Node::THREAD) + number);
         let makers = all.of_thread(node(0));
         for (line, next) in [(1, 10), (2, 10), (3, 14), (4, 20)] {
             makers.in_force(LineId(line), node(next));
@@ -88,7 +85,7 @@ mod tests {
         let lines: Vec<_> = [9_u64, 10, 13, 14, 19, 20, 99].map(|number| all.line(node(number))).to_vec();
         let expected = [None, Some(2), Some(2), Some(3), Some(3), Some(4), Some(4)];
         assert_eq!(lines, expected.map(|line| line.map(LineId)));
-        assert_eq!(all.line(Node((4 << THREAD) + 12)), None);
+        assert_eq!(all.line(Node((4 << Node::THREAD) + 12)), None);
     }
 
     #[test]

@@ -10,12 +10,12 @@ mod moments;
 mod moves;
 mod names;
 mod owner;
+mod packed;
 mod replay;
 mod ring;
 mod scopes;
 mod shared;
 mod thread;
-mod told;
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -32,15 +32,15 @@ pub use replay::Replayed;
 pub use scopes::{Attempt, Phase, phase};
 pub use shared::runs;
 pub use thread::{allocated, ends, freed, node_begins, operator_begins, out_of_memory, reserved};
-pub use told::Node;
 
 use self::failure::Failures;
 use self::listening::SessionUse;
-pub use self::listening::{Listening, Mark, listen};
+pub use self::listening::{Line, Listening, listen};
 use self::makers::AllMakers;
 use self::ring::Ring;
 use self::shared::{NONE, NUMBER, RUNNING, Shared, running};
 
+pub use crate::event::Node;
 use crate::lines::{DeviceId, Lines, Rows};
 use crate::place::Place;
 use toma_core::marks::Busy;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::here::Here;
 use super::names::NameId;
 use super::owner::{EXEMPT, Owner};
-use super::told::{Memory, Told};
+use super::packed::{Block, Packed};
 use crate::lines::{Born, DeviceId};
 
 thread_local! {
@@ -72,7 +72,7 @@ impl Here {
     pub(super) fn left(&mut self, device: u8, address: u64, bytes: u64, owner: Owner) -> Owner {
         let born = owner.born(self.shared.number);
         self.stack.left(DeviceId(device.into()), bytes, born);
-        let place = self.tell(Told::Died(Memory { device, address, bytes, operator: NameId::NONE }));
+        let place = self.record(Packed::Died(Block { device, address, bytes, operator: NameId::NONE }));
         if born.is_some() { owner } else { self.taken_over(place, owner) }
     }
 
@@ -86,10 +86,10 @@ impl Here {
         // An older storage is kept from now on: it counts as freed later.
         self.stack.returned(DeviceId(device.into()), bytes, Some(born.unwrap_or(Born(None))));
         if born.is_some() {
-            self.tell(Told::Returns(owner.moment()));
+            self.record(Packed::Fetches(owner.moment()));
         }
         let operator = self.operators.last().copied().unwrap_or(NameId::NONE);
-        let place = self.tell(Told::Born(Memory { device, address, bytes, operator }));
+        let place = self.record(Packed::Born(Block { device, address, bytes, operator }));
         if born.is_some() { owner } else { self.taken_over(place, owner) }
     }
 

@@ -1,6 +1,6 @@
 //! The owner of a block, in the one word that an allocator keeps with the block.
 
-use super::told::lower;
+use super::packed::lower;
 use crate::lines::{Born, LineId};
 
 /// Owner of a block. The highest 13 bits are the recording, one bit is set if an optimizer ran, 18 bits are the line

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use super::failure::Living;
 use super::names::NameId;
 use super::owner::Owner;
+use super::packed::{Block, Packed, lower};
 use super::shared::Shared;
-use super::told::{Memory, Node, Told, lower};
+use crate::builder::TraceBuilder;
+use crate::event::{Event, Location, Memory, Node, Reader as _};
 use crate::lines::{LineId, Sources};
 use crate::place::Place;
-use crate::scribe::Scribe;
-use crate::tables::{Label, ScopeKind, StorageId, ThreadId, Trace};
+use crate::tables::{ScopeKind, StorageId, ThreadId, Trace};
 
 /// The trace of a recording, and the storages of its blocks.
 #[derive(Clone, Debug)]
@@ -45,27 +46,27 @@ pub(super) fn replay(shared: &Shared, living: impl IntoIterator<Item = (u32, Liv
         Replay::new(&known.sources, shared.rows.devices().map(|(_, place)| place.clone()).collect());
     let lost = ring.oldest();
     for place in lost..ring.count() {
-        if let Some((thread, told)) = ring.get(place).map(Told::read) {
-            let _ = replay.tell(place, ThreadId(thread.into()), told);
+        if let Some((thread, packed)) = ring.get(place).map(Packed::read) {
+            let _ = replay.read(place, ThreadId(thread.into()), packed);
         }
     }
     for (device, block) in living {
-        if !replay.has_told(shared.number, block) {
+        if !replay.has_seen(shared.number, block) {
             let _ = replay.lives(u8::try_from(device).unwrap_or(u8::MAX), block);
         }
     }
-    let Replay { scribe, born, older, .. } = replay;
-    Some(Replayed { trace: scribe.finish(), lost, recording: shared.number, born, older })
+    let Replay { builder, born, older, .. } = replay;
+    Some(Replayed { trace: builder.finish(), lost, recording: shared.number, born, older })
 }
 
 struct Replay<'a> {
     sources: &'a Sources,
     places: Vec<Place>,
-    scribe: Scribe,
+    builder: TraceBuilder,
     born: HashMap<u32, StorageId>,
     older: HashMap<u64, StorageId>,
     /// Birth moments of the storages that threads fetch.
-    returning: HashMap<ThreadId, u32>,
+    fetching: HashMap<ThreadId, u32>,
 }
 
 impl<'a> Replay<'a> {
@@ -73,89 +74,84 @@ impl<'a> Replay<'a> {
         Self {
             sources,
             places,
-            scribe: Scribe::new(),
+            builder: TraceBuilder::new(),
             born: HashMap::new(),
             older: HashMap::new(),
-            returning: HashMap::new(),
+            fetching: HashMap::new(),
         }
     }
 
-    /// Replays an event. Returns `None` if its function, line or device is unknown.
-    fn tell(&mut self, place: u64, thread: ThreadId, told: Told) -> Option<()> {
-        match told {
-            Told::Enters(line) => self.scribe.enters(thread, self.function(line)?),
-            Told::Mark(line) => self.scribe.line(thread, self.line(line)?),
-            Told::LeftTo(line) => self.scribe.line(thread, self.line(line)?.with("resumed", &[])),
-            Told::Leaves => self.scribe.leaves(thread).ok()?,
-            Told::Operator(name, node) => self.operator(thread, name, node),
-            Told::Node(name, node) => {
-                let label = Label::new(ScopeKind::Node, text(name));
-                self.scribe.scope(thread, label.with("sequence", &[sequence(node)]));
+    /// Replays an event at its position. Returns `None` if its function, line or device is unknown, or it contradicts
+    /// earlier events.
+    fn read(&mut self, position: u64, thread: ThreadId, packed: Packed) -> Option<()> {
+        let event = match packed {
+            Packed::Mark(mark) => Event::Mark(mark.find(|line| self.location(line))?),
+            Packed::Operator(name, node) => {
+                let node = (node != Node::default()).then_some(node);
+                Event::OperatorBegins { name: text(name), node }
             }
-            Told::Phase(name) => self.scribe.scope(thread, Label::new(ScopeKind::Phase, text(name))),
-            Told::Attempt(name) => self.scribe.scope(thread, Label::new(ScopeKind::Attempt, text(name))),
-            Told::Ends => self.scribe.ends(thread).ok()?,
-            Told::Born(memory) => self.born(place, thread, memory)?,
-            Told::Died(memory) => self.died(place, thread, memory)?,
-            Told::Returns(moment) => drop(self.returning.insert(thread, moment)),
-        }
-        Some(())
+            Packed::Node(name, node) => scope(ScopeKind::Node, name, Some(node)),
+            Packed::Phase(name) => scope(ScopeKind::Phase, name, None),
+            Packed::Attempt(name) => scope(ScopeKind::Attempt, name, None),
+            Packed::Ends => Event::Ends { duration: None },
+            Packed::Fetches(moment) => {
+                self.fetching.insert(thread, moment);
+                return Some(());
+            }
+            Packed::Born(block) => return self.born(lower(position), thread, self.memory(block)?),
+            Packed::Died(block) => {
+                let memory = self.memory(block)?;
+                self.was_older(lower(position), &memory)?;
+                Event::Died(memory)
+            }
+        };
+        self.builder.read(thread, &event).ok()
     }
 
-    fn operator(&mut self, thread: ThreadId, name: NameId, node: Node) {
-        let operator = self.scribe.operator(thread, text(name));
-        if node != Node::default() {
-            // The operator has just begun.
-            let _ = self.scribe.recorder().attribute(operator, "sequence", &[sequence(node)]);
-        }
-    }
-
-    fn function(&self, line: LineId) -> Option<Label> {
+    fn location(&self, line: LineId) -> Option<Location<'a>> {
         let (source, at) = self.sources.get(line)?;
-        Some(Label::new(ScopeKind::Function, &source.name).at(&source.file, at.number))
+        Some(Location::new(&source.name, &source.file, at.number, &at.text))
     }
 
-    fn line(&self, line: LineId) -> Option<Label> {
-        let (source, at) = self.sources.get(line)?;
-        Some(Label::new(ScopeKind::Line, &at.text).at(&source.file, at.number))
+    fn memory(&self, block: Block) -> Option<Memory> {
+        let place = self.places.get(usize::from(block.device))?.clone();
+        Some(Memory { address: block.address, place, bytes: block.bytes })
     }
 
-    fn born(&mut self, place: u64, thread: ThreadId, memory: Memory) -> Option<()> {
-        let Memory { device, address, bytes, .. } = memory;
-        let on = self.places.get(usize::from(device))?;
-        let moment = self.returning.remove(&thread);
-        let returns = moment.and_then(|moment| self.born.get(&moment).copied());
-        if returns.is_some_and(|storage| self.scribe.returned(thread, storage, (address, on), bytes).is_ok())
+    fn born(&mut self, moment: u32, thread: ThreadId, memory: Memory) -> Option<()> {
+        let fetching = self.fetching.remove(&thread);
+        let address = memory.address;
+        if let Some(storage) = fetching.and_then(|moment| self.born.get(&moment).copied())
+            && self.builder.read(thread, &Event::Fetched(storage, memory.clone())).is_ok()
         {
             return Some(());
         }
-        let storage = self.scribe.born(thread, address, on, bytes).ok()?;
-        self.born.insert(moment.unwrap_or(lower(place)), storage);
+        self.builder.read(thread, &Event::Born(memory)).ok()?;
+        self.born.insert(fetching.unwrap_or(moment), self.builder.storage_at(address)?);
         Some(())
     }
 
-    fn died(&mut self, place: u64, thread: ThreadId, memory: Memory) -> Option<()> {
-        let Memory { device, address, bytes, .. } = memory;
-        let is_known = self.scribe.knows(address);
-        let storage = self.scribe.died(thread, address, self.places.get(usize::from(device))?, bytes).ok()?;
-        if !is_known {
-            self.older.insert(address, storage);
+    /// Records the storage of a block that dies at a moment, if no event has mentioned the block.
+    fn was_older(&mut self, moment: u32, memory: &Memory) -> Option<()> {
+        if self.builder.storage_at(memory.address).is_none() {
+            let storage = self.builder.living(memory).ok()?;
+            self.older.insert(memory.address, storage);
             // The storage may be fetched later.
-            self.born.insert(lower(place), storage);
+            self.born.insert(moment, storage);
         }
         Some(())
     }
 
     /// True if the events contain a block's birth, or its death if it is older. It may have died since it was found.
-    fn has_told(&self, recording: u32, Living { address, owner, .. }: Living) -> bool {
+    fn has_seen(&self, recording: u32, Living { address, owner, .. }: Living) -> bool {
         let was_born = owner.born(recording).is_some() && self.born.contains_key(&owner.moment());
-        was_born || self.older.contains_key(&address) || self.scribe.knows(address)
+        was_born || self.older.contains_key(&address) || self.builder.storage_at(address).is_some()
     }
 
     /// Adds a live block that no event mentions.
     fn lives(&mut self, device: u8, Living { address, bytes, .. }: Living) -> Option<()> {
-        let place = self.places.get(usize::from(device))?;
-        self.older.insert(address, self.scribe.living(address, place, bytes).ok()?);
+        let memory = self.memory(Block { device, address, bytes, operator: NameId::NONE })?;
+        self.older.insert(address, self.builder.living(&memory).ok()?);
         Some(())
     }
 }
@@ -164,8 +160,6 @@ fn text(name: NameId) -> &'static str {
     name.text().unwrap_or("an operator")
 }
 
-/// Returns the number of a node, or -1 for a node that adds a gradient to its variable and has no number of its own.
-fn sequence(Node(node): Node) -> i64 {
-    const NUMBER: u64 = (1 << 40) - 1;
-    if node & NUMBER == 0 { -1 } else { i64::try_from(node).unwrap_or(-1) }
+fn scope(kind: ScopeKind, name: NameId, node: Option<Node>) -> Event<'static> {
+    Event::ScopeBegins { kind, name: text(name), node }
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::here::{here, unless_paused};
 use super::known::title;
-use super::told::Told;
+use super::packed::Packed;
 
 /// A named part of a step. It is a row of its own if the thread is in no line.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub fn phase(text: &str) -> Phase {
     let is_optimizer = text.split(' ').next() == Some("optimizer");
     let row = unless_paused(|here| {
         here.optimizers += u32::from(is_optimizer);
-        here.tell_named(Told::Phase, text);
+        here.record_named(Packed::Phase, text);
         here.enter_row("phases", text, false)
     });
     Phase { is_optimizer, row, of_thread: PhantomData }
@@ -35,7 +35,7 @@ impl Drop for Phase {
         here(|here| {
             here.optimizers = here.optimizers.saturating_sub(u32::from(is_optimizer));
             here.leave_row(is_row);
-            here.tell(Told::Ends);
+            here.record(Packed::Ends);
         });
     }
 }
@@ -62,7 +62,7 @@ impl Attempt {
                 here.attempt_began = here.moment();
             }
             let text = title(call, size);
-            here.tell_named(Told::Attempt, &text);
+            here.record_named(Packed::Attempt, &text);
             here.enter_row("attempts", &text, resumes)
         });
         Self { row, of_thread: PhantomData }
@@ -92,7 +92,7 @@ impl Drop for Attempt {
             here.groups.pop();
             here.attempts(false);
             here.leave_row(is_row);
-            here.tell(Told::Ends);
+            here.record(Packed::Ends);
         });
     }
 }

@@ -9,7 +9,7 @@ use super::failure::Failures;
 use super::known::{Group, Known};
 use super::makers::AllMakers;
 use super::ring::Ring;
-use super::told::Node;
+use crate::event::Node;
 use crate::lines::{LineId, Lines, Rows};
 use toma_core::marks::Function;
 

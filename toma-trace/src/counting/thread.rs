@@ -5,8 +5,9 @@ use super::here::{Here, here, is_paused, unless_paused};
 use super::moves;
 use super::names::NameId;
 use super::owner::{EXEMPT, Owner};
+use super::packed::Packed;
 use super::shared::runs;
-use super::told::{Node, Told};
+use crate::event::Node;
 use crate::lines::DeviceId;
 
 /// Records that the allocator of a device has so many bytes reserved now.
@@ -69,7 +70,7 @@ pub fn operator_begins(name: NameId, node: Node) {
             here.now.operator = Some(here.moment());
         }
         here.operators.push(name);
-        here.tell(Told::Operator(name, node));
+        here.record(Packed::Operator(name, node));
     });
 }
 
@@ -77,7 +78,7 @@ pub fn operator_begins(name: NameId, node: Node) {
 pub fn node_begins(name: NameId, node: Node) {
     unless_paused(|here| {
         here.operators.push(NameId::NONE);
-        here.tell(Told::Node(name, node));
+        here.record(Packed::Node(name, node));
     });
 }
 
@@ -85,6 +86,6 @@ pub fn node_begins(name: NameId, node: Node) {
 pub fn ends() {
     unless_paused(|here| {
         here.operators.pop();
-        here.tell(Told::Ends);
+        here.record(Packed::Ends);
     });
 }

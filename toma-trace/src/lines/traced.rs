@@ -15,9 +15,11 @@ use super::served::{Served, asked, shown};
 use super::sources::LineId;
 use super::stack::{Born, Stack};
 use super::table::Lines;
+use crate::event::Node;
 use crate::happenings::{Happening, happenings};
 use crate::place::Place;
-use crate::tables::{Block, Operator, Scope, ScopeId, ScopeKind, ThreadId, Trace};
+use crate::record::Open;
+use crate::tables::{Block, Moment, Operator, Scope, ScopeId, ScopeKind, ThreadId, Trace};
 
 impl Lines {
     /// Returns the table of a trace, which is the table of the program if each line was a scope.
@@ -93,9 +95,6 @@ struct Teller<'a> {
     operators: Option<BTreeMap<(LineId, String), LineId>>,
 }
 
-/// Number of bits of a node below its thread.
-const THREAD: u32 = 40;
-
 struct Thread {
     stack: Stack,
     /// Open scopes that are a line, innermost last.
@@ -154,14 +153,14 @@ impl<'a> Teller<'a> {
 
     fn replay(&mut self, trace: &Trace) {
         let blocks: Vec<_> = trace.blocks().map(|(_, block)| block).collect();
-        for (_, happening) in happenings(trace) {
+        for (Moment { thread, .. }, happening) in happenings(trace) {
             match happening {
-                Happening::Begins(id) => self.begins(id, &trace[id]),
-                Happening::Ends(id) => self.ends(id, &trace[id]),
-                Happening::OperatorBegins(id) => self.operator_begins(&trace[id]),
-                Happening::OperatorEnds(id) => self.operator_ends(&trace[id]),
-                Happening::Born(number, thread) => self.born(number, blocks[number], thread),
-                Happening::Dies(number, thread) => self.dies(number, thread),
+                Happening::Begins(Open::Scope(id)) => self.begins(id, &trace[id]),
+                Happening::Ends(Open::Scope(id)) => self.ends(id, &trace[id]),
+                Happening::Begins(Open::Operator(id)) => self.operator_begins(&trace[id]),
+                Happening::Ends(Open::Operator(id)) => self.operator_ends(&trace[id]),
+                Happening::Born(number) => self.born(number, blocks[number], thread),
+                Happening::Dies(number) => self.dies(number, thread),
             }
         }
     }
@@ -200,7 +199,7 @@ impl Teller<'_> {
     /// operators that it calls take numbers, too.
     fn maker(&self, number: i64) -> Option<LineId> {
         // Nodes of one thread are made by that thread.
-        let is_of_thread = |other: i64| other >> THREAD == number >> THREAD;
+        let is_of_thread = |other: i64| other >> Node::THREAD == number >> Node::THREAD;
         let (last, line) = self.makers.range(..=number).next_back()?;
         is_of_thread(*last).then_some(*line)
     }

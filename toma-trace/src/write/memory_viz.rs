@@ -13,7 +13,7 @@ use super::stacks::{Frame, stacks};
 use crate::happenings::{Happening, happenings};
 use crate::holdings::{Catalog, Category};
 use crate::place::Place;
-use crate::tables::{Block, Tick, Trace};
+use crate::tables::{Block, Moment, Tick, Trace};
 
 /// Minimum distance between addresses of blocks.
 const GRAIN: u64 = 512;
@@ -123,10 +123,10 @@ impl<'a> Snapshot<'a> {
 
 fn events(trace: &Trace) -> Vec<Event> {
     let mut events = Vec::new();
-    for (tick, happening) in happenings(trace) {
+    for (Moment { tick, .. }, happening) in happenings(trace) {
         let (row, actions): (_, &[_]) = match happening {
-            Happening::Born(row, _) => (row, &["segment_alloc", "alloc"]),
-            Happening::Dies(row, _) => (row, &["free_requested", "free_completed", "segment_free"]),
+            Happening::Born(row) => (row, &["segment_alloc", "alloc"]),
+            Happening::Dies(row) => (row, &["free_requested", "free_completed", "segment_free"]),
             _ => continue,
         };
         events.extend(actions.iter().map(|action| Event { action, row, tick }));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::happenings::{Happening, happenings};
 use crate::record::Open;
-use crate::tables::{Interval, ScopeKind, ThreadId, Trace};
+use crate::tables::{Moment, ScopeKind, ThreadId, Trace};
 
 /// A function with its line, or an operator.
 #[derive(Clone, Debug)]
@@ -19,31 +19,18 @@ pub(super) struct Frame<'a> {
 /// Returns the frames of each block's birth, innermost first, in the order of the blocks in the trace.
 pub(super) fn stacks(trace: &Trace) -> Vec<Vec<Frame<'_>>> {
     let mut stacks = vec![Vec::new(); trace.blocks().count()];
-    let mut threads = Threads::new();
-    for (_, happening) in happenings(trace) {
+    // Open operators and scopes on each thread, innermost last.
+    let mut threads = BTreeMap::<ThreadId, Vec<Open>>::new();
+    for (Moment { thread, .. }, happening) in happenings(trace) {
+        let open = threads.entry(thread).or_default();
         match happening {
-            Happening::Begins(id) => begins(&mut threads, trace[id].interval, Open::Scope(id)),
-            Happening::Ends(id) => ends(&mut threads, trace[id].interval),
-            Happening::OperatorBegins(id) => begins(&mut threads, trace[id].interval, Open::Operator(id)),
-            Happening::OperatorEnds(id) => ends(&mut threads, trace[id].interval),
-            Happening::Born(block, thread) => {
-                stacks[block] = threads.get(&thread).map_or_else(Vec::new, |open| frames(trace, open));
-            }
-            Happening::Dies(..) => {}
+            Happening::Begins(begun) => open.push(begun),
+            Happening::Ends(_) => drop(open.pop()),
+            Happening::Born(block) => stacks[block] = frames(trace, open),
+            Happening::Dies(_) => {}
         }
     }
     stacks
-}
-
-/// Open operators and scopes on each thread, innermost last.
-type Threads = BTreeMap<ThreadId, Vec<Open>>;
-
-fn begins(threads: &mut Threads, interval: Interval, open: Open) {
-    threads.entry(interval.thread).or_default().push(open);
-}
-
-fn ends(threads: &mut Threads, interval: Interval) {
-    threads.entry(interval.thread).or_default().pop();
 }
 
 /// Returns the operator, and each function with its line, innermost first.

@@ -8,7 +8,6 @@ use toma_trace::Place;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, TensorMemory};
 use crate::offload;
-use crate::record::place;
 
 /// Priority of a name: a storage is named after its tensor with the lowest rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,7 +142,7 @@ impl Named<'_> {
             name: self.name.to_owned(),
             gradient_of: self.gradient_of.map(str::to_owned),
             shape,
-            place: place(memory.device.numbers()),
+            place: memory.device.place(),
             memory,
             outside_bytes: 0,
             tensor: tensor.shallow_clone(),

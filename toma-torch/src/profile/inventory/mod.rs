@@ -14,7 +14,6 @@ use toma_trace::holdings::Inventory;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, DeviceId};
 use crate::notes;
-use crate::record::place;
 use look::{Look, Rank, of_inventory};
 
 /// Begins an inventory of live tensors: one row for each storage, in the layout of `pytorch_memlab`.
@@ -125,7 +124,7 @@ impl Stocktaking {
         for (rank, name, tensor) in &named {
             look.at(*rank, name, tensor)?;
         }
-        let place = device.map(|device| place(device.numbers()));
+        let place = device.map(DeviceId::place);
         let mut seen = look.seen();
         seen.retain(|seen| place.as_ref().is_none_or(|place| seen.place == *place));
         Ok(rows::inventory(seen, device, &blocks))

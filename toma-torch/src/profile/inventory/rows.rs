@@ -10,7 +10,6 @@ use super::look::Seen;
 use crate::ffi::{self, DeviceId};
 use crate::memory::cpu;
 use crate::offload;
-use crate::record::place;
 
 /// Memory that tensors share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +47,7 @@ pub(super) fn inventory(
     items.extend(by_address(said, &mut blocks));
     let mut inventory = Inventory::new(items);
     for device in devices {
-        let place = place(device.numbers());
+        let place = device.place();
         inventory = if device != host {
             with_rest(inventory, &place, device)
         } else if cpu::is_counting() {

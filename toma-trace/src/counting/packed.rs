@@ -1,40 +1,33 @@
-//! Events that threads record in a ring.
+//! The compact form in which threads write events into a ring.
+//!
+//! # Why
+//!
+//! An operator takes a microsecond, so an event may take a few nanoseconds: names, lines and devices are numbers, and
+//! an event is three words. [`replay`](super::replay) unpacks them into [`Event`](crate::Event)s.
 
 use super::names::NameId;
 use super::ring::Words;
+use crate::event::{Mark, Node};
 use crate::lines::LineId;
 
 /// One event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    /// A frame begins at a line.
-    Enters(LineId),
-    Mark(LineId),
-    /// A block was left, and this line encloses it.
-    LeftTo(LineId),
-    Leaves,
-    /// An operator, with the number that it shares with its autograd node.
+pub(super) enum Packed {
+    Mark(Mark<LineId>),
     Operator(NameId, Node),
     Node(NameId, Node),
     Phase(NameId),
     Attempt(NameId),
-    /// Ends the scope that began last and is no frame.
     Ends,
     /// The next block of this thread belongs to the storage that was born at this moment.
-    Returns(u32),
-    Born(Memory),
-    Died(Memory),
+    Fetches(u32),
+    Born(Block),
+    Died(Block),
 }
-
-/// The number that an operator shares with its autograd node, including the thread of the operator.
-///
-/// 0 if there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Node(pub u64);
 
 /// Memory of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Memory {
+pub(super) struct Block {
     pub(super) device: u8,
     pub(super) address: u64,
     pub(super) bytes: u64,
@@ -48,21 +41,21 @@ const THREAD: u32 = 32;
 /// In the upper half of the first word: the device of a block in the highest 8 bits, the operator below.
 const DEVICE: u32 = 24;
 
-impl Told {
+impl Packed {
     pub(super) fn words(self, thread: u32) -> Words {
         let (kind, half, [second, third]) = match self {
-            Self::Enters(line) => (0, line.0, [0, 0]),
-            Self::Mark(line) => (1, line.0, [0, 0]),
-            Self::LeftTo(line) => (2, line.0, [0, 0]),
-            Self::Leaves => (3, 0, [0, 0]),
+            Self::Mark(Mark::Enters(line)) => (0, line.0, [0, 0]),
+            Self::Mark(Mark::Line(line)) => (1, line.0, [0, 0]),
+            Self::Mark(Mark::LeftTo(line)) => (2, line.0, [0, 0]),
+            Self::Mark(Mark::Leaves) => (3, 0, [0, 0]),
             Self::Operator(name, node) => (4, name.0, [node.0, 0]),
             Self::Node(name, node) => (5, name.0, [node.0, 0]),
             Self::Phase(name) => (6, name.0, [0, 0]),
             Self::Attempt(name) => (7, name.0, [0, 0]),
             Self::Ends => (8, 0, [0, 0]),
-            Self::Born(memory) => (9, memory.half(), [memory.address, memory.bytes]),
-            Self::Died(memory) => (10, memory.half(), [memory.address, memory.bytes]),
-            Self::Returns(moment) => (11, moment, [0, 0]),
+            Self::Born(block) => (9, block.half(), [block.address, block.bytes]),
+            Self::Died(block) => (10, block.half(), [block.address, block.bytes]),
+            Self::Fetches(moment) => (11, moment, [0, 0]),
         };
         [kind | u64::from(thread) << KIND & u64::from(u32::MAX) | u64::from(half) << THREAD, second, third]
     }
@@ -71,22 +64,22 @@ impl Told {
     pub(super) fn read([first, second, third]: Words) -> (u32, Self) {
         let [half, low] = [first >> THREAD, first].map(lower);
         let (line, name, node) = (LineId(half), NameId(half), Node(second));
-        let memory = || Memory::read(half, second, third);
-        let told = match low & ((1 << KIND) - 1) {
-            0 => Self::Enters(line),
-            1 => Self::Mark(line),
-            2 => Self::LeftTo(line),
-            3 => Self::Leaves,
+        let block = || Block::read(half, second, third);
+        let packed = match low & ((1 << KIND) - 1) {
+            0 => Self::Mark(Mark::Enters(line)),
+            1 => Self::Mark(Mark::Line(line)),
+            2 => Self::Mark(Mark::LeftTo(line)),
+            3 => Self::Mark(Mark::Leaves),
             4 => Self::Operator(name, node),
             5 => Self::Node(name, node),
             6 => Self::Phase(name),
             7 => Self::Attempt(name),
             8 => Self::Ends,
-            9 => Self::Born(memory()),
-            10 => Self::Died(memory()),
-            _ => Self::Returns(half),
+            9 => Self::Born(block()),
+            10 => Self::Died(block()),
+            _ => Self::Fetches(half),
         };
-        (low >> KIND, told)
+        (low >> KIND, packed)
     }
 }
 
@@ -95,7 +88,7 @@ pub(super) fn lower(word: u64) -> u32 {
     u32::try_from(word & u64::from(u32::MAX)).unwrap_or_default()
 }
 
-impl Memory {
+impl Block {
     fn half(self) -> u32 {
         u32::from(self.device) << DEVICE | self.operator.0 & ((1 << DEVICE) - 1)
     }
@@ -113,23 +106,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_read() {
-        let memory = |operator| Memory { device: 255, address: u64::MAX, bytes: 1 << 60, operator };
-        for told in [
-            Told::Enters(LineId(7)),
-            Told::Mark(LineId(u32::MAX)),
-            Told::LeftTo(LineId(0)),
-            Told::Leaves,
-            Told::Operator(NameId(3), Node(u64::MAX)),
-            Told::Node(NameId(9), Node(1 << 40 | 5)),
-            Told::Phase(NameId(1)),
-            Told::Attempt(NameId(2)),
-            Told::Ends,
-            Told::Returns(u32::MAX),
-            Told::Born(memory(NameId(11))),
-            Told::Died(memory(NameId::NONE)),
+    fn what_is_packed_is_read() {
+        let block = |operator| Block { device: 255, address: u64::MAX, bytes: 1 << 60, operator };
+        for packed in [
+            Packed::Mark(Mark::Enters(LineId(7))),
+            Packed::Mark(Mark::Line(LineId(u32::MAX))),
+            Packed::Mark(Mark::LeftTo(LineId(0))),
+            Packed::Mark(Mark::Leaves),
+            Packed::Operator(NameId(3), Node(u64::MAX)),
+            Packed::Node(NameId(9), Node(1 << 40 | 5)),
+            Packed::Phase(NameId(1)),
+            Packed::Attempt(NameId(2)),
+            Packed::Ends,
+            Packed::Fetches(u32::MAX),
+            Packed::Born(block(NameId(11))),
+            Packed::Died(block(NameId::NONE)),
         ] {
-            assert_eq!(Told::read(told.words(12345)), (12345, told));
+            assert_eq!(Packed::read(packed.words(12345)), (12345, packed));
         }
     }
 }
