@@ -225,6 +225,56 @@ fn the_first_run_holds_the_inputs_of_few_stages() {
 }
 
 #[test]
+fn a_ledger_counts_what_the_region_does_not_hold() {
+    let mut region = Region::default();
+    let mut ledger = Ledger::default();
+    let run = |elapsed_ns, dropping_peak_bytes, saving_peak_bytes| Run {
+        elapsed_ns,
+        dropping_peak_bytes,
+        saving_peak_bytes,
+    };
+    region.begin();
+    ledger.stage_begins(&region.recording(), 0);
+    region.make(1, 100);
+    region.ops += 1;
+    ledger.stage_ends(run(10, 420, 430));
+    region.begin();
+    ledger.stage_begins(&region.recording(), 105);
+    region.read(0);
+    region.values[0].is_held = true;
+    region.make(2, 40);
+    region.save(Some(0), 0, 0);
+    region.save(None, 3, 30);
+    region.ops += 1;
+    ledger.stage_ends(run(20, 360, 390));
+    assert!(ledger.ends(region.recording(), 8).is_empty());
+    // The loss and its gradients take 200 bytes beyond the held value.
+    ledger.backward_arrives(&region.recording(), 300, 50);
+    ledger.repeated(1, true, run(21, 350, 400));
+    // The slot holds new memory now, and a variable has got its gradient of 8 bytes.
+    region.slots[1].held_storage = 9;
+    let now = Readings { allocated_bytes: 358, lacking_bytes: 0 };
+    ledger.backward_begins(&region.recording(), 1, now);
+    ledger.backward_ends(1, run(5, 0, 90), true);
+    // Nothing is held any more: beyond the gradient of the output, 40 bytes are of others.
+    (region.values[0].is_held, region.slots[1].held_storage) = (false, 0);
+    ledger.backward_begins(&region.recording(), 0, Readings { allocated_bytes: 98, lacking_bytes: 0 });
+    ledger.backward_ends(0, run(6, 0, 70), true);
+    let costs = ledger.costs(7).unwrap().unwrap();
+    let [first, last] = costs.stages() else { panic!("two stages") };
+    assert_eq!((first.output_bytes, first.saved_bytes, first.gradient_bytes), (100, 100, 50));
+    assert_eq!((last.output_bytes, last.saved_bytes, last.gradient_bytes), (0, 30, 200));
+    // Peaks of first runs came before those 200 bytes. Five bytes were of others when the last stage began.
+    assert_eq!([first.forward_peak_bytes, first.saving_peak_bytes], [120, 130]);
+    assert_eq!([last.forward_peak_bytes, last.saving_peak_bytes], [165, 185]);
+    assert_eq!([last.repeat_peak_bytes, last.repeat_saving_peak_bytes], [350, 370]);
+    assert_eq!(last.backward_peak_bytes, 90 - 50);
+    assert_eq!([first.repeat_peak_bytes, first.repeat_saving_peak_bytes], [320 + 40, 330 + 40]);
+    assert_eq!(first.backward_peak_bytes, 40);
+    assert_eq!(ledger.stages()[1].backward_ns, 5);
+}
+
+#[test]
 fn an_empty_recording_decides_nothing() {
     assert!(!Recording::default().drops_input());
     let mut ledger = Ledger::default();
