@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "tape.h"
@@ -29,13 +30,83 @@ void Run::note() {
   }
 }
 
-uint64_t Run::elapsed_ns() const { return nanoseconds() - began; }
+toma_run Run::figures() const { return {nanoseconds() - began, most_dropping, most_saving}; }
 
 Costs::Costs(Tape& tape) : tape(tape), backward_of(none) {}
 
-void Costs::tell(uint64_t repeated_ns, bool is_over) const {
-  const auto allocated = std::max<int64_t>(this->allocated(), 0);
-  tape.told(tape.guest, {static_cast<uint64_t>(allocated), repeated_ns, is_over});
+toma_region_report Costs::report(toma_moment moment, uint32_t stage) const {
+  toma_region_report report{};
+  report.moment = moment;
+  report.stage = stage;
+  report.now.allocated_bytes = allocated();
+  report.facts.op_count = static_cast<uint32_t>(tape.ops.size());
+  return report;
+}
+
+// Adds the facts of this moment, which a known structure does not need.
+toma_region_report Costs::report_with_facts(toma_moment moment, uint32_t stage) {
+  auto made = report(moment, stage);
+  if (is_learning) {
+    look_at_values();
+    look_at_slots();
+    made.now.lacking_bytes = tape.notes->lacking_bytes();
+    made.facts = facts();
+  }
+  return made;
+}
+
+toma_facts Costs::facts() const {
+  const auto& [values, slots] = tape.facts;
+  const auto& stages = tape.stages;
+  const auto ops = static_cast<uint32_t>(tape.ops.size());
+  return {ops, values.data(), values.size(), slots.data(), slots.size(), stages.data(), stages.size()};
+}
+
+bool Costs::tell(const toma_region_report& report) const { return tape.told(tape.guest, &report); }
+
+// Asked before each operator, so it looks only at tensors that may have ended since it was asked last.
+bool Costs::begins_stage() {
+  auto& [values, slots] = tape.facts;
+  for (size_t number = 0; number < values.size(); ++number) {
+    values[number].is_alive = values[number].is_alive && tape.values[number].tensor.use_count() > 0;
+  }
+  for (size_t number = tape.stages.back().first_slot; number < slots.size(); ++number) {
+    slots[number].is_alive = slots[number].is_alive && tape.slots[number].storage.use_count() > 0;
+  }
+  auto asked = report(TOMA_OPERATOR);
+  asked.facts = facts();
+  return tell(asked);
+}
+
+void Costs::look_at_values() {
+  std::unordered_map<const c10::StorageImpl*, size_t> handles;
+  const auto count = [&](const at::Tensor& tensor) { ++handles[tensor.defined() ? storage_of(tensor) : nullptr]; };
+  for (const auto& value : tape.values) {
+    count(value.held);
+    count(value.kept);
+  }
+  std::for_each(tape.slots.begin(), tape.slots.end(), [&](const Slot& slot) { count(slot.tensor); });
+  for (size_t number = 0; number < tape.values.size(); ++number) {
+    const auto& value = tape.values[number];
+    auto& fact = tape.facts.values[number];
+    const auto* held = value.held.defined() ? storage_of(value.held) : nullptr;
+    fact.gradient_bytes = value.wants_gradient ? taken_bytes(value.bytes, device) : 0;
+    fact.is_alive = value.tensor.use_count() > 0;
+    fact.is_held = value.held.defined();
+    fact.is_elsewhere = held != nullptr && value.held.storage().use_count() > handles[held];
+  }
+}
+
+void Costs::look_at_slots() {
+  for (size_t number = 0; number < tape.slots.size(); ++number) {
+    const auto& slot = tape.slots[number];
+    auto& fact = tape.facts.slots[number];
+    const auto made = tape.storages.find(slot.storage._unsafe_get_target());
+    const auto is_known = made != tape.storages.end();
+    fact.maker = !is_known ? none : made->second.value == none ? TOMA_FOREIGN : made->second.value;
+    fact.held_storage = slot.tensor.defined() ? storage_of(slot.tensor) : nullptr;
+    fact.is_alive = slot.storage.use_count() > 0;
+  }
 }
 
 void Costs::stage_begins(c10::Device of_operator) {
@@ -46,11 +117,7 @@ void Costs::stage_begins(c10::Device of_operator) {
     }
     meter.emplace(device);
   }
-  tell(0, false);
-  starts.push_back(allocated());
-  elsewhere.push_back(is_learning ? held_elsewhere() : std::vector<uint32_t>());
-  stages.push_back({});
-  stages.back().first_op = static_cast<uint32_t>(tape.ops.size());
+  tell(report_with_facts(TOMA_STAGE_BEGINS));
   first = run();
 }
 
@@ -65,23 +132,23 @@ void Costs::between(uint32_t stage, Run& run, bool is_first) const {
 
 // Bytes that slots would hold in addition to the live bytes.
 int64_t Costs::dropped_bytes(uint32_t stage) const {
-  Storages dropped;
-  each_slot(stage, [&](const Slot& slot) {
-    if (!slot.is_dead && !slot.tensor.defined() && slot.storage.use_count() == 0) {
-      dropped.add(slot.storage._unsafe_get_target(), slot.bytes);
-    }
+  std::unordered_set<const void*> dropped;
+  int64_t bytes = 0;
+  each_slot(stage, [&](const Slot& slot, const toma_slot& fact) {
+    const auto is_dropped = !fact.is_dead && !slot.tensor.defined() && slot.storage.use_count() == 0;
+    bytes += is_dropped && dropped.insert(fact.storage).second ? static_cast<int64_t>(fact.bytes) : 0;
   });
-  return static_cast<int64_t>(dropped.bytes);
+  return bytes;
 }
 
 // Bytes that are alive only because slots hold them.
 int64_t Costs::held_bytes_of(uint32_t stage) const {
   std::unordered_map<const c10::StorageImpl*, size_t> handles;
   int64_t bytes = 0;
-  each_slot(stage, [&](const Slot& slot) {
+  each_slot(stage, [&](const Slot& slot, const toma_slot& fact) {
     const auto* storage = slot.tensor.defined() ? storage_of(slot.tensor) : nullptr;
     if (storage != nullptr && ++handles[storage] == slot.tensor.storage().use_count()) {
-      bytes += static_cast<int64_t>(slot.bytes);
+      bytes += static_cast<int64_t>(fact.bytes);
     }
   });
   return bytes;
@@ -90,136 +157,40 @@ int64_t Costs::held_bytes_of(uint32_t stage) const {
 template <class F>
 void Costs::each_slot(uint32_t stage, const F& body) const {
   for (auto slot = tape.stages[stage].first_slot; slot < tape.end_slot(stage); ++slot) {
-    if (!tape.slots[slot].is_outside) {
-      body(tape.slots[slot]);
+    if (!tape.facts.slots[slot].is_outside) {
+      body(tape.slots[slot], tape.facts.slots[slot]);
     }
   }
 }
 
-void Costs::stage_ends() {
-  auto& stage = stages.back();
-  if (learns()) {
-    between(tape.current(), first, true);
-    stage.peak_bytes = first.dropping();
-    stage.saving_peak_bytes = first.saving();
-  }
-  stage.forward_ns = first.elapsed_ns();
+toma_run Costs::end_first() {
+  between(tape.current(), first, true);
+  return first.figures();
 }
 
-// Sums the costs of the merged stages, as far as they are known.
+bool Costs::stage_ends() {
+  const auto run = end_first();
+  auto ends = report_with_facts(TOMA_STAGE_ENDS);
+  ends.run = run;
+  return tell(ends);
+}
+
 void Costs::joins(uint32_t into) {
-  stage_ends();
-  auto& joined = stages[into];
-  uint64_t saved = joined.saving_peak_bytes;
-  for (auto stage = stages.begin() + into + 1; stage != stages.end(); ++stage) {
-    joined.forward_ns += stage->forward_ns;
-    joined.peak_bytes += stage->peak_bytes;
-    saved += stage->saving_peak_bytes;
-  }
-  joined.saving_peak_bytes = saved;
-  stages.resize(into + 1);
-  starts.resize(into + 1);
-  elsewhere.resize(into + 1);
+  between(tape.current(), first, true);
+  tell(report(TOMA_JOINS, into));
 }
 
-// Merges stage `second` with the one before it. A recomputation measures the bytes that they save together.
-void Costs::unites(uint32_t second) {
-  auto& joined = stages[second - 1];
-  const auto& next = stages[second];
-  // The first run may have dropped the input in between; later runs hold it.
-  const auto made = tape.bytes_where({}, [&](const Value& value) { return value.stage == second - 1 && second <= value.last_stage; });
-  const auto grown = std::max(starts[second] - starts[second - 1], static_cast<int64_t>(made));
-  const auto later = [&](uint64_t peak) { return static_cast<uint64_t>(std::max<int64_t>(grown + static_cast<int64_t>(peak), 0)); };
-  joined.forward_ns += next.forward_ns;
-  joined.peak_bytes = std::max(joined.peak_bytes, later(next.peak_bytes));
-  joined.saving_peak_bytes = std::max(joined.saving_peak_bytes, later(next.saving_peak_bytes));
-  stages.erase(stages.begin() + second);
-  starts.erase(starts.begin() + second);
-  elsewhere.erase(elsewhere.begin() + second);
-}
-
-// Bytes of earlier stages that this and later stages use, or that boundaries hold.
-int64_t Costs::held_before(uint32_t stage) const {
-  const auto is_held = [&](const Value& value) { return value.stage < stage && (value.last_stage >= stage || tape.is_needed(value)); };
-  return static_cast<int64_t>(tape.bytes_where({}, is_held));
-}
-
-// Values that are held by boundaries and by something else as well.
-std::vector<uint32_t> Costs::held_elsewhere() const {
-  std::unordered_map<const c10::StorageImpl*, size_t> handles;
-  const auto count = [&](const at::Tensor& tensor) {
-    const auto* storage = tensor.defined() ? storage_of(tensor) : nullptr;
-    handles[storage] += storage == nullptr ? 0 : 1;
-  };
-  for (const auto& value : tape.values) {
-    count(value.held);
-    count(value.kept);
-  }
-  std::for_each(tape.slots.begin(), tape.slots.end(), [&](const Slot& slot) { count(slot.tensor); });
-  std::vector<uint32_t> elsewhere;
-  for (uint32_t number = 0; number < tape.values.size(); ++number) {
-    const auto& held = tape.values[number].held;
-    if (held.defined() && held.has_storage() && held.storage().use_count() > handles[storage_of(held)]) {
-      elsewhere.push_back(number);
-    }
-  }
-  return elsewhere;
-}
-
-// Bytes of those values that the stage does not use, although they are alive during its first run.
-int64_t Costs::staying(uint32_t stage) const {
-  Storages used;
-  for (const auto& value : tape.values) {
-    if (value.stage < stage && stage <= value.last_stage) {
-      used.add(value.storage._unsafe_get_target(), 0);
-    }
-  }
-  return bytes_of_values(elsewhere[stage], used);
-}
-
-// Bytes that the values add to the storages in `counted`.
-int64_t Costs::bytes_of_values(const std::vector<uint32_t>& numbers, Storages counted) const {
-  for (const auto number : numbers) {
-    counted.add(tape.values[number].storage._unsafe_get_target(), tape.values[number].storage_bytes);
-  }
-  return static_cast<int64_t>(counted.bytes);
-}
-
-// Computes sizes from the recording, independent of the tensors that were held.
-void Costs::sizes() {
-  for (uint32_t number = 0; number < stages.size(); ++number) {
-    auto& stage = stages[number];
-    Storages output, saved, united;
-    for (const auto& value : tape.values) {
-      const auto* storage = value.storage._unsafe_get_target();
-      if (value.stage <= number && number < value.last_stage) {
-        output.add(storage, value.storage_bytes);
-        united.add(storage, value.storage_bytes);
-        stage.gradient_bytes += value.wants_gradient ? taken_bytes(value.bytes, device) : 0;
-        if (value.stage == number) {
-          saved.add(storage, value.storage_bytes);
-        }
-      }
-    }
-    each_slot(number, [&](const Slot& slot) {
-      const auto* storage = slot.storage._unsafe_get_target();
-      const auto made = tape.storages.find(storage);
-      if (made == tape.storages.end() || made->second.stage == number) {
-        saved.add(storage, slot.bytes);
-        united.add(storage, slot.bytes);
-      }
-    });
-    // Other tensors of the program, which are alive while the stage runs for the first time.
-    const auto others = static_cast<uint64_t>(std::max<int64_t>(starts[number] - held_before(number), 0) + staying(number));
-    stage.peak_bytes += others;
-    stage.saving_peak_bytes += others;
-    stage.output_bytes = output.bytes;
-    stage.saved_bytes = saved.bytes;
-    stage.united_bytes = united.bytes;
-    stage.is_kept = tape.stages[number].is_kept;
-    // Backward needs nothing from this stage.
-    stage.is_measured = tape.stages[number].first_slot == tape.end_slot(number);
-  }
+std::unique_ptr<bool[]> Costs::region_ends() {
+  const auto run = end_first();
+  const std::lock_guard<std::mutex> held(tape.notes->lock);
+  leaves();
+  publish();
+  auto merges = std::make_unique<bool[]>(tape.stages.size());
+  auto ends = report_with_facts(TOMA_REGION_ENDS);
+  ends.run = run;
+  ends.merges = merges.get();
+  tell(ends);
+  return merges;
 }
 
 void Costs::leaves() {
@@ -242,123 +213,52 @@ uint64_t Notes::lacking_bytes() const {
   return bytes;
 }
 
-void Costs::region_ends() {
-  if (learns()) {
-    sizes();
-  }
-  const std::lock_guard<std::mutex> held(tape.notes->lock);
-  leaves();
-  lacking_bytes = tape.notes->lacking_bytes();
-  publish();
-  after = run();
-}
-
 void Costs::publish() {
-  auto& notes = *tape.notes;
-  notes.figures.operators = tape.ops.size();
-  notes.figures.peak_bytes = meter ? static_cast<uint64_t>(meter->peak() - meter->start()) : 0;
-  notes.stages = stages;
+  auto& figures = tape.notes->figures;
+  figures.operators = tape.ops.size();
+  figures.peak_bytes = meter ? static_cast<uint64_t>(meter->peak() - meter->start()) : 0;
 }
 
-void Costs::repeated(uint32_t number, bool saves, const Run& run) {
-  auto& stage = stages[number];
-  const auto elapsed = run.elapsed_ns();
-  ++stage.repeats;
-  if (learns() && saves) {
-    stage.repeat_ns = elapsed;
-    stage.repeat_peak_bytes = run.dropping();
-    stage.repeat_saving_peak_bytes = run.saving();
-  }
+void Costs::repeated(uint32_t stage, bool saves, const Run& run) {
+  auto repeated = report(TOMA_REPEATED, stage);
+  repeated.run = run.figures();
+  repeated.is_so = saves;
   {
     const std::lock_guard<std::mutex> held(tape.notes->lock);
-    tape.notes->figures.repeat_ns += elapsed;
+    tape.notes->figures.repeat_ns += repeated.run.elapsed_ns;
   }
-  tell(elapsed, false);
+  tell(repeated);
 }
 
-// Measures the bytes that the region does not hold: its outputs, tensors computed from them, and their gradients.
 void Costs::backward_arrives() {
   if (!is_learning || std::exchange(has_arrived, true)) {
     return;
   }
-  auto held = held_values();
-  for (uint32_t number = 0; number < tape.slots.size(); ++number) {
-    const auto& slot = tape.slots[number];
-    const auto is_held = slot.tensor.defined() || number >= tape.stages.back().first_slot;
-    if (!slot.is_outside && is_held && slot.storage.use_count() > 0) {
-      const auto is_new = held.add(slot.storage._unsafe_get_target(), slot.bytes);
-      output_bytes += is_new && !slot.tensor.defined() ? slot.bytes : 0;
-    }
-  }
   after.note();
-  const auto besides = allocated() - static_cast<int64_t>(held.bytes) + bytes_of_values(held_elsewhere(), {});
-  const auto fallen = after.start() + static_cast<int64_t>(after.saving()) - meter->now();
-  fallen_bytes = static_cast<uint64_t>(std::max<int64_t>(fallen, 0));
-  stages.back().gradient_bytes = static_cast<uint64_t>(std::max<int64_t>(besides, 0));
+  const auto fallen = after.start() + static_cast<int64_t>(after.figures().saving_peak_bytes) - meter->now();
+  auto arrives = report_with_facts(TOMA_BACKWARD_ARRIVES);
+  arrives.run.saving_peak_bytes = static_cast<uint64_t>(std::max<int64_t>(fallen, 0));
+  tell(arrives);
 }
 
-// Storages that boundaries hold.
-Storages Costs::held_values() const {
-  Storages held;
-  for (const auto& value : tape.values) {
-    if (value.held.defined()) {
-      held.add(value.storage._unsafe_get_target(), value.storage_bytes);
-    }
-  }
-  return held;
-}
-
-// Bytes that boundaries and slots hold.
-int64_t Costs::held_by_tape() const {
-  auto held = held_values();
-  for (const auto& slot : tape.slots) {
-    if (!slot.is_outside && slot.tensor.defined()) {
-      held.add(storage_of(slot.tensor), slot.bytes);
-    }
-  }
-  return static_cast<int64_t>(held.bytes);
-}
-
-// Bytes allocated since the region began, without gradients of variables.
-int64_t Costs::left() const { return allocated() - static_cast<int64_t>(lacking_bytes - tape.notes->lacking_bytes()); }
-
-void Costs::backward_begins(uint32_t number) {
-  backward_of = number;
-  if (is_learning) {
-    // A plan may have dropped the input of the stage and made a new one.
-    const auto besides = left() - held_by_tape() + bytes_of_values(held_elsewhere(), {});
-    const auto others = besides - static_cast<int64_t>(stages[number].gradient_bytes);
-    stages[number].others_bytes = static_cast<uint64_t>(std::max<int64_t>(others, 0));
-  }
+void Costs::backward_begins(uint32_t stage) {
+  backward_of = stage;
+  tell(report_with_facts(TOMA_BACKWARD_BEGINS, stage));
   backward = run();
-  tell(0, false);
-  Storages held;
-  each_slot(number, [&](const Slot& slot) {
-    if (slot.tensor.defined()) {
-      held.add(storage_of(slot.tensor), slot.bytes);
-    }
-  });
-  held_bytes = held.bytes;
 }
 
 void Costs::backward_ends() {
-  const auto number = std::exchange(backward_of, none);
-  if (number == none) {
+  const auto stage = std::exchange(backward_of, none);
+  if (stage == none) {
     return;
   }
   backward.note();
-  auto& stage = stages[number];
-  stage.backward_ns = backward.elapsed_ns();
-  if (learns()) {
-    // The peak is relative to all saved activations, of which the graph may hold only a part.
-    const auto unheld = stage.saved_bytes - std::min(stage.saved_bytes, held_bytes);
-    const auto before = number + 1 == stages.size() ? fallen_bytes : 0;
-    const auto beyond = number + 1 == stages.size() ? output_bytes : 0;
-    stage.backward_peak_bytes = std::max(before, beyond + backward.saving() - std::min(backward.saving(), unheld));
-  }
+  auto ends = report(TOMA_BACKWARD_ENDS, stage);
+  ends.run = backward.figures();
   // False on a thread that the region does not count, or once a profiler has ended that was active when the region
   // began.
-  stage.is_measured = meter->counts_here();
+  ends.is_so = meter->counts_here();
+  tell(ends);
 }
 
 void Costs::is_over() {
@@ -369,13 +269,7 @@ void Costs::is_over() {
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   publish();
   tape.notes->figures.is_over = true;
-  tell(0, true);
-  // Later stages whose backward has not run belong to branches that lead to no gradient.
-  uint32_t needed = 0;
-  while (needed < tape.stages.size() && tape.stages[needed].first_slot == tape.end_slot(needed)) {
-    ++needed;
-  }
-  tape.notes->figures.is_whole = needed == tape.stages.size() || stages[needed].is_measured;
+  tell(report(TOMA_OVER));
 }
 
 }  // namespace toma

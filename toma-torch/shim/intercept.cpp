@@ -108,11 +108,6 @@ toma_region_figures toma_region_figures_of(const toma_region* region) noexcept {
   return region->notes->figures;
 }
 
-size_t toma_region_stages(const toma_region* region, toma_stage* out, size_t room) noexcept {
-  const std::lock_guard<std::mutex> held(region->notes->lock);
-  return toma::copied(region->notes->stages, out, room);
-}
-
 size_t toma_region_prints(const toma_region* region, uint64_t* out, size_t room) noexcept {
   const std::lock_guard<std::mutex> held(region->notes->lock);
   return toma::copied(region->notes->prints, out, room);

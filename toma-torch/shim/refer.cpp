@@ -70,6 +70,7 @@ uint32_t Tape::known_value(const at::Tensor& tensor) {
   // The address of the old tensor may be reused from now on.
   value_of.erase(value.tensor._unsafe_get_target());
   value.tensor = WeakTensor(tensor.getIntrusivePtr());
+  facts.values[number].is_alive = true;
   value_of[tensor.unsafeGetTensorImpl()] = number;
   if (value.kept.defined() && !value.is_copied) {
     keep_value(value, tensor);
@@ -81,7 +82,7 @@ uint32_t Tape::known_value(const at::Tensor& tensor) {
 // write to it from other threads.
 bool Tape::is_as_made(const Value& value, const at::Tensor& tensor) const {
   const auto made = storages.find(storage_of(tensor));
-  const auto is_ours = made != storages.end() && made->second.stage != none;
+  const auto is_ours = made != storages.end() && made->second.value != none;
   return value.wants_gradient == tensor.requires_grad() && (!is_ours || made->second.version == version_of(tensor));
 }
 
@@ -91,7 +92,7 @@ void Tape::refer(Op& op) {
   each_tensor_in(op.arguments, [&](const at::Tensor& tensor, uint32_t argument, uint32_t element) {
     Ref ref{argument, element, known_value(tensor), none, version_of(tensor)};
     if (ref.value != none) {
-      use(values[ref.value], tensor);
+      use(ref.value, tensor);
     } else {
       ref.outside = outside_for(tensor);
     }
@@ -131,7 +132,7 @@ bool Tape::may_change_unseen(const Ref& ref, const at::Tensor& tensor) const {
     return is_small && tensor.dim() == 1;
   }
   const auto made = storages.find(storage_of(tensor));
-  return made != storages.end() && made->second.stage == none;
+  return made != storages.end() && made->second.value == none;
 }
 
 uint32_t Tape::outside_for(const at::Tensor& tensor) {
@@ -150,7 +151,7 @@ uint32_t Tape::outside_for(const at::Tensor& tensor) {
   outsides.push_back({WeakTensor(tensor.getIntrusivePtr()), std::move(alias), tensor.requires_grad(), is_variable, bytes});
   outside_of[impl] = number;
   if (const auto* storage = storage_of(tensor)) {
-    auto& made = storages.emplace(storage, Made{weak_storage_of(tensor), none, none}).first->second;
+    auto& made = storages.emplace(storage, Made{weak_storage_of(tensor), none}).first->second;
     made.is_outside = true;
   }
   return number;
@@ -186,11 +187,11 @@ bool Tape::is_inside(const at::Tensor& tensor) {
 
 // Holds a value of an earlier stage from its first use on, if a recomputation of this stage starts from it. At the end
 // of its own stage a later use is not known yet.
-void Tape::use(Value& value, const at::Tensor& tensor) {
-  value.last_op = static_cast<uint32_t>(ops.size());
-  value.last_stage = current();
-  if (!value.held.defined() && is_needed(value)) {
-    hold(value, tensor);
+void Tape::use(uint32_t value, const at::Tensor& tensor) {
+  facts.values[value].last_op = static_cast<uint32_t>(ops.size());
+  facts.values[value].last_stage = current();
+  if (!values[value].held.defined() && is_needed(value)) {
+    hold(values[value], tensor);
   }
 }
 
@@ -210,7 +211,7 @@ void Tape::write(const Op& op, const Ref& ref, const at::Tensor& tensor) {
     return;
   }
   const auto* storage = found->first;
-  if (notes->undo != nullptr && found->second.stage == none) {
+  if (notes->undo != nullptr && found->second.value == none) {
     notes->undo->write(tensor);
   }
   if (found->second.is_outside) {
@@ -220,15 +221,15 @@ void Tape::write(const Op& op, const Ref& ref, const at::Tensor& tensor) {
     }
   }
   const auto& made = found->second;
-  if (made.stage == none) {
+  if (made.value == none) {
     return;
   }
   if (auto& value = values[made.value]; value.kept.defined() && !value.is_copied) {
     keep_value(value, value.kept.clone());
     value.is_copied = true;
   }
-  if (made.stage < current()) {
-    join(made.stage);
+  if (const auto stage = facts.values[made.value].stage; stage < current()) {
+    join(stage);
   }
   if (made.is_outside) {
     hold_memory(storage);
@@ -330,10 +331,10 @@ void Tape::keep(uint32_t stage, const std::string& why) {
 
 // Holds the live values that boundaries need by now.
 void Tape::hold_needed() {
-  for (auto& value : values) {
-    if (is_needed(value) && !value.held.defined()) {
-      if (const auto alive = value.tensor.lock()) {
-        hold(value, at::Tensor(alive));
+  for (uint32_t number = 0; number < values.size(); ++number) {
+    if (is_needed(number) && !values[number].held.defined()) {
+      if (const auto alive = values[number].tensor.lock()) {
+        hold(values[number], at::Tensor(alive));
       }
     }
   }
@@ -341,9 +342,13 @@ void Tape::hold_needed() {
 
 // True if later stages have used a value that is neither alive nor held.
 bool Tape::lacks_output(uint32_t stage) const {
-  return std::any_of(values.begin(), values.end(), [&](const Value& value) {
-    return value.stage <= stage && stage < value.last_stage && !value.held.defined() && value.tensor.use_count() == 0;
-  });
+  for (uint32_t number = 0; number < values.size(); ++number) {
+    const auto& value = values[number];
+    if (passes(facts.values[number], stage) && !value.held.defined() && value.tensor.use_count() == 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // Holds an input that was dropped, if it is still alive.
@@ -352,33 +357,6 @@ void Tape::hold_input(Slot& slot) const {
                                                                  : values[slot.value].tensor.lock();
   if (alive) {
     slot.tensor = alias_of(at::Tensor(alive));
-  }
-}
-
-// Merges the stages from `first` on, because a later one writes to a tensor that an earlier one has made.
-void Tape::join(uint32_t first) {
-  const auto is_kept = std::any_of(stages.begin() + first, stages.end(), [](const Stage& stage) { return stage.is_kept; });
-  // A kept stage cannot be recomputed as a whole, so the dropped tensors of each part are recomputed first.
-  for (auto stage = first; is_kept && stage <= current(); ++stage) {
-    keep(stage, "a stage that writes to what it has made is kept");
-  }
-  costs.joins(first);
-  stages.resize(first + 1);
-  stages[first].holds_output = false;
-  plan.clear();
-  for (auto& value : values) {
-    value.stage = std::min(value.stage, first);
-    value.last_stage = std::min(value.last_stage, first);
-    if (!is_needed(value)) {
-      value.held.reset();
-    }
-  }
-  for (auto& [storage, made] : storages) {
-    made.stage = made.stage == none ? none : std::min(made.stage, first);
-  }
-  if (is_kept) {
-    stages[first].action = TOMA_SAVE;
-    stages[first].holds_output = stages[first].is_kept = true;
   }
 }
 

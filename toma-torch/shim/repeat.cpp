@@ -9,19 +9,32 @@ namespace toma {
 bool saves(uint32_t action) { return action == TOMA_SAVE || action == TOMA_SAVE_ALONE; }
 
 // True if a boundary that is held needs the value.
-bool Tape::is_needed(const Value& value) const {
+bool Tape::is_needed(uint32_t number) const {
+  const auto& value = facts.values[number];
   const auto begin = stages.begin() + value.stage, end = stages.begin() + std::min<size_t>(value.last_stage, stages.size());
-  return std::any_of(begin, std::max(begin, end), [](const Stage& stage) { return stage.holds_output; });
+  return std::any_of(begin, std::max(begin, end), [](const toma_recorded& stage) { return stage.holds_output; });
+}
+
+// Drops the values that no held boundary needs.
+void Tape::drop_unneeded() noexcept {
+  for (uint32_t number = 0; number < values.size(); ++number) {
+    if (values[number].held.defined() && !is_needed(number)) {
+      values[number].held.reset();
+    }
+  }
 }
 
 // True if a node of the stage waits for a saved tensor that is missing.
 bool Tape::is_missing(uint32_t stage) const {
   // An input that is dropped on purpose is recomputed on its own.
   const auto is_left = stages[stage].action == TOMA_SAVE_ALONE;
-  const auto is_missing = [&](const Slot& slot) {
-    return !slot.is_dead && !slot.tensor.defined() && !(is_left && slot.value != none);
-  };
-  return std::any_of(slots.begin() + stages[stage].first_slot, slots.begin() + end_slot(stage), is_missing);
+  for (auto number = stages[stage].first_slot; number < end_slot(stage); ++number) {
+    const auto& slot = slots[number];
+    if (!facts.slots[number].is_dead && !slot.tensor.defined() && !(is_left && slot.value != none)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // Recomputes `stage` and every stage since the last held boundary before it. In a region that learns, these stages are
@@ -59,11 +72,7 @@ void Tape::release(uint32_t boundary) noexcept {
   if (stages[boundary].is_kept || !std::exchange(stages[boundary].holds_output, false)) {
     return;
   }
-  for (auto& value : values) {
-    if (value.stage <= boundary && boundary < value.last_stage && !is_needed(value)) {
-      value.held.reset();
-    }
-  }
+  drop_unneeded();
 }
 
 // Called when the backward of a stage begins: tensors that are held for later stages are not needed any more.
@@ -113,12 +122,11 @@ void Tape::follow_plan(uint32_t stage) {
     return;
   }
   for (; plan[cursor].kind != TOMA_BACKWARD || plan[cursor].stage != stage; ++cursor) {
-    const auto &action = plan[cursor], &next = plan[cursor + 1];
-    act(action, next.kind != TOMA_BACKWARD || next.stage != action.stage);
+    act(plan[cursor]);
   }
 }
 
-void Tape::act(toma_action action, bool holds_output) {
+void Tape::act(toma_action action) {
   const auto stage = action.stage;
   if (action.kind == TOMA_BACKWARD) {
     stages[stage].is_saved = false;
@@ -128,7 +136,7 @@ void Tape::act(toma_action action, bool holds_output) {
     run(stage - 1, false, true);
   }
   stages[stage].action = action.kind;
-  run(stage, saves(action.kind), holds_output);
+  run(stage, saves(action.kind), action.holds_output);
   const auto drops_input = action.kind == TOMA_DROP || action.kind == TOMA_SAVE_ALONE;
   // Outputs of a saved stage stay held.
   if (drops_input && stage > 0 && !stages[stage - 1].is_saved) {
@@ -194,11 +202,11 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
   const auto is_known = storage != nullptr && made != storages.end();
   const auto* first = is_known && made->second.value != none ? &values[made->second.value] : nullptr;
   const auto is_kept = first != nullptr && first->kept.defined() && !first->is_copied;
-  const auto is_outside = storage == nullptr || is_kept || (is_known && made->second.stage == none);
+  const auto is_outside = storage == nullptr || is_kept || (is_known && first == nullptr);
   const auto known = value_of_saved(tensor);
-  const auto value = known != none && values[known].stage < current() ? known : none;
+  const auto value = known != none && facts.values[known].stage < current() ? known : none;
   const auto is_saved = is_outside || stages.back().action == TOMA_SAVE || (stages.back().action == TOMA_SAVE_ALONE && value == none);
-  Slot slot{tensor.unsafeGetTensorImpl()->version_counter(), version_of(tensor), static_cast<uint32_t>(ops.size()) - 1, is_outside, is_saved};
+  Slot slot{tensor.unsafeGetTensorImpl()->version_counter(), version_of(tensor), static_cast<uint32_t>(ops.size()) - 1, is_saved};
   slot.value = value;
   // A tensor that the operator writes to is also its result.
   slot.argument = ops.back().operation->writes ? none : known;
@@ -210,8 +218,8 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
   slot.hash = verify && !is_outside && !is_statistic ? hash_of(tensor) : 0;
   if (storage != nullptr) {
     slot.storage = tensor.storage().getWeakStorageImpl();
-    slot.bytes = taken_bytes(tensor);
   }
+  facts.slots.push_back({storage, taken_bytes(tensor), nullptr, none, is_outside, false, true});
   slots.push_back(std::move(slot));
   return number;
 }
@@ -219,7 +227,7 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
 void Tape::forget(uint32_t number) noexcept {
   const std::lock_guard<std::recursive_mutex> held(lock);
   if (number < slots.size()) {
-    slots[number].is_dead = true;
+    facts.slots[number].is_dead = true;
     slots[number].tensor.reset();
   }
 }

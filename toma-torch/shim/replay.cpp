@@ -139,7 +139,7 @@ void Replay::run(uint32_t number) {
   op.random == nullptr ? op.handle.callBoxed(&stack) : draw(op, stack);
   take(number, stack);
   for (const auto& ref : op.refs) {
-    if (ref.value != none && tape.values[ref.value].last_op == number && !tape.is_needed(tape.values[ref.value])) {
+    if (ref.value != none && tape.facts.values[ref.value].last_op == number && !tape.is_needed(ref.value)) {
       values.erase(ref.value);
     }
   }
@@ -161,7 +161,7 @@ void Replay::take(uint32_t number, const torch::jit::Stack& results) {
   size_t at = 0;
   each_tensor_in(results, [&](const at::Tensor& tensor, uint32_t, uint32_t) {
     const auto made = at < makes.size() ? makes[at++] : none;
-    if (made != none && (tape.values[made].last_op > number || tape.is_needed(tape.values[made]))) {
+    if (made != none && (tape.facts.values[made].last_op > number || tape.is_needed(made))) {
       values[made] = tensor;
     }
   });
@@ -177,7 +177,7 @@ void Replay::pack(const at::Tensor& tensor) {
   if (tensor.sizes() != packed.sizes || tensor.scalar_type() != packed.kind) {
     fail("a tensor of stage ", stage, " was ", packed.sizes, " of ", packed.kind, ", and is ", tensor.sizes(), " of ", tensor.scalar_type(), " when it is repeated");
   }
-  if (packed.is_outside || packed.is_dead || !saves) {
+  if (tape.facts.slots[number].is_outside || tape.facts.slots[number].is_dead || !saves) {
     return;
   }
   if (packed.hash != 0 && hash_of(tensor) != packed.hash) {
@@ -192,10 +192,12 @@ void Replay::pack(const at::Tensor& tensor) {
 
 // Last operator that makes a saved tensor still waited for.
 uint32_t Replay::last_needed() const {
-  const auto first = tape.slots.begin() + tape.stages[stage].first_slot, end = tape.slots.begin() + tape.end_slot(stage);
-  const auto is_alive = [](const Slot& slot) { return !slot.is_dead && !slot.is_outside; };
-  const auto last = std::find_if(std::make_reverse_iterator(end), std::make_reverse_iterator(first), is_alive);
-  return last.base() == first ? tape.stages[stage].first_op : last->op;
+  for (auto number = tape.end_slot(stage); number-- > tape.stages[stage].first_slot;) {
+    if (!tape.facts.slots[number].is_dead && !tape.facts.slots[number].is_outside) {
+      return tape.slots[number].op;
+    }
+  }
+  return tape.stages[stage].first_op;
 }
 
 void Replay::all(bool is_whole) {
@@ -224,7 +226,7 @@ void Replay::all(bool is_whole) {
 void Replay::hold_outputs() {
   for (const auto& [number, tensor] : values) {
     auto& value = tape.values[number];
-    if (tape.is_needed(value) && !value.held.defined()) {
+    if (tape.is_needed(number) && !value.held.defined()) {
       tape.hold(value, tensor);
     }
   }

@@ -311,6 +311,8 @@ enum toma_action_kind : uint32_t { TOMA_DROP = 0, TOMA_KEEP = 1, TOMA_SAVE = 2, 
 struct toma_action {
   uint32_t kind;
   uint32_t stage;
+  // A later run starts from the output, which is held in addition to what the kind says.
+  bool holds_output;
 };
 
 // First operators of a region: a fingerprint of each, of which the last has not run yet. `device` runs that one.
@@ -337,24 +339,90 @@ struct toma_chosen {
 // The new answer has the same stages and actions up to there, or no fingerprints. An error is thrown by that operator.
 typedef int32_t (*toma_choose)(void* context, toma_begun begun, toma_chosen* out, toma_error* error);
 
-// One stage of a region, in bytes and nanoseconds. A peak is relative to the bytes allocated when that run began.
-struct toma_stage {
-  uint32_t first_op;
-  uint32_t repeats;
-  uint64_t forward_ns, repeat_ns, backward_ns;
-  // Bytes of this and earlier stages that later ones use; bytes of this stage that its backward needs; gradients of the
-  // former.
-  uint64_t output_bytes, saved_bytes, gradient_bytes;
-  // Union of `output_bytes` and `saved_bytes`, each storage counted once.
-  uint64_t united_bytes;
-  // Peaks of the first run, without and with saved activations; of a recomputation, likewise; of the backward.
-  uint64_t peak_bytes, saving_peak_bytes, repeat_peak_bytes, repeat_saving_peak_bytes, backward_peak_bytes;
-  // Bytes at the begin of its backward that no other field counts: tensors of the program, unfinished gradients.
-  uint64_t others_bytes;
-  // True if the stage cannot be recomputed.
+// A tensor made in a region. `storage` is the identity of its memory.
+struct toma_value {
+  const void* storage;
+  // Bytes of all of its memory, and of its gradient, if it has one.
+  uint64_t storage_bytes, gradient_bytes;
+  // Stage that made it; last stage and operator that used it.
+  uint32_t stage, last_stage, last_op;
+  // Anything refers to the tensor; a boundary between stages holds it; so does the program, or code unknown to the region.
+  bool is_alive, is_held, is_elsewhere;
+};
+
+// A tensor that an operator of a region saved for backward.
+struct toma_slot {
+  const void* storage;
+  uint64_t bytes;
+  // Memory that the slot holds now, which is new after a recomputation; null for none.
+  const void* held_storage;
+  // Number of the value that made its memory, UINT32_MAX if that is unknown, and TOMA_FOREIGN for memory from outside.
+  uint32_t maker;
+  // From outside of the region, so that holding it costs nothing; no node needs it any more; its memory is alive.
+  bool is_outside, is_dead, is_alive;
+};
+constexpr uint32_t TOMA_FOREIGN = UINT32_MAX - 1;
+
+struct toma_recorded {
+  uint32_t first_op, first_slot;
+  // Kind of the last action that ran the stage.
+  uint32_t action;
+  // The boundary after this stage is held.
+  bool holds_output;
+  // It cannot be recomputed.
   bool is_kept;
-  // True if its backward has run.
-  bool is_measured;
+  // A run has filled its slots, and its backward has not begun.
+  bool is_saved;
+};
+
+// A region as far as it has run. The arrays live until the report ends; those of a known structure are empty.
+struct toma_facts {
+  uint32_t op_count;
+  const toma_value* values;
+  size_t value_count;
+  const toma_slot* slots;
+  size_t slot_count;
+  const toma_recorded* stages;
+  size_t stage_count;
+};
+
+// Time of one run of a stage, and its peak beyond the bytes at its start: without and with saved activations.
+struct toma_run {
+  uint64_t elapsed_ns, dropping_peak_bytes, saving_peak_bytes;
+};
+
+// Bytes allocated beyond those when the region began, by its threads, and of gradients that its variables lack.
+struct toma_readings {
+  int64_t allocated_bytes;
+  uint64_t lacking_bytes;
+};
+
+// Reported moments of a region. Two are questions: TOMA_OPERATOR asks if the next operator begins a stage, without a
+// plan, and TOMA_STAGE_ENDS if the first run should drop the input of the last stage. TOMA_REGION_ENDS sets `merges`
+// for stages that are merged with the one before. `run` is of the stage that has ended, of the recomputation or of the
+// backward. At TOMA_BACKWARD_ARRIVES it has the bytes by which the peak since the end of the region was higher.
+enum toma_moment : uint32_t {
+  TOMA_OPERATOR = 0,
+  TOMA_STAGE_ENDS = 1,
+  TOMA_STAGE_BEGINS = 2,
+  TOMA_JOINS = 3,
+  TOMA_REGION_ENDS = 4,
+  TOMA_REPEATED = 5,
+  TOMA_BACKWARD_ARRIVES = 6,
+  TOMA_BACKWARD_BEGINS = 7,
+  TOMA_BACKWARD_ENDS = 8,
+  TOMA_OVER = 9,
+};
+
+struct toma_region_report {
+  uint32_t moment, stage;
+  toma_run run;
+  toma_readings now;
+  // Of a recomputation, that it saved; of a backward, that its bytes were counted.
+  bool is_so;
+  toma_facts facts;
+  // One element for each stage; null except at TOMA_REGION_ENDS.
+  bool* merges;
 };
 
 struct toma_region_figures {
@@ -368,28 +436,16 @@ struct toma_region_figures {
   uint64_t input_gradient_bytes;
   // True once nothing will change any more.
   bool is_over;
-  // True if, in addition, backward has reached the first stage that has saved tensors.
-  bool is_whole;
 };
 
 struct toma_region;
 
-// Progress of a region.
-struct toma_region_progress {
-  // Bytes beyond those allocated when the region began, by the reporting thread.
-  uint64_t allocated_bytes;
-  // Duration of the recomputation that has just ended; 0 if none has.
-  uint64_t repeated_ns;
-  // True in the last report: the graph of the region is gone.
-  bool is_over;
-};
-
 // `verify`: recomputed tensors must have the bits of the first run. `undoes`: changes can be undone. `told` is called
-// on the working thread when a stage or its backward begins, after each recomputation, and at the end.
+// on the working thread at each moment, at TOMA_OPERATOR only in a region without a plan.
 struct toma_region_options {
   bool verify;
   bool undoes;
-  void (*told)(void* guest, toma_region_progress progress);
+  bool (*told)(void* guest, const toma_region_report* report);
   void* guest;
 };
 
@@ -407,7 +463,6 @@ bool toma_region_records() noexcept;
 
 // Figures of a region, which are valid until it is dropped. `room` and return values are counts.
 toma_region_figures toma_region_figures_of(const toma_region* region) noexcept;
-size_t toma_region_stages(const toma_region* region, toma_stage* out, size_t room) noexcept;
 size_t toma_region_prints(const toma_region* region, uint64_t* out, size_t room) noexcept;
 // Reasons why stages are kept, one on each line, truncated to `room`; returns the bytes written.
 size_t toma_region_kept(const toma_region* region, char* out, size_t room) noexcept;

@@ -39,18 +39,13 @@ c10::Device device_of(const torch::jit::Stack& arguments) {
 
 }  // namespace
 
-bool Storages::add(const c10::StorageImpl* storage, uint64_t more) {
-  const auto is_new = seen.insert(storage).second;
-  bytes += is_new ? more : 0;
-  return is_new;
-}
-
 Tape::Tape(toma_choose choose, void* context, toma_region_options options)
     : choose_plan(choose), context(context), verify(options.verify), told(options.told), guest(options.guest), costs(*this) {
-  lately_alive.fill(UINT64_MAX);
   ops.reserve(small);
   values.reserve(small);
+  facts.values.reserve(small);
   slots.reserve(small);
+  facts.slots.reserve(small);
   if (options.undoes) {
     notes->undo = std::make_unique<Undo>();
   }
@@ -128,6 +123,7 @@ void Tape::take_back(uint32_t first_slot) {
   ops.pop_back();
   notes->prints.pop_back();
   slots.resize(first_slot);
+  facts.slots.resize(first_slot);
 }
 
 uint64_t Tape::print_of(const Op& op) const {
@@ -153,7 +149,7 @@ void Tape::follow_structure(const Op& op) {
   notes->prints.push_back(print);
   const auto known_cut = next_cut < cuts.size() && cuts[next_cut] == number;
   next_cut += known_cut ? 1 : 0;
-  if (stages.empty() || (is_known ? known_cut : must_cut || (layers == 0 && is_thin()))) {
+  if (stages.empty() || (is_known ? known_cut : must_cut || (layers == 0 && costs.begins_stage()))) {
     begin_stage(op.device);
   }
   must_cut = false;
@@ -199,39 +195,30 @@ void Tape::go_on(const toma_chosen& chosen) {
   costs.learn_nothing();
   // The plan begins with the first run of each stage.
   cursor = std::min(plan.size(), cuts.size() + 1);
-  runs.assign(cuts.size() + 1, 0);
-  for (const auto& action : plan) {
-    runs[action.stage] += action.kind == TOMA_BACKWARD ? 0 : 1;
-  }
   hold_repeated();
 }
 
 // Holds live inputs of recomputations that the new plan contains and the previous one did not.
 void Tape::hold_repeated() {
-  for (uint32_t number = 0; number < stages.size(); ++number) {
-    auto& stage = stages[number];
-    stage.holds_output |= saves(stage.action) && is_repeated(number + 1) && !lacks_output(number);
+  for (uint32_t number = 0; number < std::min(stages.size(), plan.size()); ++number) {
+    stages[number].holds_output |= plan[number].holds_output && !lacks_output(number);
   }
   hold_needed();
 }
 
 // The first action of the plan for a stage is its first run. Without a plan, its input is held.
 void Tape::begin_stage(c10::Device device) {
-  if (!stages.empty()) {
-    costs.stage_ends();
-    drop_input();
+  if (!stages.empty() && costs.stage_ends()) {
+    release(current() - 1);
   }
   const auto number = static_cast<uint32_t>(stages.size());
-  const auto kind = plan.empty() ? uint32_t{TOMA_KEEP} : plan[number].kind;
-  stages.push_back({static_cast<uint32_t>(ops.size()), static_cast<uint32_t>(slots.size()), kind, saves(kind) && is_repeated(number + 1), false, saves(kind)});
-  if (kind == TOMA_KEEP && number > 0) {
+  const auto action = plan.empty() ? toma_action{TOMA_KEEP, number, false} : plan[number];
+  stages.push_back({static_cast<uint32_t>(ops.size()), static_cast<uint32_t>(slots.size()), action.kind, action.holds_output, false, saves(action.kind)});
+  if (action.kind == TOMA_KEEP && number > 0) {
     stages[number - 1].holds_output = true;
   }
   costs.stage_begins(device);
 }
-
-// True if the plan recomputes a stage, which starts from the boundary before it.
-bool Tape::is_repeated(uint32_t stage) const { return stage < runs.size() && runs[stage] > 1; }
 
 void Tape::made(Op& op, const torch::jit::Stack& results) {
   written(op);
@@ -244,15 +231,15 @@ void Tape::made(Op& op, const torch::jit::Stack& results) {
 
 uint32_t Tape::value_for(const at::Tensor& tensor, const Op& op) {
   const auto number = static_cast<uint32_t>(values.size()), at = static_cast<uint32_t>(ops.size()) - 1;
-  values.push_back({
-      WeakTensor(tensor.getIntrusivePtr()), weak_storage_of(tensor), taken_bytes(tensor), bytes_of(tensor), current(), current(), at,
-      tensor.requires_grad()});
+  const auto* storage = storage_of(tensor);
+  values.push_back({WeakTensor(tensor.getIntrusivePtr()), weak_storage_of(tensor), bytes_of(tensor), tensor.requires_grad()});
+  facts.values.push_back({storage, taken_bytes(tensor), 0, current(), current(), at, true, false, false});
   auto& value = values.back();
   if (op.is_kept()) {
     keep_value(value, tensor);
   }
-  if (const auto* storage = storage_of(tensor)) {
-    storages.emplace(storage, Made{value.storage, current(), number}).first->second.version = version_of(tensor);
+  if (storage != nullptr) {
+    storages.emplace(storage, Made{value.storage, number}).first->second.version = version_of(tensor);
   }
   value_of[tensor.unsafeGetTensorImpl()] = number;
   return number;
@@ -271,9 +258,13 @@ void Tape::end() {
     end_sooner();
   }
   if (!stages.empty()) {
-    costs.stage_ends();
-    unite();
-    costs.region_ends();
+    const auto merges = costs.region_ends();
+    for (auto second = current(); second > 0; --second) {
+      if (merges[second]) {
+        unite(second);
+      }
+    }
+    costs.await_backward();
   }
 }
 
@@ -298,7 +289,7 @@ uint32_t Tape::end_slot(uint32_t stage) const {
 }
 
 uint32_t Tape::stage_of(uint32_t slot) const {
-  const auto begins_after = [](uint32_t slot, const Stage& stage) { return slot < stage.first_slot; };
+  const auto begins_after = [](uint32_t slot, const toma_recorded& stage) { return slot < stage.first_slot; };
   return static_cast<uint32_t>(std::upper_bound(stages.begin(), stages.end(), slot, begins_after) - stages.begin()) - 1;
 }
 

@@ -7,12 +7,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_set>
 
 #include <c10/util/flat_hash_map.h>
 
@@ -66,10 +64,9 @@ struct Notes {
 
   std::mutex lock;
   std::vector<uint64_t> prints;
-  std::vector<toma_stage> stages;
   std::vector<Leaf> leaves;
   std::string kept;
-  toma_region_figures figures{0, UINT64_MAX, 0, 0, 0, false, false};
+  toma_region_figures figures{0, UINT64_MAX, 0, 0, 0, false};
   // Null if nothing is to be undone.
   std::unique_ptr<Undo> undo;
 };
@@ -116,13 +113,12 @@ struct Op {
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-// A tensor made in the region.
+// A tensor made in the region. Its stages and sizes are in `Facts`.
 struct Value {
   WeakTensor tensor;
   // Null without a storage.
   WeakStorage storage;
-  uint64_t storage_bytes, bytes;
-  uint32_t stage, last_stage, last_op;
+  uint64_t bytes;
   bool wants_gradient;
   // Set while a boundary needs it.
   at::Tensor held = {};
@@ -141,10 +137,9 @@ struct Outside {
   uint64_t bytes;
 };
 
-// The stage that made a storage and the first value in it; none for storages from elsewhere.
+// The first value in a storage; none for storages from elsewhere.
 struct Made {
   WeakStorage storage;
-  uint32_t stage;
   uint32_t value;
   // True if tensors that the region does not see share the storage.
   bool is_outside = false;
@@ -152,19 +147,15 @@ struct Made {
   uint32_t version = 0;
 };
 
-// A tensor that backward needs.
+// A tensor that backward needs. Its size is in `Facts`.
 struct Slot {
   c10::VariableVersion counter;
   uint32_t version;
   uint32_t op;
-  // From outside of the region, so that holding it costs nothing.
-  bool is_outside;
   // Held from the first run on.
   bool is_saved;
   // Value of an earlier stage, if the slot saves one; none otherwise.
   uint32_t value = none;
-  // True once no node needs it.
-  bool is_dead = false;
   // Value that the operator saves without having made it; none otherwise.
   uint32_t argument = none;
   bool is_detached = false;
@@ -174,29 +165,12 @@ struct Slot {
   c10::ScalarType kind = c10::ScalarType::Undefined;
   uint64_t hash = 0;
   WeakStorage storage = WeakStorage(c10::intrusive_ptr<c10::StorageImpl>());
-  uint64_t bytes = 0;
 };
 
-struct Stage {
-  uint32_t first_op, first_slot;
-  uint32_t action;
-  // The boundary after this stage is held.
-  bool holds_output;
-  // It cannot be recomputed.
-  bool is_kept = false;
-  // A run has filled its slots, and its backward has not begun.
-  bool is_saved = false;
-};
-
-// Bytes of tensors, in which shared memory counts once.
-class Storages {
- public:
-  // Returns true if the storage is new.
-  bool add(const c10::StorageImpl* storage, uint64_t more);
-  uint64_t bytes = 0;
-
- private:
-  std::unordered_set<const c10::StorageImpl*> seen;
+// Facts about values and slots, by the same numbers: the part that decisions read.
+struct Facts {
+  std::vector<toma_value> values;
+  std::vector<toma_slot> slots;
 };
 
 class Tape final {
@@ -236,33 +210,14 @@ class Tape final {
   void differ();
   void end_sooner();
   void begin_stage(c10::Device device);
-  bool is_repeated(uint32_t stage) const;
   void made(Op& op, const torch::jit::Stack& results);
   uint32_t value_for(const at::Tensor& tensor, const Op& op);
 
-  // Bytes of the values that `counts` accepts, in storages that `counted` does not contain.
-  template <class F>
-  uint64_t bytes_where(Storages counted, const F& counts) const {
-    const auto before = counted.bytes;
-    for (const auto& value : values) {
-      if (counts(value)) {
-        counted.add(value.storage._unsafe_get_target(), value.storage_bytes);
-      }
-    }
-    return counted.bytes - before;
-  }
-
-  // Stages without a plan: stages.cpp.
-  uint64_t alive_bytes(Storages but) const;
-  uint64_t dropped_bytes(uint32_t first, uint32_t end) const;
-  bool is_thin();
-  void drop_input();
-  void unite();
+  // Merging of stages: stages.cpp.
+  void join(uint32_t first);
   void unite(uint32_t second);
-  bool is_idle(uint32_t boundary, const Storages& saved) const;
-  uint64_t passing_bytes(uint32_t boundary, Storages but) const;
-  uint64_t inner_bytes(uint32_t stage) const;
-  Storages saved_storages() const;
+  template <class F>
+  void renumber(const F& number_of);
 
   // References of operators: refer.cpp.
   uint32_t known_value(const at::Tensor& tensor);
@@ -271,7 +226,7 @@ class Tape final {
   bool may_change_unseen(const Ref& ref, const at::Tensor& tensor) const;
   uint32_t outside_for(const at::Tensor& tensor);
   void leave_graph(torch::jit::Stack& stack);
-  void use(Value& value, const at::Tensor& tensor);
+  void use(uint32_t value, const at::Tensor& tensor);
   void hold(Value& value, const at::Tensor& tensor);
   void hold_needed();
   void keep_value(Value& value, const at::Tensor& tensor);
@@ -283,7 +238,6 @@ class Tape final {
   void share_gradient(const c10::StorageImpl* storage);
   bool lacks_output(uint32_t stage) const;
   bool reads(const Op& op, const c10::StorageImpl* storage) const;
-  void join(uint32_t first);
   void keep(uint32_t stage, const std::string& why);
   void hold_input(Slot& slot) const;
 
@@ -291,10 +245,11 @@ class Tape final {
   void reach(uint32_t stage);
   void leave_inside();
   void follow_plan(uint32_t stage);
-  void act(toma_action action, bool holds_output);
+  void act(toma_action action);
   void run(uint32_t stage, bool saves, bool holds_output);
   void release(uint32_t boundary) noexcept;
-  bool is_needed(const Value& value) const;
+  bool is_needed(uint32_t value) const;
+  void drop_unneeded() noexcept;
   bool is_missing(uint32_t stage) const;
   bool is_input_held(const Slot& slot) const;
   uint32_t value_of_saved(const at::Tensor& tensor) const;
@@ -310,7 +265,8 @@ class Tape final {
   std::vector<Value> values;
   std::vector<Outside> outsides;
   std::vector<Slot> slots;
-  std::vector<Stage> stages;
+  std::vector<toma_recorded> stages;
+  Facts facts;
   ska::flat_hash_map<const c10::TensorImpl*, uint32_t> value_of, outside_of;
   ska::flat_hash_map<const c10::StorageImpl*, Made> storages;
   const toma_choose choose_plan;
@@ -324,16 +280,9 @@ class Tape final {
   std::vector<uint32_t> cuts;
   size_t next_cut = 0;
   std::vector<toma_action> plan;
-  // Number of times that the plan runs each stage.
-  std::vector<uint32_t> runs;
   // First action that is not done yet.
   size_t cursor = 0;
   int32_t layers = 0;
-  // Live bytes before each of the last operators, and bytes that earlier stages have dropped.
-  std::array<uint64_t, 12> lately_alive{};
-  uint64_t dropped_before = 0;
-  // Points since the stage began with few live bytes that backward does not need.
-  uint32_t passed = 0;
   bool must_cut = false, has_ended = false;
   // Stage whose backward runs.
   uint32_t reached = none;
@@ -342,6 +291,8 @@ class Tape final {
   Costs costs;
 };
 
+// True if a boundary that is held includes the value.
+inline bool passes(const toma_value& value, uint32_t boundary) { return value.stage <= boundary && boundary < value.last_stage; }
 // True for actions that fill slots.
 bool saves(uint32_t action);
 // Copies a tensor of the program, as an exempt allocation.

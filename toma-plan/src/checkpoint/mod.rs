@@ -88,6 +88,9 @@ mod local;
 mod moves;
 mod plan;
 mod planning;
+// For toma-torch, whose shim runs the operators.
+#[doc(hidden)]
+pub mod recording;
 mod recurrence;
 mod rotor;
 mod search;

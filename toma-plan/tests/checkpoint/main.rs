@@ -8,10 +8,13 @@ mod exact;
 mod illegal;
 mod optimum;
 mod properties;
+mod recorded;
+mod recording;
 mod resnet;
 #[path = "../../../tests/common/rounds.rs"]
 mod rounds;
 mod shown;
+mod steps;
 mod tables;
 mod twin;
 

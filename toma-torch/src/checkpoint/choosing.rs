@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use toma_core::leaner;
 use toma_plan::checkpoint::Plan;
+use toma_plan::checkpoint::recording::Step;
 
 use super::With;
 use super::budget::Budget;
 use super::knowledge::{self, Place, Structure};
 use super::leaner::Leaner;
-use super::measured;
 use super::running::Running;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{Begun, Chosen};
@@ -82,7 +82,7 @@ impl<'a> Choosing<'a> {
     }
 
     fn take(&mut self, known: Arc<Structure>, budget: Budget, plan: Arc<Plan>) -> Chosen {
-        let actions = measured::actions_of(&plan);
+        let actions = Step::all(plan.actions(), plan.stages());
         self.running.begin(plan, budget.device());
         let (prints, cuts) = (known.prints.clone(), known.cuts.clone());
         self.taken = Some((known, budget));

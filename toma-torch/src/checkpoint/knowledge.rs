@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use toma_plan::checkpoint::{Action, Costs, Plan, Solver, TooSmall};
 
-use super::measured;
+use super::measured::MeasuredRegion;
 use crate::ffi::{Begun, Region};
 
 /// Most call sites in the cache; the one added first is removed first.
@@ -48,7 +48,7 @@ pub(super) struct Structure {
     pub(super) costs: Costs,
     pub(super) least_bytes: u64,
     keep_all_bytes: u64,
-    region: Arc<Region>,
+    region: Arc<MeasuredRegion>,
     /// Newest first.
     plans: Mutex<VecDeque<(BudgetFor, Arc<Plan>)>>,
     /// Bytes by which budgets have been too large.
@@ -58,8 +58,8 @@ pub(super) struct Structure {
 }
 
 impl Structure {
-    fn of(region: &Arc<Region>) -> Option<Self> {
-        let costs = measured::costs_of(region)?.ok()?;
+    fn of(region: &Arc<MeasuredRegion>) -> Option<Self> {
+        let costs = region.costs()?.ok()?;
         let cuts = region.stages().iter().skip(1).map(|stage| stage.first_op).collect();
         let prints = region.prints().into();
         // Found once here: the search for the least takes longer than a small region runs.
@@ -150,7 +150,7 @@ impl Structure {
 struct Known {
     structures: VecDeque<Arc<Structure>>,
     /// Regions whose backward has not finished.
-    learning: VecDeque<Arc<Region>>,
+    learning: VecDeque<Arc<MeasuredRegion>>,
     /// Regions that matched no known structure, by the print of their first operator.
     differing: HashMap<u64, Differing>,
 }
@@ -272,7 +272,7 @@ pub(super) fn newest(place: &Place) -> Option<Arc<Structure>> {
 }
 
 /// Learns the costs of a region once its backward has run.
-pub(super) fn learn(place: &Place, region: Arc<Region>) {
+pub(super) fn learn(place: &Place, region: Arc<MeasuredRegion>) {
     let mut places = places();
     if !places.known.contains_key(place) {
         places.order.push_back(place.clone());

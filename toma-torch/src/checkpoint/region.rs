@@ -11,7 +11,7 @@ use toma_plan::checkpoint::Costs;
 use super::With;
 use super::choosing::Choosing;
 use super::knowledge::{self, Place};
-use super::measured;
+use super::measured::MeasuredRegion;
 use super::report::{self, Ran};
 use super::running::Running;
 use crate::cpu;
@@ -95,8 +95,8 @@ fn recorded<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Resul
     let options = RegionOptions { verify: form.verify, undoes: false, hears: running.clone() };
     let recording = RecordingRegion::begin(|begun| choosing.choose(begun), options)?;
     let value = body();
-    let region = recording.end().map(Arc::new);
-    if let Some(region) = region {
+    if let Some(region) = recording.end() {
+        let region = Arc::new(MeasuredRegion::new(region, running.clone()));
         let plan = running.plan();
         if plan.is_none() {
             knowledge::learn(&place, region.clone());
@@ -135,11 +135,13 @@ fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Res
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     cpu::count();
-    let options = RegionOptions { verify: form.verify, undoes: true, hears: Arc::new(Running::default()) };
+    let running = Arc::new(Running::default());
+    let options = RegionOptions { verify: form.verify, undoes: true, hears: running.clone() };
     let recording = RecordingRegion::begin(|_| Ok(Chosen::default()), options)?;
     let output = catch_unwind(AssertUnwindSafe(body));
     let is_inside = output.as_ref().is_ok_and(|output| recording.is_inside(output));
-    let region = recording.end().expect("it has not ended").into();
+    let region = recording.end().expect("it has not ended");
+    let region = Arc::new(MeasuredRegion::new(region, running));
     let result = output.map(|output| match () {
         () if !is_inside => Err(refused(place, FOREIGN)),
         () if !output.requires_grad() => Err(refused(place, UNTRAINED)),
@@ -147,7 +149,7 @@ fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Res
     });
     region.undo()?;
     result.unwrap_or_else(|payload| resume_unwind(payload))?;
-    let costs = measured::costs_of(&region);
+    let costs = region.costs();
     let unreached = || "checkpoint: backward has not come to the first stage that it needs";
     let costs = costs.ok_or_else(|| Error::new(ErrorKind::Other, unreached().into()))?;
     let costs =
@@ -162,7 +164,7 @@ fn refused(place: &Place, tensor: &str) -> Error {
 }
 
 /// Runs backward with the output as a part of a loss, so that the engine makes the output's gradient.
-fn backward(region: &Arc<Region>, output: Tensor) -> Result<(), Error> {
+fn backward(region: &Region, output: Tensor) -> Result<(), Error> {
     region.set_gradients_aside();
     let ones = output.f_ones_like()?;
     let loss = (output.f_mul(&ones)?).f_sum(Kind::Float)?;

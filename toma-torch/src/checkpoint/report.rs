@@ -7,13 +7,13 @@ use toma_plan::checkpoint::Plan;
 use toma_trace::Size;
 
 use super::knowledge::Place;
-use crate::ffi::Region;
+use super::measured::MeasuredRegion;
 
 /// A region that has run.
 #[derive(Clone, Debug)]
 pub(super) struct Ran {
     pub(super) place: Place,
-    pub(super) region: Arc<Region>,
+    pub(super) region: Arc<MeasuredRegion>,
     pub(super) plan: Option<Arc<Plan>>,
 }
 
@@ -76,7 +76,7 @@ pub struct Report {
 impl Report {
     fn of(Ran { place, region, plan }: &Ran) -> Self {
         let (figures, stages) = (region.figures(), region.stages());
-        let nanoseconds = stages.iter().map(|stage| stage.forward_ns + stage.backward_ns).sum::<u64>();
+        let nanoseconds = stages.iter().map(|stage| stage.first.elapsed_ns + stage.backward_ns).sum::<u64>();
         let repeating = Duration::from_nanos(figures.repeat_ns);
         Self {
             place: place.to_string(),

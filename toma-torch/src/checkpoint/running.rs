@@ -1,4 +1,5 @@
-//! State of a region while its graph lives: bytes promised to it, and progress reported to the surrounding attempt.
+//! State of a region while its graph lives: measurements of its stages, bytes promised to it, and progress reported to
+//! the surrounding attempt.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,12 +7,22 @@ use std::time::Duration;
 use toma_core::device::{self, Promise};
 use toma_core::leaner;
 use toma_plan::checkpoint::Plan;
+use toma_plan::checkpoint::recording::{Draft, Ledger, Readings, Recording};
 
-use crate::ffi::{Hears, Progress};
+use crate::ffi::{Hears, Moment};
 use crate::memory::Device;
 
 #[derive(Debug, Default)]
-pub(super) struct Running(Mutex<Option<Planned>>);
+pub(super) struct Running(Mutex<State>);
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// `None` while the region is measured.
+    planned: Option<Planned>,
+    /// Stages of a region without a plan.
+    draft: Draft,
+    pub(super) ledger: Ledger,
+}
 
 #[derive(Debug)]
 struct Planned {
@@ -23,30 +34,71 @@ struct Planned {
 impl Running {
     pub(super) fn begin(&self, plan: Arc<Plan>, on: &Device) {
         let promise = Some(device::promise(on, plan.peak_bytes()));
-        *self.planned() = Some(Planned { plan, promise });
+        self.state().planned = Some(Planned { plan, promise });
     }
 
     /// The region's plan; `None` while the region is measured.
     pub(super) fn plan(&self) -> Option<Arc<Plan>> {
-        self.planned().as_ref().map(|planned| planned.plan.clone())
+        self.state().planned.as_ref().map(|planned| planned.plan.clone())
     }
 
-    fn planned(&self) -> MutexGuard<'_, Option<Planned>> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl Planned {
+    /// Promises only what the region has not allocated yet.
+    fn hear(&mut self, moment: &Moment<'_>, allocated_bytes: i64) {
+        match (moment, &mut self.promise) {
+            (Moment::Over, promise) => *promise = None,
+            (Moment::StageBegins | Moment::Repeated { .. } | Moment::BackwardBegins(_), Some(promise)) => {
+                let allocated_bytes = u64::try_from(allocated_bytes).unwrap_or(0);
+                promise.set(self.plan.peak_bytes().saturating_sub(allocated_bytes));
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Hears for Running {
-    fn hear(&self, progress: Progress) {
-        if progress.repeated_ns > 0 {
-            leaner::repeated(Duration::from_nanos(progress.repeated_ns));
+    fn hear(&self, moment: Moment<'_>, now: Readings, recording: Recording<'_>) -> bool {
+        if let Moment::Repeated { run, .. } = &moment {
+            leaner::repeated(Duration::from_nanos(run.elapsed_ns));
         }
-        let mut planned = self.planned();
-        let Some(Planned { plan, promise }) = &mut *planned else { return };
-        if progress.is_over {
-            *promise = None;
-        } else if let Some(promise) = promise {
-            promise.set(plan.peak_bytes().saturating_sub(progress.allocated_bytes));
+        let mut state = self.state();
+        if let Some(planned) = &mut state.planned {
+            planned.hear(&moment, now.allocated_bytes);
         }
+        state.answer(moment, now, recording)
+    }
+}
+
+impl State {
+    fn answer(&mut self, moment: Moment<'_>, now: Readings, recording: Recording<'_>) -> bool {
+        let Self { draft, ledger, .. } = self;
+        match moment {
+            Moment::Operator => return draft.begins_stage(&recording),
+            Moment::StageEnds(run) => {
+                ledger.stage_ends(run);
+                return recording.drops_input();
+            }
+            Moment::StageBegins => ledger.stage_begins(&recording, now.allocated_bytes),
+            Moment::Joins(first) => ledger.joins(first),
+            Moment::RegionEnds { last, merges } => {
+                ledger.stage_ends(last);
+                for stage in ledger.ends(recording, now.lacking_bytes) {
+                    merges[stage as usize] = true;
+                }
+            }
+            Moment::Repeated { stage, saves, run } => ledger.repeated(stage, saves, run),
+            Moment::BackwardArrives { fallen_bytes } => {
+                ledger.backward_arrives(&recording, now.allocated_bytes, fallen_bytes);
+            }
+            Moment::BackwardBegins(stage) => ledger.backward_begins(&recording, stage, now),
+            Moment::BackwardEnds { stage, run, is_counted } => ledger.backward_ends(stage, run, is_counted),
+            Moment::Over => {}
+        }
+        false
     }
 }

@@ -9,6 +9,7 @@
 mod backtraces;
 mod backward;
 mod blocks;
+mod costs;
 mod cpu;
 mod device;
 mod dry;
@@ -31,6 +32,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) use backtraces::{install_backtraces, toma_backtraces_quiet};
 pub(crate) use backward::{toma_backward_drop_stranded, wait_for_backward};
 pub(crate) use blocks::{each_block, each_cpu_block, observe_gpus, owner_at, watch_blocks};
+pub(crate) use costs::{Hears, Moment};
 pub(crate) use cpu::*;
 pub(crate) use device::{
     DeviceId, device_memory, device_segments, device_stats, release_device, reset_device_peak,
@@ -49,8 +51,7 @@ pub(crate) use operators::install_operators;
 use profile::{node, operator_of_stack};
 pub(crate) use profile::{position, tell_operators};
 pub(crate) use region::{
-    Begun, Chosen, Figures, Hears, Progress, RawAction, RawStage, RecordingRegion, Region, RegionOptions,
-    cut_region, install_regions, records_region,
+    Begun, Chosen, RecordingRegion, Region, RegionOptions, cut_region, install_regions, records_region,
 };
 pub(crate) use rng::{rng_state, set_rng_state};
 pub(crate) use storage::{TensorMemory, addresses, gradient_addresses, storage_identity, tensor_memory};

@@ -3,29 +3,16 @@
 use std::ffi::{c_char, c_void};
 use std::fmt;
 use std::ptr::{self, NonNull};
+use std::slice;
 use std::sync::Arc;
 
 use tch::Tensor;
+use toma_plan::checkpoint::recording::Step;
 use torch_sys::C_tensor;
 
+use super::costs::{Hears, RawReport, told};
 use super::{DeviceId, RawError, checked};
 use crate::error::{Error, ErrorKind};
-
-/// `toma_action` of the shim.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RawAction {
-    pub(crate) kind: u32,
-    pub(crate) stage: u32,
-}
-
-impl RawAction {
-    pub(crate) const DROP: u32 = 0;
-    pub(crate) const KEEP: u32 = 1;
-    pub(crate) const SAVE: u32 = 2;
-    pub(crate) const BACKWARD: u32 = 3;
-    pub(crate) const SAVE_ALONE: u32 = 4;
-}
 
 /// `toma_begun` of the shim.
 #[repr(C)]
@@ -43,31 +30,8 @@ struct RawChosen {
     print_count: usize,
     cuts: *const u32,
     cut_count: usize,
-    actions: *const RawAction,
+    actions: *const Step,
     action_count: usize,
-}
-
-/// `toma_stage` of the shim: bytes and nanoseconds.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RawStage {
-    pub(crate) first_op: u32,
-    pub(crate) repeats: u32,
-    pub(crate) forward_ns: u64,
-    pub(crate) repeat_ns: u64,
-    pub(crate) backward_ns: u64,
-    pub(crate) output_bytes: u64,
-    pub(crate) saved_bytes: u64,
-    pub(crate) gradient_bytes: u64,
-    pub(crate) united_bytes: u64,
-    pub(crate) peak_bytes: u64,
-    pub(crate) saving_peak_bytes: u64,
-    pub(crate) repeat_peak_bytes: u64,
-    pub(crate) repeat_saving_peak_bytes: u64,
-    pub(crate) backward_peak_bytes: u64,
-    pub(crate) others_bytes: u64,
-    pub(crate) is_kept: bool,
-    pub(crate) is_measured: bool,
 }
 
 /// `toma_region_figures` of the shim.
@@ -81,19 +45,6 @@ pub(crate) struct Figures {
     pub(crate) repeat_ns: u64,
     pub(crate) input_gradient_bytes: u64,
     pub(crate) is_over: bool,
-    pub(crate) is_whole: bool,
-}
-
-/// `toma_region_progress` of the shim.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
-    /// Bytes beyond those allocated when the region began.
-    pub(crate) allocated_bytes: u64,
-    /// Duration of the recomputation that has just ended; 0 if none has.
-    pub(crate) repeated_ns: u64,
-    /// True in the last report: the graph of the region is gone.
-    pub(crate) is_over: bool,
 }
 
 /// `toma_region_options` of the shim.
@@ -101,13 +52,8 @@ pub(crate) struct Progress {
 struct RawOptions {
     verify: bool,
     undoes: bool,
-    told: extern "C" fn(*mut c_void, Progress),
+    told: extern "C" fn(*mut c_void, &RawReport) -> bool,
     guest: *const c_void,
-}
-
-/// Receives the progress of a region, on the thread that works. It must not panic.
-pub(crate) trait Hears: Send + Sync {
-    fn hear(&self, progress: Progress);
 }
 
 /// Options of a region when it begins.
@@ -117,16 +63,6 @@ pub(crate) struct RegionOptions {
     /// Changes can be undone.
     pub(crate) undoes: bool,
     pub(crate) hears: Arc<dyn Hears>,
-}
-
-extern "C" fn told(guest: *mut c_void, progress: Progress) {
-    let guest = guest.cast::<Arc<dyn Hears>>();
-    // SAFETY: `begin` passed the box on, and it lives until the last report.
-    unsafe { &*guest }.hear(progress);
-    if progress.is_over {
-        // SAFETY: nothing uses it any more, and it was made by a box.
-        drop(unsafe { Box::from_raw(guest) });
-    }
 }
 
 type Choose = extern "C" fn(*mut c_void, RawBegun, &mut RawChosen, &mut RawError) -> i32;
@@ -152,7 +88,6 @@ unsafe extern "C" {
     fn toma_region_lacking(region: *const c_void) -> u64;
     fn toma_region_figures_of(region: *const c_void) -> Figures;
     // These write at most `room` elements, and return the number of all.
-    fn toma_region_stages(region: *const c_void, out: *mut RawStage, room: usize) -> usize;
     fn toma_region_prints(region: *const c_void, out: *mut u64, room: usize) -> usize;
     fn toma_region_kept(region: *const c_void, out: *mut c_char, room: usize) -> usize;
 }
@@ -181,7 +116,7 @@ pub(crate) struct Chosen {
     pub(crate) prints: Arc<[u64]>,
     /// Operators that begin stages, without the first one.
     pub(crate) cuts: Arc<[u32]>,
-    pub(crate) actions: Vec<RawAction>,
+    pub(crate) actions: Vec<Step>,
 }
 
 /// Called before the first operator, and where an operator differs from the known structure.
@@ -202,7 +137,7 @@ extern "C" fn choose(
     let choosing = unsafe { &mut *context.cast::<Choosing<'_>>() };
     let RawBegun { prints, print_count, is_whole, device } = begun;
     // SAFETY: so many live until this returns, and there is at least one.
-    let prints = unsafe { std::slice::from_raw_parts(prints, print_count) };
+    let prints = unsafe { slice::from_raw_parts(prints, print_count) };
     match (choosing.choose)(Begun { prints, is_whole, device }) {
         Ok(chosen) => choosing.chosen = chosen,
         Err(failed) => return error.fill(&failed),
@@ -292,13 +227,8 @@ impl Region {
         unsafe { toma_region_figures_of(self.0.as_ptr()) }
     }
 
-    pub(crate) fn stages(&self) -> Vec<RawStage> {
-        // SAFETY: the region lives, and the shim writes no more than there is room for.
-        filled(|out, room| unsafe { toma_region_stages(self.0.as_ptr(), out, room) })
-    }
-
     pub(crate) fn prints(&self) -> Vec<u64> {
-        // SAFETY: see `stages`.
+        // SAFETY: the region lives, and the shim writes no more than there is room for.
         filled(|out, room| unsafe { toma_region_prints(self.0.as_ptr(), out, room) })
     }
 

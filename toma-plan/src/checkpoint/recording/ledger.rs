@@ -1,0 +1,234 @@
+//! Measurements of a region's stages, from its first operator to the end of its backward.
+
+use super::facts::{Recorded, Recording, Slot, Value};
+use super::measured::{Measured, Run};
+use super::storages::Storages;
+use crate::checkpoint::{Costs, InvalidCosts};
+
+/// Bytes at one moment.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readings {
+    /// Bytes allocated since the region began; negative if it has freed more.
+    pub allocated_bytes: i64,
+    /// Bytes of the gradients that variables of the region lack.
+    pub lacking_bytes: u64,
+}
+
+/// Measurements of all stages of a region.
+///
+/// The methods are called in the order in which a region runs. A region with a known structure needs no costs, so its
+/// recordings are empty and only its times count.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    stages: Vec<Measured>,
+    /// Bytes of the gradients that variables of the region lacked when it ended.
+    lacking_bytes: u64,
+    /// Bytes that slots hold when the backward begins that is measured.
+    held_bytes: u64,
+    /// Peak after the end of the region, beyond the bytes that remain when backward arrives at it.
+    fallen_bytes: u64,
+    /// Bytes of outputs that the last stage saves. A recomputation makes new ones, which its backward frees.
+    output_bytes: u64,
+}
+
+impl Ledger {
+    /// Returns the stages that have begun, in order.
+    pub fn stages(&self) -> &[Measured] {
+        &self.stages
+    }
+
+    /// A stage begins with so many bytes allocated since the region began.
+    pub fn stage_begins(&mut self, recording: &Recording<'_>, start_bytes: i64) {
+        let elsewhere = (0..).zip(&*recording.values).filter(|(_, value)| value.is_elsewhere);
+        let elsewhere = elsewhere.map(|(number, _)| number).collect();
+        self.stages.push(Measured { start_bytes, elsewhere, ..Measured::default() });
+    }
+
+    /// The last stage ends.
+    pub fn stage_ends(&mut self, first: Run) {
+        if let Some(stage) = self.stages.last_mut() {
+            stage.first = first;
+        }
+    }
+
+    /// The stages from `first` on go on as one.
+    pub fn joins(&mut self, first: u32) {
+        self.stages.truncate(first as usize + 1);
+    }
+
+    /// The region ends, and its variables lack gradients of so many bytes. Returns the stages that are merged with the
+    /// one before them, from the last to the first.
+    pub fn ends(&mut self, mut recording: Recording<'_>, lacking_bytes: u64) -> Vec<u32> {
+        let mut merged = Vec::new();
+        recording.unite(|recording, second| {
+            self.merges(recording, second);
+            merged.push(second);
+        });
+        let sizes = self.stages.iter_mut().zip(&*recording.stages).zip(0..);
+        sizes.for_each(|((stage, recorded), number)| size(stage, recorded, number, &recording));
+        self.lacking_bytes = lacking_bytes;
+        merged
+    }
+
+    /// A stage is merged with the one before it. A recomputation measures the bytes that they save together.
+    fn merges(&mut self, recording: &Recording<'_>, second: u32) {
+        let next = self.stages.remove(second as usize);
+        let joined = &mut self.stages[second as usize - 1];
+        // The first run may have dropped the input in between; later runs hold it.
+        let is_input = |value: &Value| value.stage + 1 == second && second <= value.last_stage;
+        let made = recording.bytes_where(Storages::default(), is_input);
+        let grown = u64::try_from(next.start_bytes - joined.start_bytes).unwrap_or(0).max(made);
+        let (one, other) = (&mut joined.first, next.first);
+        one.elapsed_ns += other.elapsed_ns;
+        one.dropping_peak_bytes = one.dropping_peak_bytes.max(grown + other.dropping_peak_bytes);
+        one.saving_peak_bytes = one.saving_peak_bytes.max(grown + other.saving_peak_bytes);
+    }
+
+    /// A stage was recomputed.
+    pub fn repeated(&mut self, stage: u32, saves: bool, run: Run) {
+        let stage = &mut self.stages[stage as usize];
+        stage.repeats += 1;
+        if saves {
+            stage.repeated = run;
+        }
+    }
+
+    /// Backward arrives at the region. Finds the bytes that the region does not hold: its outputs, tensors computed from
+    /// them, and their gradients. `fallen_bytes` are those by which the peak since its end was higher.
+    pub fn backward_arrives(&mut self, recording: &Recording<'_>, allocated_bytes: i64, fallen_bytes: u64) {
+        let (Some(stage), Some(last)) = (self.stages.last_mut(), recording.stages.last()) else { return };
+        let mut held = Storages::default();
+        for value in recording.values.iter().filter(|value| value.is_held) {
+            held.add(value.storage, value.storage_bytes);
+        }
+        for (number, slot) in (0..).zip(&*recording.slots) {
+            let is_held = slot.held_storage != 0 || number >= last.first_slot;
+            if !slot.is_outside && is_held && slot.is_alive {
+                let is_new = held.add(slot.storage, slot.bytes);
+                self.output_bytes += if is_new && slot.held_storage == 0 { slot.bytes } else { 0 };
+            }
+        }
+        let held = i128::from(held.bytes) - i128::from(recording.elsewhere_bytes());
+        stage.gradient_bytes = positive(i128::from(allocated_bytes) - held);
+        self.fallen_bytes = fallen_bytes;
+    }
+
+    /// The backward of a stage begins.
+    pub fn backward_begins(&mut self, recording: &Recording<'_>, stage: u32, now: Readings) {
+        if recording.stages.is_empty() {
+            return;
+        }
+        // Gradients of variables are no bytes of the region.
+        let made = i128::from(self.lacking_bytes) - i128::from(now.lacking_bytes);
+        // A plan may have dropped the input of the stage and made a new one.
+        let held = i128::from(held_by_region(recording)) - i128::from(recording.elsewhere_bytes());
+        let measured = &mut self.stages[stage as usize];
+        let others = i128::from(now.allocated_bytes) - made - held - i128::from(measured.gradient_bytes);
+        measured.others_bytes = positive(others);
+        self.held_bytes = Storages::default().with(held_by(recording.slots_of(stage, stage)));
+    }
+
+    /// The backward of a stage ends. `is_counted` is false if its bytes could not be counted.
+    pub fn backward_ends(&mut self, stage: u32, backward: Run, is_counted: bool) {
+        let is_last = stage as usize + 1 == self.stages.len();
+        let measured = &mut self.stages[stage as usize];
+        // The peak is relative to all saved activations, of which the graph may hold only a part.
+        let unheld_bytes = measured.saved_bytes.saturating_sub(self.held_bytes);
+        let [before, beyond] = if is_last { [self.fallen_bytes, self.output_bytes] } else { [0, 0] };
+        let peak_bytes = beyond + backward.saving_peak_bytes.saturating_sub(unheld_bytes);
+        measured.backward_peak_bytes = before.max(peak_bytes);
+        measured.backward_ns = backward.elapsed_ns;
+        measured.is_counted = is_counted;
+    }
+
+    /// Returns the costs of the stages; `None` if backward has not come to the first stage that it needs. Later stages
+    /// whose backward has not run belong to branches that lead to no gradient.
+    pub fn costs(&self, input_gradient_bytes: u64) -> Option<Result<Costs, InvalidCosts>> {
+        let needed = self.stages.iter().find(|stage| stage.has_slots);
+        let is_whole = !self.stages.is_empty() && needed.is_none_or(|stage| stage.is_counted);
+        is_whole.then(|| self.whole_costs(input_gradient_bytes))
+    }
+
+    fn whole_costs(&self, input_gradient_bytes: u64) -> Result<Costs, InvalidCosts> {
+        let mut input = input_gradient_bytes;
+        let cost = |stage: &Measured| stage.cost(std::mem::replace(&mut input, stage.gradient_bytes));
+        let mut stages: Vec<_> = self.stages.iter().map(cost).collect();
+        // The last stage's `gradient_bytes` include what the program allocates after the region, such as the loss. Some
+        // of it outlives the last stage's backward and is there when earlier stages are recomputed: `others_bytes`.
+        let earlier = stages.len().saturating_sub(1);
+        // Plans count these bytes from the start, but first runs come before they are allocated.
+        let following = stages.last().map_or(0, |stage| stage.gradient_bytes);
+        for stage in &mut stages {
+            for peak in [&mut stage.forward_peak_bytes, &mut stage.saving_peak_bytes] {
+                *peak = peak.saturating_sub(following);
+            }
+        }
+        let mut most = 0;
+        for (stage, measured) in stages[..earlier].iter_mut().zip(&self.stages).rev() {
+            most = measured.others_bytes.max(most);
+            for peak in [&mut stage.repeat_peak_bytes, &mut stage.repeat_saving_peak_bytes] {
+                *peak = peak.saturating_add(most);
+            }
+            stage.backward_peak_bytes = stage.backward_peak_bytes.saturating_add(measured.others_bytes);
+        }
+        Costs::new(stages)?.with_input_gradient(input_gradient_bytes)
+    }
+}
+
+/// Computes the sizes of a stage from the recording, independent of the tensors that were held.
+fn size(stage: &mut Measured, recorded: &Recorded, number: u32, recording: &Recording<'_>) {
+    let passing = || recording.values.iter().filter(|value| value.passes(number));
+    let memory = |value: &Value| (value.storage, value.storage_bytes);
+    let slots = recording.slots_of(number, number);
+    let own = || {
+        let own = slots.iter().filter(|slot| !slot.is_outside && recording.is_made_in(number, slot));
+        own.map(|slot| (slot.storage, slot.bytes))
+    };
+    let made = passing().filter(|value| value.stage == number);
+    stage.output_bytes = Storages::default().with(passing().map(memory));
+    stage.saved_bytes = Storages::default().with(made.map(memory).chain(own()));
+    stage.united_bytes = Storages::default().with(passing().map(memory).chain(own()));
+    stage.gradient_bytes = passing().map(|value| value.gradient_bytes).sum();
+    // Other tensors of the program, which are alive while the stage runs for the first time.
+    let others = u64::try_from(stage.start_bytes).unwrap_or(0).saturating_sub(held_before(number, recording));
+    let others = others + staying(stage, number, recording);
+    stage.first.dropping_peak_bytes += others;
+    stage.first.saving_peak_bytes += others;
+    stage.elsewhere = Vec::new();
+    stage.first_op = recorded.first_op;
+    stage.is_kept = recorded.is_kept;
+    stage.has_slots = !slots.is_empty();
+}
+
+/// Bytes of earlier stages that this and later stages use, or that boundaries hold.
+fn held_before(stage: u32, recording: &Recording<'_>) -> u64 {
+    recording.bytes_where(Storages::default(), |value| {
+        value.stage < stage && (value.last_stage >= stage || recording.is_needed(value))
+    })
+}
+
+/// Bytes of the values elsewhere that the stage does not use, although they are alive during its first run.
+fn staying(stage: &Measured, number: u32, recording: &Recording<'_>) -> u64 {
+    let is_used = |value: &&Value| value.stage < number && number <= value.last_stage;
+    let used = recording.values.iter().filter(is_used).map(|value| value.storage);
+    let elsewhere = stage.elsewhere.iter().map(|&value| &recording.values[value as usize]);
+    Storages::without_bytes(used).with(elsewhere.map(|value| (value.storage, value.storage_bytes)))
+}
+
+/// Bytes that boundaries and slots hold.
+fn held_by_region(recording: &Recording<'_>) -> u64 {
+    let held = recording.values.iter().filter(|value| value.is_held);
+    let held = held.map(|value| (value.storage, value.storage_bytes));
+    Storages::default().with(held.chain(held_by(&recording.slots)))
+}
+
+/// Memory that slots hold now, with its bytes.
+fn held_by(slots: &[Slot]) -> impl Iterator<Item = (usize, u64)> {
+    let held = slots.iter().filter(|slot| !slot.is_outside && slot.held_storage != 0);
+    held.map(|slot| (slot.held_storage, slot.bytes))
+}
+
+fn positive(bytes: i128) -> u64 {
+    u64::try_from(bytes).unwrap_or(0)
+}
