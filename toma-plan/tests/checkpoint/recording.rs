@@ -285,3 +285,27 @@ fn an_empty_recording_decides_nothing() {
     ledger.backward_begins(&Recording::default(), 0, Readings::default());
     assert_eq!(ledger.stages().len(), 1);
 }
+
+/// An operator of the third stage writes to a tensor of the first one, and later one of the fourth does.
+#[test]
+fn the_first_run_of_joined_stages_is_that_of_all_of_them() {
+    let run = |elapsed_ns, peak_bytes| Run {
+        elapsed_ns,
+        dropping_peak_bytes: peak_bytes,
+        saving_peak_bytes: peak_bytes + 1,
+    };
+    let (mut ledger, recording) = (Ledger::default(), Recording::default());
+    ledger.stage_begins(&recording, 10);
+    ledger.stage_ends(run(1, 300));
+    ledger.stage_begins(&recording, 50);
+    ledger.stage_ends(run(2, 90));
+    ledger.stage_begins(&recording, 70);
+    ledger.joins(0);
+    ledger.stage_ends(run(4, 250));
+    assert_eq!(ledger.stages().len(), 1);
+    assert_eq!(ledger.stages()[0].first, run(7, 310));
+    ledger.stage_begins(&recording, 110);
+    ledger.joins(0);
+    ledger.stage_ends(run(8, 200));
+    assert_eq!(ledger.stages()[0].first, run(15, 310));
+}

@@ -70,8 +70,8 @@ pub struct Listening {
     _session: SessionUse,
 }
 
-/// Sends the marks of this thread to `receive`, also while [paused](super::pause). If `is_alone`, recorders of this thread
-/// that began before do not receive them.
+/// Sends the marks of this thread to `receive`, also while [paused](super::pause). If `is_alone`, recorders of this
+/// thread that began before do not receive them.
 ///
 /// # Errors
 ///

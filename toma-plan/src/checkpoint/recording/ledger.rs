@@ -48,13 +48,21 @@ impl Ledger {
     /// The last stage ends.
     pub fn stage_ends(&mut self, first: Run) {
         if let Some(stage) = self.stages.last_mut() {
-            stage.first = first;
+            let (earlier, grown) = std::mem::take(&mut stage.joined);
+            stage.first = earlier.then(grown, first);
         }
     }
 
-    /// The stages from `first` on go on as one.
+    /// The stages from `first` on go on as one. All of them have ended but the last, whose run goes on.
     pub fn joins(&mut self, first: u32) {
-        self.stages.truncate(first as usize + 1);
+        let joined = self.stages.drain(first as usize + 1..).collect::<Vec<_>>();
+        let (Some(stage), Some((last, ended))) = (self.stages.last_mut(), joined.split_last()) else {
+            return;
+        };
+        let grown = |other: &Measured| u64::try_from(other.start_bytes - stage.start_bytes).unwrap_or(0);
+        let runs = ended.iter().fold(stage.first, |runs, other| runs.then(grown(other), other.first));
+        let (earlier, begun) = last.joined;
+        stage.joined = (runs.then(grown(last), earlier), grown(last) + begun);
     }
 
     /// The region ends, and its variables lack gradients of so many bytes. Returns the stages that are merged with the
@@ -79,10 +87,7 @@ impl Ledger {
         let is_input = |value: &Value| value.stage + 1 == second && second <= value.last_stage;
         let made = recording.bytes_where(Storages::default(), is_input);
         let grown = u64::try_from(next.start_bytes - joined.start_bytes).unwrap_or(0).max(made);
-        let (one, other) = (&mut joined.first, next.first);
-        one.elapsed_ns += other.elapsed_ns;
-        one.dropping_peak_bytes = one.dropping_peak_bytes.max(grown + other.dropping_peak_bytes);
-        one.saving_peak_bytes = one.saving_peak_bytes.max(grown + other.saving_peak_bytes);
+        joined.first = joined.first.then(grown, next.first);
     }
 
     /// A stage was recomputed.

@@ -16,6 +16,17 @@ pub struct Run {
     pub saving_peak_bytes: u64,
 }
 
+impl Run {
+    /// Returns this run and a later one as one, of which the later one began with so many more bytes.
+    pub(super) fn then(self, grown: u64, later: Self) -> Self {
+        Self {
+            elapsed_ns: self.elapsed_ns + later.elapsed_ns,
+            dropping_peak_bytes: self.dropping_peak_bytes.max(grown + later.dropping_peak_bytes),
+            saving_peak_bytes: self.saving_peak_bytes.max(grown + later.saving_peak_bytes),
+        }
+    }
+}
+
 /// Measurements of a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
@@ -49,6 +60,9 @@ pub struct Measured {
     pub(super) is_counted: bool,
     /// Bytes allocated between the begin of the region and its own.
     pub(super) start_bytes: i64,
+    /// First runs of the stages that were joined to it while it ran, and the bytes by which the last of them began
+    /// higher than it.
+    pub(super) joined: (Run, u64),
     /// Values that the program referred to when it began, although a boundary held them.
     pub(super) elsewhere: Vec<u32>,
 }
