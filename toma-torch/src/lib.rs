@@ -24,6 +24,7 @@
 //! in a tuple. A chunk is a view that shares storage.
 //!
 //! ```
+//! # extern crate toma_torch;
 //! use tch::{Device, Kind, Tensor};
 //! use toma_core::execute;
 //!

@@ -50,14 +50,14 @@ pub enum Shown {
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::predict::Foreseen;
+/// use toma::predict::PredictedSize;
 ///
 /// /// The size that fits, where each item takes a megabyte.
-/// fn foresee(free_bytes: u64) -> Foreseen {
+/// fn predict(free_bytes: u64) -> PredictedSize {
 ///     let size = free_bytes >> 20;
-///     Foreseen { size: size as usize, needs_bytes: size << 20 }
+///     PredictedSize { size: size as usize, needs_bytes: size << 20 }
 /// }
-/// assert_eq!(foresee(10_000_000).size, 9);
+/// assert_eq!(predict(10_000_000).size, 9);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "made outside of this crate")]

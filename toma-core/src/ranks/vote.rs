@@ -49,12 +49,12 @@ impl fmt::Display for Subject {
 /// ```
 /// # extern crate toma_core as toma;
 /// use toma::classify::Class;
-/// use toma::ranks::Says;
+/// use toma::ranks::RankState;
 ///
-/// fn says(outcome: Result<(), Class>) -> Says {
-///     outcome.map_or_else(Says::Failed, |()| Says::Ready)
+/// fn state(outcome: Result<(), Class>) -> RankState {
+///     outcome.map_or_else(RankState::Failed, |()| RankState::Ready)
 /// }
-/// assert_eq!(says(Err(Class::OutOfMemory)), Says::Failed(Class::OutOfMemory));
+/// assert_eq!(state(Err(Class::OutOfMemory)), RankState::Failed(Class::OutOfMemory));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RankState {
@@ -64,7 +64,7 @@ pub enum RankState {
     Done,
     /// It failed, and the rank would try again.
     Failed(Class),
-    /// As [`Failed`](Says::Failed), by a failure that was injected: it says nothing about sizes.
+    /// As [`Failed`](RankState::Failed), by a failure that was injected: it says nothing about sizes.
     Injected(Class),
     /// The rank has left the call, for this reason.
     Ended(String),
@@ -75,10 +75,10 @@ pub enum RankState {
 /// ```
 /// # extern crate toma_core as toma;
 /// use toma::classify::Class;
-/// use toma::ranks::{self, Group as _, Says, Subject, Vote};
+/// use toma::ranks::{self, Group as _, RankState, Subject, Vote};
 ///
-/// let vote = |says| Vote { subject: Subject::new("batch", "train".to_owned()), says, next: 8, again: 4 };
-/// let votes = [vote(Says::Ready), vote(Says::Failed(Class::OutOfMemory))];
+/// let vote = |state| Vote { subject: Subject::new("batch", "train".to_owned()), state, next: 8, again: 4 };
+/// let votes = [vote(RankState::Ready), vote(RankState::Failed(Class::OutOfMemory))];
 /// let ranks = ranks::threads(2);
 /// let waiting: Vec<_> = ranks.iter().zip(votes).map(|(rank, vote)| rank.cast(vote)).collect::<Result<_, _>>()?;
 /// for wait in waiting {

@@ -136,7 +136,7 @@ pub fn reset_peak_allocated_bytes() {
 /// let budget = Budget::beyond_allocated(1 << 20);
 /// assert!(Tensor::f_zeros([1 << 20], (Kind::Float, tch::Device::Cpu)).is_err()); // 4 MiB
 /// drop(budget);
-/// assert_eq!(Budget::in_force(), None);
+/// assert_eq!(Budget::current(), None);
 /// ```
 #[must_use = "the limit ends when this guard is dropped"]
 #[derive(Debug)]

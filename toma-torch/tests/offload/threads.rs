@@ -31,7 +31,7 @@ fn found<T>(outcome: Result<T, TchError>) -> Option<T> {
     let refused = |failed| {
         let error = Error::from(failed);
         assert_eq!(error.kind(), ErrorKind::Offloaded, "{error}");
-        assert!(error.to_string().contains("pin what is read by its address"), "{error}");
+        assert!(error.to_string().contains("pin it if it is read by its address"), "{error}");
     };
     outcome.map_err(refused).ok()
 }

@@ -126,7 +126,7 @@ pub struct Report {
 /// # extern crate toma_core as toma;
 /// use toma::report;
 ///
-/// if let Some(predicted) = report::last().and_then(|report| report.foreseen) {
+/// if let Some(predicted) = report::last().and_then(|report| report.predicted) {
 ///     println!("began at {} items, for {} bytes", predicted.size, predicted.needs_bytes);
 /// }
 /// ```

@@ -15,7 +15,7 @@ use crate::offload::moves::table::{Entry, Location};
 /// use toma_torch::{Device, offload::Manager};
 ///
 /// let status = Manager::new(&Device::new(tch::Device::Cpu)).status();
-/// println!("{} of {} bytes are evicted", status.away_bytes, status.away_bytes + status.resident_bytes);
+/// println!("{} of {} bytes are evicted", status.evicted_bytes, status.evicted_bytes + status.resident_bytes);
 /// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
