@@ -65,9 +65,9 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
 
 // Results of the CPU kernel for zeros, as Meta tensors, and the bytes of its scratch. Two `out` arguments are returned
 // as references to the stack, which drops them, so the arguments are held.
-using Told = std::pair<Stack, size_t>;
+using KernelResult = std::pair<Stack, size_t>;
 
-Told told_by_kernel(const Call& call) {
+KernelResult run_kernel(const Call& call) {
   Undisturbed counted;
   auto stack = twins_on(c10::kCPU, call);
   const auto arguments = stack;
@@ -84,11 +84,13 @@ Told told_by_kernel(const Call& call) {
   return {results, static_cast<size_t>(std::max<int64_t>(scratch_bytes, 0))};
 }
 
-// Calls the kernel once for each shape, which takes as long as the kernel does. On other devices only the shapes count.
+// Runs the operator's CPU kernel on zeros to learn the shapes of results and the scratch, where no rule and no Meta kernel
+// knows them. Answers are kept by the arguments, because a call takes as long as the kernel. On other devices only the
+// shapes count.
 Stack by_kernel(Call& call) {
   constexpr size_t most = 4096;
-  std::unordered_map<std::string, Told> forgotten;
-  auto* kept = of_thread<std::unordered_map<std::string, Told>>();
+  std::unordered_map<std::string, KernelResult> forgotten;
+  auto* kept = of_thread<std::unordered_map<std::string, KernelResult>>();
   auto& answers = kept == nullptr ? forgotten : *kept;
   if (!call.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) || call.op.schema().getNamespace() != "aten") {
     call.refuse("no rule says what it makes");
@@ -105,7 +107,7 @@ Stack by_kernel(Call& call) {
   }
   auto known = answers.find(question.str());
   try {
-    known = known != answers.end() ? known : answers.emplace(question.str(), told_by_kernel(call)).first;
+    known = known != answers.end() ? known : answers.emplace(question.str(), run_kernel(call)).first;
   } catch (const c10::Error& error) {
     call.refuse(error.what_without_backtrace());
   }

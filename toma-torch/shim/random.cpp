@@ -27,7 +27,7 @@ bool is_same(const at::mt19937& one, const at::mt19937& other) {
 // True if nothing was drawn since the engine was seeded.
 bool is_fresh(const at::mt19937& engine) { return is_same(engine, at::mt19937(engine.seed())); }
 
-// A device that is not in use has drawn nothing, and reading its offset would begin to use it.
+// Offset of the generator. 0 on a GPU that is not in use, because reading it would create a context there.
 uint64_t offset_of(const at::Generator& generator) {
   const auto device = generator.device();
   const bool is_used = !device.is_cuda() || at::detail::getCUDAHooks().hasPrimaryContext(device.index());

@@ -36,7 +36,7 @@ pub struct TraceBuilder {
     recorder: Recorder,
     open: HashMap<ThreadId, Vec<Begun>>,
     /// Storages of live blocks by address.
-    living: HashMap<u64, StorageId>,
+    live_blocks: HashMap<u64, StorageId>,
 }
 
 /// A scope or an operator that has begun on a thread.
@@ -66,20 +66,21 @@ impl TraceBuilder {
     /// Returns the storage of the live block at an address, if it is known.
     #[must_use]
     pub fn storage_at(&self, address: u64) -> Option<StorageId> {
-        self.living.get(&address).copied()
+        self.live_blocks.get(&address).copied()
     }
 
-    /// Returns the storage of a live block; a block that is not known existed before the trace.
+    /// Returns the storage of the block at an address. A block that was not seen to be allocated is recorded as older than
+    /// the trace.
     ///
     /// # Errors
     ///
     /// If the bytes of all blocks together overflow.
-    pub fn living(&mut self, memory: &Memory) -> Refusable<StorageId> {
+    pub fn storage_of(&mut self, memory: &Memory) -> Refusable<StorageId> {
         if let Some(known) = self.storage_at(memory.address) {
             return Ok(known);
         }
         let storage = self.recorder.existing(&memory.place, memory.bytes)?;
-        self.living.insert(memory.address, storage);
+        self.live_blocks.insert(memory.address, storage);
         Ok(storage)
     }
 
@@ -111,26 +112,26 @@ impl Reader for TraceBuilder {
             Event::Uses { access, memory, shape, wants_gradient, is_written_by_host } => {
                 let Some(operator) = self.innermost(thread) else { return Ok(()) };
                 let shape: Vec<_> = shape.iter().map(|size| size.unsigned_abs()).collect();
-                let operand = Operand::new(self.living(memory)?, *access, &shape);
+                let operand = Operand::new(self.storage_of(memory)?, *access, &shape);
                 let (wants_gradient, is_written_by_host) = (*wants_gradient, *is_written_by_host);
                 self.recorder.uses(operator, Operand { wants_gradient, is_written_by_host, ..operand })
             }
             Event::Born(memory) => {
                 self.was_freed(thread, memory.address)?;
                 let storage = self.recorder.birth(thread, &memory.place, memory.bytes)?;
-                self.living.insert(memory.address, storage);
+                self.live_blocks.insert(memory.address, storage);
                 Ok(())
             }
             Event::Fetched(storage, memory) => {
                 self.was_freed(thread, memory.address)?;
                 self.recorder.rebirth(thread, *storage, &memory.place, memory.bytes)?;
-                self.living.insert(memory.address, *storage);
+                self.live_blocks.insert(memory.address, *storage);
                 Ok(())
             }
             Event::Died(memory) => {
-                let storage = self.living(memory)?;
+                let storage = self.storage_of(memory)?;
                 self.recorder.death(thread, storage)?;
-                self.living.remove(&memory.address);
+                self.live_blocks.remove(&memory.address);
                 Ok(())
             }
         }
@@ -216,9 +217,9 @@ impl TraceBuilder {
         }
     }
 
-    /// A block that is allocated where another one lives: that one was freed unseen.
+    /// Records the death of the block that had this address, because its end was not observed.
     fn was_freed(&mut self, thread: ThreadId, address: u64) -> Refusable<()> {
-        let before = self.living.remove(&address);
+        let before = self.live_blocks.remove(&address);
         before.map_or(Ok(()), |before| self.recorder.death(thread, before))
     }
 }

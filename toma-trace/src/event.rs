@@ -42,7 +42,7 @@ pub enum Event<'a> {
         /// The node itself, for a scope of this kind.
         node: Option<Node>,
     },
-    /// The operator or scope ends that began last on the thread and is no function and no line, with all scopes inside.
+    /// The most recent operator or scope of the thread ends that is neither a function nor a line, with all scopes inside.
     Ends {
         /// Run time of the operator, if it was measured.
         duration: Option<Duration>,
@@ -102,7 +102,7 @@ pub enum Mark<L> {
     Enters(L),
     /// A line becomes current in the innermost function.
     Line(L),
-    /// A block was left, and this line of the innermost function encloses it.
+    /// Control leaves braces of the source and returns to this line, which encloses them.
     LeftTo(L),
     /// The innermost function ends, with all scopes inside.
     Leaves,
@@ -149,9 +149,8 @@ impl<'a> Location<'a> {
     }
 }
 
-/// The number that an operator shares with its autograd node, including the thread of the operator.
-///
-/// 0 if there is none.
+/// Sequence number by which an operator and its autograd node are matched. The bits above `THREAD` have the number of the
+/// operator's thread. 0 stands for none where a number is stored without an `Option`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node(pub u64);
 

@@ -8,7 +8,8 @@ use super::{Place, Remembered, SizeCache};
 ///
 /// for _ in 0..2 {
 ///     execute::with::<NoCache>().batch(8, |size| if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) })?;
-///     assert_eq!(report::last().unwrap().out_of_memory, 2);
+///     let report = report::last().unwrap();
+///     assert_eq!((report.out_of_memory, report.settled, report.is_remembered), (2, Some(2), false));
 /// }
 /// # Ok::<(), OutOfMemory>(())
 /// ```

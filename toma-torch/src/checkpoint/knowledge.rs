@@ -210,8 +210,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the known structure of this call site whose first operator has this print: one with `stages` stages if there
-/// is any, otherwise the newest.
+/// Learns from the regions of this call site that have finished, then returns a structure whose first operator has this
+/// print: one with `stages` stages if there is any, otherwise the newest. `None` also if regions that begin so must be
+/// measured first, because one differed from all structures.
 pub(super) fn structure(place: &Place, print: u64, stages: Option<usize>) -> Option<Arc<Structure>> {
     let mut places = places();
     let known = places.known.get_mut(place)?;

@@ -92,7 +92,7 @@ fn recorded<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Resul
     }
     let running = Arc::new(Running::default());
     let mut choosing = Choosing::new(form, &place, &running);
-    let options = RegionOptions { verify: form.verify, undoes: false, hears: running.clone() };
+    let options = RegionOptions { verify: form.verify, undoes: false, observer: running.clone() };
     let recording = RecordingRegion::begin(|begun| choosing.choose(begun), options)?;
     let value = body();
     if let Some(region) = recording.end() {
@@ -136,7 +136,7 @@ fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Res
     }
     cpu::count();
     let running = Arc::new(Running::default());
-    let options = RegionOptions { verify: form.verify, undoes: true, hears: running.clone() };
+    let options = RegionOptions { verify: form.verify, undoes: true, observer: running.clone() };
     let recording = RecordingRegion::begin(|_| Ok(Chosen::default()), options)?;
     let output = catch_unwind(AssertUnwindSafe(body));
     let is_inside = output.as_ref().is_ok_and(|output| recording.is_inside(output));

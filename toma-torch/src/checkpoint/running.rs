@@ -9,7 +9,7 @@ use toma_core::leaner;
 use toma_plan::checkpoint::Plan;
 use toma_plan::checkpoint::recording::{Draft, Ledger, Readings, Recording};
 
-use crate::ffi::{Hears, Moment};
+use crate::ffi::{Moment, Observes};
 use crate::memory::Device;
 
 #[derive(Debug, Default)]
@@ -48,8 +48,9 @@ impl Running {
 }
 
 impl Planned {
-    /// Promises only what the region has not allocated yet.
-    fn hear(&mut self, moment: &Moment<'_>, allocated_bytes: i64) {
+    /// Updates the promised bytes when a stage, a recomputation or a backward begins: the peak of the plan, less what is
+    /// allocated already. Drops the promise when the region is over.
+    fn observe(&mut self, moment: &Moment<'_>, allocated_bytes: i64) {
         match (moment, &mut self.promise) {
             (Moment::Over, promise) => *promise = None,
             (Moment::StageBegins | Moment::Repeated { .. } | Moment::BackwardBegins(_), Some(promise)) => {
@@ -61,14 +62,14 @@ impl Planned {
     }
 }
 
-impl Hears for Running {
-    fn hear(&self, moment: Moment<'_>, now: Readings, recording: Recording<'_>) -> bool {
+impl Observes for Running {
+    fn observe(&self, moment: Moment<'_>, now: Readings, recording: Recording<'_>) -> bool {
         if let Moment::Repeated { run, .. } = &moment {
             leaner::repeated(Duration::from_nanos(run.elapsed_ns));
         }
         let mut state = self.state();
         if let Some(planned) = &mut state.planned {
-            planned.hear(&moment, now.allocated_bytes);
+            planned.observe(&moment, now.allocated_bytes);
         }
         state.answer(moment, now, recording)
     }

@@ -84,13 +84,13 @@ impl<'a> Moment<'a> {
 }
 
 /// Receives the moments of a region, on the thread that works. It must not panic.
-pub(crate) trait Hears: Send + Sync {
+pub(crate) trait Observes: Send + Sync {
     /// Returns the answer to a question, otherwise any. The recording of a known structure is empty.
-    fn hear(&self, moment: Moment<'_>, now: Readings, recording: Recording<'_>) -> bool;
+    fn observe(&self, moment: Moment<'_>, now: Readings, recording: Recording<'_>) -> bool;
 }
 
 pub(super) extern "C" fn told(guest: *mut c_void, report: &RawReport) -> bool {
-    let guest = guest.cast::<Arc<dyn Hears>>();
+    let guest = guest.cast::<Arc<dyn Observes>>();
     let RawFacts { ops, values, value_count, slots, slot_count, stages, stage_count } = report.facts;
     // SAFETY: the shim lends so many until this returns.
     let values = unsafe { lent(values, value_count) };
@@ -108,7 +108,7 @@ pub(super) extern "C" fn told(guest: *mut c_void, report: &RawReport) -> bool {
     let moment = Moment::of(report, merges);
     let is_over = matches!(moment, Moment::Over);
     // SAFETY: `begin` passed the box on, and it lives until the last report.
-    let answer = unsafe { &*guest }.hear(moment, report.now, recording);
+    let answer = unsafe { &*guest }.observe(moment, report.now, recording);
     if is_over {
         // SAFETY: nothing uses it any more, and it was made by a box.
         drop(unsafe { Box::from_raw(guest) });

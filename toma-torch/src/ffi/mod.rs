@@ -32,7 +32,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) use backtraces::{install_backtraces, toma_backtraces_quiet};
 pub(crate) use backward::{toma_backward_drop_stranded, wait_for_backward};
 pub(crate) use blocks::{each_block, each_cpu_block, observe_gpus, owner_at, watch_blocks};
-pub(crate) use costs::{Hears, Moment};
+pub(crate) use costs::{Moment, Observes};
 pub(crate) use cpu::*;
 pub(crate) use device::{
     DeviceId, device_memory, device_segments, device_stats, release_device, reset_device_peak,

@@ -10,7 +10,7 @@ use tch::Tensor;
 use toma_plan::checkpoint::recording::Step;
 use torch_sys::C_tensor;
 
-use super::costs::{Hears, RawReport, told};
+use super::costs::{Observes, RawReport, told};
 use super::{DeviceId, RawError, checked};
 use crate::error::{Error, ErrorKind};
 
@@ -62,7 +62,7 @@ pub(crate) struct RegionOptions {
     pub(crate) verify: bool,
     /// Changes can be undone.
     pub(crate) undoes: bool,
-    pub(crate) hears: Arc<dyn Hears>,
+    pub(crate) observer: Arc<dyn Observes>,
 }
 
 type Choose = extern "C" fn(*mut c_void, RawBegun, &mut RawChosen, &mut RawError) -> i32;
@@ -171,8 +171,8 @@ impl<'a> RecordingRegion<'a> {
         let mut choosing = Box::new(Choosing { choose: Box::new(choosing), chosen: Chosen::default() });
         let mut region = ptr::null_mut();
         let context = (&raw mut *choosing).cast();
-        let RegionOptions { verify, undoes, hears } = options;
-        let guest = Box::into_raw(Box::new(hears));
+        let RegionOptions { verify, undoes, observer } = options;
+        let guest = Box::into_raw(Box::new(observer));
         let options = RawOptions { verify, undoes, told, guest: guest.cast_const().cast() };
         // SAFETY: the context belongs to the callback, and lives in a box until the region ends.
         let began =

@@ -73,8 +73,9 @@ impl Correction {
         learned.beyond_bytes = beyond.max(i64::midpoint(learned.beyond_bytes, beyond));
     }
 
-    /// Learns from a size that failed, predicted to need `said` of the free bytes, and from one that succeeded then,
-    /// predicted to need `works`. Returns true if the prediction was wrong once too often.
+    /// Records that a size failed which was predicted to need `said` bytes, and that one succeeded then which was predicted
+    /// to need `works`. Shrinks the usable part of the free bytes to that. Returns true at the failure after which the
+    /// prediction is not used any more.
     pub(crate) fn failed(&self, said: u64, works: Option<u64>, free_bytes: u64) -> bool {
         let mut learned = self.learned();
         let less = said - said / MARGIN;

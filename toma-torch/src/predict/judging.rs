@@ -114,8 +114,8 @@ impl<'p> Splitting<'p> {
         self.why.borrow().is_none()
     }
 
-    /// Returns whether nothing is left to do from `start` on, because all items were the first piece. That piece itself
-    /// may be tried again: its attempt may fail after the body has run, as when ranks disagree.
+    /// Returns true after the first piece if that held all items. At `start` 0 it is false, because that piece may be tried
+    /// again: its attempt may fail after the body has run, as when ranks disagree.
     pub(crate) fn is_done(&self, start: usize) -> bool {
         start > 0 && self.is_done.get()
     }

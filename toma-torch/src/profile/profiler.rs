@@ -95,7 +95,8 @@ impl Profiler {
         self
     }
 
-    /// Names the memory of a tensor, such as an input. During a recording use [`label`](super::label).
+    /// Names the memory of a tensor, such as an input. The profiler keeps the tensor alive. During a recording use
+    /// [`label`](super::label).
     pub fn label(mut self, name: &str, tensor: &Tensor) -> Self {
         self.labels.push((name.to_owned(), tensor.shallow_clone()));
         self

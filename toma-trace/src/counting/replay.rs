@@ -134,7 +134,7 @@ impl<'a> Replay<'a> {
     /// Records the storage of a block that dies at a moment, if no event has mentioned the block.
     fn was_older(&mut self, moment: u32, memory: &Memory) -> Option<()> {
         if self.builder.storage_at(memory.address).is_none() {
-            let storage = self.builder.living(memory).ok()?;
+            let storage = self.builder.storage_of(memory).ok()?;
             self.older.insert(memory.address, storage);
             // The storage may be fetched later.
             self.born.insert(moment, storage);
@@ -151,7 +151,7 @@ impl<'a> Replay<'a> {
     /// Adds a live block that no event mentions.
     fn lives(&mut self, device: u8, Living { address, bytes, .. }: Living) -> Option<()> {
         let memory = self.memory(Block { device, address, bytes, operator: NameId::NONE })?;
-        self.older.insert(address, self.builder.living(&memory).ok()?);
+        self.older.insert(address, self.builder.storage_of(&memory).ok()?);
         Some(())
     }
 }

@@ -48,7 +48,7 @@ impl Call<'_> {
     fn remember(&mut self, size: usize) {
         let cache = self.memory.cache;
         if !cache.remembers() {
-            return self.report.settles(None, cache.name(), Callers::default());
+            return self.report.settles(size, cache.name(), None);
         }
         let Some(callers) = contained(|| self.hand_over(size)) else {
             let name = self.report.name();
@@ -56,7 +56,7 @@ impl Call<'_> {
             return;
         };
         self.notify(|| EventKind::Settled { size, callers: &callers });
-        self.report.settles(Some(size), cache.name(), callers);
+        self.report.settles(size, cache.name(), Some(callers));
     }
 
     /// Stores the size, and returns the callers that it is stored for.

@@ -274,12 +274,14 @@ impl ReportBuilder {
         self.history.get_or_insert_default()
     }
 
-    /// Records the size that the size cache of this name remembers; `None` if it remembers nothing.
+    /// Records the size that settled, and the callers for which the size cache of this name remembers it; `None` if it
+    /// remembers nothing.
     #[cold]
-    pub(crate) fn settles(&mut self, settled: Option<usize>, cache: &'static str, callers: Callers) {
+    pub(crate) fn settles(&mut self, size: usize, cache: &'static str, callers: Option<Callers>) {
         let report = &mut self.history().report;
-        report.callers = callers;
-        (report.settled, report.cache) = (settled, Some(cache));
+        (report.settled, report.cache) = (Some(size), Some(cache));
+        report.is_remembered = callers.is_some();
+        report.callers = callers.unwrap_or_default();
     }
 
     /// Records that a failure was injected, so that nothing is learned.

@@ -96,10 +96,11 @@ pub struct Report {
     pub time_lost: Duration,
     /// True if `time_lost` counts every failed attempt.
     pub time_lost_is_exact: bool,
-    /// The size remembered for the next call, when this call settled one.
+    /// The size that settled, if one did.
     pub settled: Option<usize>,
-    /// The size cache that remembers it, or that remembers nothing although there was a size to remember; `None` when
-    /// there was none.
+    /// True if that size is remembered for the next call, which [`NoCache`](crate::NoCache) never does.
+    pub is_remembered: bool,
+    /// The size cache that was given the size; `None` if none settled.
     pub cache: Option<&'static str>,
     /// The callers, if the size is remembered only for calls from there; otherwise empty.
     pub callers: Callers,

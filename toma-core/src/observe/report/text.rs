@@ -220,7 +220,9 @@ impl Report {
     fn outlook(&self) -> String {
         let start = self.size(self.start);
         match (self.settled, self.cache) {
-            (Some(size), Some(cache)) => format!("starts from {}, remembered in {cache}", self.size(size)),
+            (Some(size), Some(cache)) if self.is_remembered => {
+                format!("starts from {}, remembered in {cache}", self.size(size))
+            }
             (_, Some(cache)) => format!("starts at {start} again, because {cache} remembers nothing"),
             (_, None) if self.injected => {
                 format!("starts at {start} again, because failures were injected and nothing is remembered")

@@ -19,15 +19,15 @@ const PATIENCE: u32 = 4;
 pub struct Draft {
     /// Live bytes before each of the last operators.
     lately_alive: [u64; LATELY],
-    /// Bytes that stages ended here have dropped.
+    /// Bytes dropped by the stages that this draft has ended.
     dropped_before: u64,
-    /// Points since the stage began with few live bytes that backward does not need.
-    passed: u32,
+    /// Boundaries that were candidates since the stage began: few bytes are alive there, and backward needs none of them.
+    candidates: u32,
 }
 
 impl Default for Draft {
     fn default() -> Self {
-        Self { lately_alive: [u64::MAX; LATELY], dropped_before: 0, passed: 0 }
+        Self { lately_alive: [u64::MAX; LATELY], dropped_before: 0, candidates: 0 }
     }
 }
 
@@ -49,15 +49,15 @@ impl Draft {
         let unsaved = || alive_bytes(recording, recording.saved_storages());
         let ends = 2 * unsaved() <= alive || (2 * alive <= dropped && self.is_patience_over());
         if ends {
-            self.passed = 0;
+            self.candidates = 0;
             self.dropped_before += dropped;
         }
         ends
     }
 
     fn is_patience_over(&mut self) -> bool {
-        self.passed += 1;
-        self.passed > PATIENCE
+        self.candidates += 1;
+        self.candidates > PATIENCE
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Ledger {
     stages: Vec<Measured>,
     /// Bytes of the gradients that variables of the region lacked when it ended.
     lacking_bytes: u64,
-    /// Bytes that slots hold when the backward begins that is measured.
+    /// Bytes that the slots of a stage hold when its backward begins.
     held_bytes: u64,
     /// Peak after the end of the region, beyond the bytes that remain when backward arrives at it.
     fallen_bytes: u64,
@@ -53,7 +53,8 @@ impl Ledger {
         }
     }
 
-    /// The stages from `first` on go on as one. All of them have ended but the last, whose run goes on.
+    /// Joins the stages from `first` on into one, because an operator of the last writes to memory of the first. The run of
+    /// the last goes on; the others have ended. Stages that are merged have all ended.
     pub fn joins(&mut self, first: u32) {
         let joined = self.stages.drain(first as usize + 1..).collect::<Vec<_>>();
         let (Some(stage), Some((last, ended))) = (self.stages.last_mut(), joined.split_last()) else {

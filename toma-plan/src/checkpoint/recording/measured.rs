@@ -17,7 +17,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns this run and a later one as one, of which the later one began with so many more bytes.
+    /// Combines this run with a later one that began with `grown` more bytes.
     pub(super) fn then(self, grown: u64, later: Self) -> Self {
         Self {
             elapsed_ns: self.elapsed_ns + later.elapsed_ns,
@@ -60,8 +60,7 @@ pub struct Measured {
     pub(super) is_counted: bool,
     /// Bytes allocated between the begin of the region and its own.
     pub(super) start_bytes: i64,
-    /// First runs of the stages that were joined to it while it ran, and the bytes by which the last of them began
-    /// higher than it.
+    /// First runs of the stages that were joined to it, and by how many bytes the last of them began above its own start.
     pub(super) joined: (Run, u64),
     /// Values that the program referred to when it began, although a boundary held them.
     pub(super) elsewhere: Vec<u32>,

@@ -274,7 +274,7 @@ impl ManagerState {
         }
     }
 
-    /// Pins a storage. Returns false if it has no entry.
+    /// Keeps a storage on the device, or evicted, until as many calls of `unpin`. Returns false if it has no entry.
     pub(crate) fn pin(&self, id: u64) -> bool {
         let mut table = self.table();
         let entry = table.entries.get_mut(&id);

@@ -1,4 +1,4 @@
-//! Counters of evicted storages.
+//! Number and bytes of the storages that are evicted now, for the status of a manager.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -132,7 +132,8 @@ impl TensorRef {
     /// Evicts its memory. Does nothing if it is evicted already.
     ///
     /// # Errors
-    /// If it cannot be evicted: it is in use, pinned or kept, it is not the manager's, or the host has no room.
+    /// If it cannot be evicted: it is in use or pinned, it stays on the device (by `keep`, or because it is smaller than
+    /// `min_bytes`), it is not the manager's, or the host has no room.
     pub fn offload(&self) -> Result<(), Error> {
         registry::check_process()?;
         let ids = self.ids();

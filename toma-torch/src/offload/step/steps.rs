@@ -1,4 +1,4 @@
-//! The step that a program repeats: recorded, detected or marked by the program, and followed.
+//! State of the repeated step, under the lock of the table: detecting, recording, following.
 
 use std::sync::Arc;
 use std::time::Duration;

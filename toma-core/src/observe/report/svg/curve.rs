@@ -25,7 +25,7 @@ impl Curve {
     pub(super) fn of(reports: &[&Report], label: String, plane: &Plane) -> Self {
         let out_of_memory = reports.iter().map(|report| report.out_of_memory).sum();
         let remembers = match *reports {
-            [Report { settled: Some(size), .. }] => format!("remembers {size}"),
+            [Report { settled: Some(size), is_remembered: true, .. }] => format!("remembers {size}"),
             _ => "size remembered".to_owned(),
         };
         let mut curve = Self { label, out_of_memory, remembers, ..Self::default() };
@@ -48,7 +48,8 @@ impl Curve {
                 self.failures.push((x, y));
             }
         }
-        self.settled.extend(report.settled.map(|size| (x, plane.y(size))));
+        let remembered = report.settled.filter(|_| report.is_remembered);
+        self.settled.extend(remembered.map(|size| (x, plane.y(size))));
     }
 }
 
