@@ -75,10 +75,14 @@ int32_t toma_region_begin(
       throw c10::NotImplementedError("checkpoint: another autograd engine is in libtorch's place, as in a program with Python", nullptr);
     }
     toma::register_mode_key();
-    auto tape = std::make_shared<toma::Tape>(choose, context, options);
-    auto notes = tape->notes;
-    *out = new toma_region{tape, std::move(notes)};
-    toma::recording() = new std::shared_ptr<toma::Tape>(std::move(tape));
+    // Allocated first: a tape that ends has reported its end, and after an error nothing may be reported.
+    auto region = std::make_unique<toma_region>();
+    auto recording = std::make_unique<std::shared_ptr<toma::Tape>>();
+    *recording = std::make_shared<toma::Tape>(choose, context, options);
+    region->tape = *recording;
+    region->notes = region->tape->notes;
+    *out = region.release();
+    toma::recording() = recording.release();
     c10::impl::tls_set_dispatch_key_included(toma::mode_key, true);
   });
 }

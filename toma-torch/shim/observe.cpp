@@ -45,7 +45,8 @@ Reported& reported(const at::RecordFunction& function) {
   auto& entry = cache[reinterpret_cast<uintptr_t>(key) / 16 % cache.size()];
   if (entry.key != key) {
     const auto op = handle_of(function);
-    entry = {key, none, op && !operator_of(*op).is_composite};
+    // The address of a name that is no operator's may get another meaning.
+    entry = {op ? key : nullptr, none, op && !operator_of(*op).is_composite};
   }
   return entry;
 }

@@ -53,7 +53,8 @@ pub(crate) struct Machine {
     /// The largest even piece that has succeeded since the last `take_ran`.
     ran: usize,
     packing: Option<Box<Packing>>,
-    /// Size of the last piece, if another success of that size would change nothing; otherwise 0.
+    /// Size of the last piece, if another success of that size would change nothing; otherwise 0. Only for calls without
+    /// stages, which could change the step or the bounds in between.
     steady: usize,
 }
 

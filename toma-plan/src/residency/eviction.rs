@@ -48,6 +48,9 @@ pub trait Eviction: Send {
 
     /// Returns a plan for a known step. Called again when the budget or the links change.
     ///
+    /// On a CPU it is called with links that cost no time, because copies and operators share one memory there. If it
+    /// returns no plan for a predicted step, it is called once more with the measured links.
+    ///
     /// Without a plan, every storage is fetched by the operator that needs it.
     fn plan(&mut self, _step: &Step, _terms: &Terms) -> Option<Plan> {
         None

@@ -110,26 +110,30 @@ impl ManagerState {
 
     /// Plans a recorded step, and follows it from the next operator on.
     pub(crate) fn learn(&self, (mut known, bound): Learned) {
-        known.plan = self.plan_of(&known);
+        known.plan = self.plan_of(&known, false);
         self.table().steps.follow(Arc::new(known), &bound);
     }
 
     /// Plans a predicted step, and follows it from its first operator on.
     pub(crate) fn learn_predicted(&self, mut known: KnownStep, found: &[(usize, u64)]) {
-        known.plan = self.plan_of(&known);
+        known.plan = self.plan_of(&known, true);
         self.table().steps.predict(Arc::new(known), found);
     }
 
     /// Plans the known step again, for the current budget and links.
     pub(crate) fn replan(&self) {
-        let Some(known) = self.table().steps.known().cloned() else { return };
-        let plan = self.plan_of(&known);
+        let (known, is_predicted) = {
+            let table = self.table();
+            (table.steps.known().cloned(), table.steps.is_predicted())
+        };
+        let Some(known) = known else { return };
+        let plan = self.plan_of(&known, is_predicted);
         let mut known = (*known).clone();
         known.plan = plan;
         self.table().steps.replan(Arc::new(known));
     }
 
-    fn plan_of(&self, known: &KnownStep) -> Option<Plan> {
+    fn plan_of(&self, known: &KnownStep, is_predicted: bool) -> Option<Plan> {
         if self.limit_bytes() == u64::MAX {
             return None;
         }
@@ -138,11 +142,15 @@ impl ManagerState {
             return None;
         }
         let plan = |terms: &Terms| self.asked(|eviction| eviction.plan(&known.step, terms)).flatten();
-        // On a CPU copies and operators share the memory's bandwidth: time is saved by copying less, not by copying early.
-        let is_host = self.device.device() == tch::Device::Cpu;
-        let leanest = is_host.then(|| plan(&Terms::bytes_alone(terms.budget_bytes))).flatten();
-        // Evictions that copy still less alternate over several steps, and the step may not come as often.
-        leanest.or_else(|| plan(&terms))
+        if self.device.device() != tch::Device::Cpu {
+            return plan(&terms);
+        }
+        // On a CPU copies and operators share the memory's bandwidth, so a plan that copies less is faster, and one that
+        // copies early is not.
+        let leanest = plan(&Terms::bytes_alone(terms.budget_bytes));
+        // Evictions on demand that copy still less alternate over several steps, and a predicted step may not come as
+        // often.
+        if is_predicted { leanest.or_else(|| plan(&terms)) } else { leanest }
     }
 
     /// Returns the current budget and link speeds.

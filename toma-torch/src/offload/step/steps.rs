@@ -37,6 +37,11 @@ const MOST_MISSES: u32 = 3;
 const MOST_UNEXPLAINED: usize = 1 << 14;
 
 impl Steps {
+    /// Returns true if the step that is followed was predicted.
+    pub(crate) fn is_predicted(&self) -> bool {
+        self.is_predicted
+    }
+
     /// Returns true if operators must be reported.
     pub(crate) fn is_active(&self) -> bool {
         self.is_wanted || self.is_marked
