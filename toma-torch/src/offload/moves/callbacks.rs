@@ -27,8 +27,9 @@ pub struct OperatorCall<'a> {
 
 /// Callbacks before and after each operator, on the thread that runs it.
 ///
-/// They steer through handles: [`fetch`](super::TensorRef::fetch), [`offload`](super::TensorRef::offload),
-/// [`pin`](super::TensorRef::pin). Operators that a callback runs are seen by the manager, but not by callbacks.
+/// They steer through handles: [`fetch`](crate::offload::TensorRef::fetch),
+/// [`offload`](crate::offload::TensorRef::offload), [`pin`](crate::offload::TensorRef::pin). Operators that a callback
+/// runs are seen by the manager, but not by callbacks.
 ///
 /// ```
 /// use toma_torch::offload::{AroundOperators, Manager, OperatorCall};

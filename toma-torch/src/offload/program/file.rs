@@ -19,9 +19,9 @@ impl Manager {
     /// Returns the tensors of a safetensors file, by name and in the file's order, without reading them.
     ///
     /// Each tensor is read from the file when an operator uses it; an operator that gathers rows reads only these rows
-    /// ([`Governor`](super::Governor)). A tensor that has not been written since is evicted without a copy, so weights
-    /// take neither the device's memory nor the host's. Tensors with fewer bytes than the manager moves are read at
-    /// once, and with `TOMA_DISABLE=1` all tensors are.
+    /// ([`Governor`](crate::offload::Governor)). A tensor that has not been written since is evicted without a copy, so
+    /// weights take neither the device's memory nor the host's. Tensors with fewer bytes than the manager moves are
+    /// read at once, and with `TOMA_DISABLE=1` all tensors are.
     ///
     /// `Tensor::set_data` gives the memory to a variable of a model, for all names of a `VarStore` in one loop.
     ///

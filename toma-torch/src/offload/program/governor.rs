@@ -11,8 +11,8 @@
 ///
 /// `embedding`, `index_select` in the first dim and `index` by one integer tensor read a few rows of a table that may
 /// be most of a model. Where no gradient is required, the table need not be on the device: the rows are gathered on the
-/// host, and only the rows move. A table in a [weights file](super::Manager::read_safetensors) stays in the file, and
-/// only the requested rows are read.
+/// host, and only the rows move. A table in a [weights file](crate::offload::Manager::read_safetensors) stays in the
+/// file, and only the requested rows are read.
 ///
 /// ```
 /// use tch::{Kind, Tensor};
