@@ -101,10 +101,11 @@ fn tells_what_is_known_of_the_limit_and_where() {
 #[test]
 fn names_a_cache_that_remembers_nothing_and_the_one_behind_the_default() {
     let body = |start, end| if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+    let settled = || (last().settled, last().is_remembered, last().cache);
     execute::with::<NoCache>().range(0..8, 8, body).unwrap();
-    assert_eq!((last().settled, last().cache), (None, Some("NoCache")));
+    assert_eq!(settled(), (Some(4), false, Some("NoCache")));
     execute::range(0..8, 8, body).unwrap();
-    assert_eq!((last().settled, last().cache), (Some(4), Some("StacktraceMemoryCache")));
+    assert_eq!(settled(), (Some(4), true, Some("StacktraceMemoryCache")));
 }
 
 #[test]
