@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use toma_plan::checkpoint::recording::{Readings, Recorded, Recording, Run, Slot, Value};
 
+use super::slice_of;
+
 /// `toma_facts` of the shim.
 #[repr(C)]
 struct RawFacts {
@@ -93,11 +95,11 @@ pub(super) extern "C" fn told(guest: *mut c_void, report: &RawReport) -> bool {
     let guest = guest.cast::<Arc<dyn Observes>>();
     let RawFacts { ops, values, value_count, slots, slot_count, stages, stage_count } = report.facts;
     // SAFETY: the shim lends so many until this returns.
-    let values = unsafe { lent(values, value_count) };
+    let values = unsafe { slice_of(values, value_count) };
     // SAFETY: see above.
-    let slots = unsafe { lent(slots, slot_count) };
+    let slots = unsafe { slice_of(slots, slot_count) };
     // SAFETY: see above.
-    let stages = unsafe { lent(stages, stage_count) };
+    let stages = unsafe { slice_of(stages, stage_count) };
     let recording = Recording { ops, values: values.into(), slots: slots.into(), stages: stages.into() };
     let merges = if report.merges.is_null() {
         Default::default()
@@ -114,16 +116,4 @@ pub(super) extern "C" fn told(guest: *mut c_void, report: &RawReport) -> bool {
         drop(unsafe { Box::from_raw(guest) });
     }
     answer
-}
-
-/// Same as [`slice::from_raw_parts`], except that a null pointer stands for an empty slice.
-///
-/// # Safety
-/// As there, for any other pointer.
-unsafe fn lent<'a, T>(first: *const T, count: usize) -> &'a [T] {
-    if first.is_null() {
-        return &[];
-    }
-    // SAFETY: promised by the caller.
-    unsafe { slice::from_raw_parts(first, count) }
 }

@@ -26,6 +26,7 @@ mod store;
 mod swap;
 
 use std::ffi::{CStr, c_char};
+use std::slice;
 
 use crate::error::{Error, ErrorKind};
 
@@ -70,6 +71,16 @@ fn text_of(text: &[c_char]) -> String {
     let text = text.iter().take_while(|&&byte| byte != 0);
     let bytes: Vec<u8> = text.map(|byte| byte.to_ne_bytes()[0]).collect();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// # Safety
+/// Same as [`slice::from_raw_parts`], except that a null pointer stands for an empty slice.
+unsafe fn slice_of<'a, T>(data: *const T, count: usize) -> &'a [T] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller guarantees it.
+    unsafe { slice::from_raw_parts(data, count) }
 }
 
 /// Runs a function of the shim and converts its code.

@@ -4,14 +4,13 @@ use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
-use std::slice;
 use std::time::Duration;
 
 use toma_core::marks::Function;
 use toma_trace::counting::{self, Line, Listening};
 use toma_trace::{Access, Event, Location, Mark, Memory, Reader, ScopeKind, ThreadId};
 
-use super::{DeviceId, RawError, checked};
+use super::{DeviceId, RawError, checked, slice_of};
 use crate::error::{Error, ErrorKind};
 
 /// `toma_event` of the shim.
@@ -217,14 +216,4 @@ impl RawEvent {
 
 fn at(number: u64) -> usize {
     usize::try_from(number).expect("within the tables")
-}
-
-/// # Safety
-/// Same as [`slice::from_raw_parts`], except that a null pointer stands for an empty slice.
-unsafe fn slice_of<'a, T>(data: *const T, count: usize) -> &'a [T] {
-    if data.is_null() {
-        return &[];
-    }
-    // SAFETY: the caller guarantees it.
-    unsafe { slice::from_raw_parts(data, count) }
 }

@@ -76,12 +76,20 @@ impl World {
         }
     }
 
+    /// Returns the numbers of comparisons, refusals and managers.
+    fn counts(&self) -> [u64; 3] {
+        [&self.compared, &self.refused, &self.managers].map(|counter| counter.load(Ordering::Relaxed))
+    }
+
+    fn is_enough(&self) -> bool {
+        let [compared, _, managers] = self.counts();
+        compared > 500 && managers > 20
+    }
+
     /// True once the time is over and enough was compared, which takes longer next to other programs.
     fn is_over(&self) -> bool {
-        let [compared, managers] =
-            [&self.compared, &self.managers].map(|counter| counter.load(Ordering::Relaxed));
         let late = Instant::now().saturating_duration_since(self.ends);
-        !late.is_zero() && (compared > 500 && managers > 20 || late > Duration::from_secs(60))
+        !late.is_zero() && (self.is_enough() || late > Duration::from_secs(60))
     }
 
     fn manager(&self) -> Manager {
@@ -228,9 +236,8 @@ fn threads_that_share_tensors_find_every_bit_of_them() {
             }
             world.replaces_managers();
         });
-        let [compared, refused, managers] =
-            [&world.compared, &world.refused, &world.managers].map(|counter| counter.load(Ordering::Relaxed));
+        let [compared, refused, managers] = world.counts();
         println!("{compared} compared, {refused} refused, {managers} managers, {}", world.manager().report());
-        assert!(compared > 500 && managers > 20, "{compared}, {managers}");
+        assert!(world.is_enough(), "{compared}, {managers}");
     });
 }

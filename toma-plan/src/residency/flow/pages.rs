@@ -94,7 +94,9 @@ impl Pages {
         let mut absences = Vec::new();
         for at in 0..operators {
             let fetched = inside[at] & !inside[before(at)];
-            let mut fetched: Vec<_> = bits(fetched).map(|page| (self.next_round(page, at), page)).collect();
+            // Each page is needed again, in the next step at the latest.
+            let mut fetched: Vec<_> =
+                bits(fetched).map(|page| (self.needed(page, at, u64::MAX), page)).collect();
             fetched.sort_unstable();
             for (used_by, page) in fetched {
                 let back = |back: &usize| inside[(at + operators - back) % operators] & (1 << page) != 0;
@@ -111,11 +113,6 @@ impl Pages {
             back: None,
         }));
         absences
-    }
-
-    /// Returns the operator that uses a page next, counted into the next step.
-    fn next_round(&self, page: usize, at: usize) -> usize {
-        self.needed(page, at, u64::MAX)
     }
 }
 
