@@ -15,6 +15,8 @@ use toma_torch::{Device, cpu};
 #[path = "../tests/common/nets.rs"]
 mod nets;
 
+/// Images in a batch of ResNet-20. The batches of other nets grow with it.
+const IMAGES: i64 = 32;
 const FLOATS: (Kind, tch::Device) = (Kind::Float, tch::Device::Cpu);
 
 fn main() {

@@ -1,7 +1,9 @@
-//! Six nets to train, each with about a second of work on a CPU.
+//! Six nets to train, for batches of a size that the program chooses.
 
 use tch::nn::{self, Module as _, ModuleT, Path, RNN as _};
 use tch::{Kind, Tensor};
+
+use super::IMAGES;
 
 /// A net with its input, its loss and its variables.
 pub(crate) struct Net {
@@ -60,7 +62,7 @@ pub(crate) fn perceptron() -> Net {
     })
 }
 
-/// Four layers of width 256, for eight rows of 64 words.
+/// Four layers of width 256, for a quarter of `IMAGES` rows of 64 words.
 pub(crate) fn transformer() -> Net {
     const SIZE: i64 = 256;
     Net::new("transformer", |p| {
@@ -75,7 +77,7 @@ pub(crate) fn transformer() -> Net {
             })
             .collect();
         let head = linear(p, "head", SIZE, 1000);
-        let (words, target) = (classes(1000, &[8, 64]), classes(1000, &[512]));
+        let (words, target) = (classes(1000, &[IMAGES / 4, 64]), classes(1000, &[IMAGES * 16]));
         move || {
             let mut x = table.forward(&words);
             for (norms, [qkv, out, wide, narrow]) in &blocks {
@@ -84,20 +86,20 @@ pub(crate) fn transformer() -> Net {
                 let wider = x.apply(&norms[1]).apply(wide).gelu("none");
                 x = wider.apply(narrow).dropout(0.1, true) + x;
             }
-            x.apply(&head).reshape([512, 1000]).cross_entropy_for_logits(&target)
+            x.apply(&head).reshape([-1, 1000]).cross_entropy_for_logits(&target)
         }
     })
 }
 
 /// Attention with eight heads.
 fn attention(joined: &Tensor, size: i64) -> Tensor {
-    let heads = joined.reshape([8, 64, 3, 8, size / 8]).permute([2, 0, 3, 1, 4]).unbind(0);
+    let heads = joined.reshape([-1, 64, 3, 8, size / 8]).permute([2, 0, 3, 1, 4]).unbind(0);
     let scores = heads[0].matmul(&heads[1].transpose(-2, -1)) * 0.18;
     let attended = scores.softmax(-1, Kind::Float).dropout(0.1, true).matmul(&heads[2]);
-    attended.transpose(1, 2).reshape([8, 64, size])
+    attended.transpose(1, 2).reshape([-1, 64, size])
 }
 
-/// ResNet-20 for 32 images of 32 x 32.
+/// ResNet-20 for `IMAGES` images of 32 x 32.
 pub(crate) fn resnet20() -> Net {
     Net::new("resnet20", |p| {
         let (stem, first) = (conv(p / "stem", 3, 16, 1), norm(p / "norm", 16));
@@ -106,7 +108,7 @@ pub(crate) fn resnet20() -> Net {
         let blocks: Vec<_> =
             sizes.into_iter().chain(more).enumerate().map(|(at, of)| block(&(p / at), of)).collect();
         let head = linear(p, "head", 64, 10);
-        let (images, target) = (Tensor::randn([32, 3, 32, 32], (Kind::Float, device())), classes(10, &[32]));
+        let (images, target) = (Tensor::randn([IMAGES, 3, 32, 32], (Kind::Float, device())), classes(10, &[IMAGES]));
         move || {
             let x = images.apply(&stem).apply_t(&first, true).relu();
             let x = blocks.iter().fold(x, |x, block| x.apply_t(block, true));
@@ -128,7 +130,7 @@ fn block(p: &Path<'_>, (from, to, stride): (i64, i64, i64)) -> impl ModuleT + us
     })
 }
 
-/// Three convolutions with batch norm, for 64 images.
+/// Three convolutions with batch norm, for twice `IMAGES` images.
 pub(crate) fn convolutions() -> Net {
     Net::new("convolutions", |p| {
         let layers: Vec<_> = [(3, 16), (16, 32), (32, 64)]
@@ -136,7 +138,7 @@ pub(crate) fn convolutions() -> Net {
             .map(|(from, to)| (conv(p / "conv" / to, from, to, 1), norm(p / "norm" / to, to)))
             .collect();
         let head = linear(p, "head", 64 * 16, 10);
-        let (images, target) = (Tensor::randn([64, 3, 32, 32], (Kind::Float, device())), classes(10, &[64]));
+        let (images, target) = (Tensor::randn([IMAGES * 2, 3, 32, 32], (Kind::Float, device())), classes(10, &[IMAGES * 2]));
         move || {
             let x = layers.iter().fold(images.shallow_clone(), |x, (conv, norm)| {
                 x.apply(conv).apply_t(norm, true).relu().max_pool2d_default(2)
@@ -146,7 +148,7 @@ pub(crate) fn convolutions() -> Net {
     })
 }
 
-/// A U-Net of widths 16, 32 and 64, for eight images of 64 x 64.
+/// A U-Net of widths 16, 32 and 64, for a quarter of `IMAGES` images of 64 x 64.
 pub(crate) fn unet() -> Net {
     Net::new("unet", |p| {
         let double =
@@ -159,8 +161,8 @@ pub(crate) fn unet() -> Net {
             convs.iter().fold(x.shallow_clone(), |x, c| x.apply(c).relu())
         };
         let (images, target) = (
-            Tensor::randn([8, 3, 64, 64], (Kind::Float, device())),
-            Tensor::randn([8, 1, 64, 64], (Kind::Float, device())),
+            Tensor::randn([IMAGES / 4, 3, 64, 64], (Kind::Float, device())),
+            Tensor::randn([IMAGES / 4, 1, 64, 64], (Kind::Float, device())),
         );
         move || {
             let wide = twice(&images, &down[0]);
@@ -176,13 +178,13 @@ pub(crate) fn unet() -> Net {
     })
 }
 
-/// An LSTM of width 128, for 64 rows of 40 words.
+/// An LSTM of width 128, for twice `IMAGES` rows of 40 words.
 pub(crate) fn lstm() -> Net {
     Net::new("lstm", |p| {
         let config = nn::RNNConfig { train: true, ..Default::default() };
         let lstm = nn::lstm(p / "lstm", 128, 128, config);
         let head = linear(p, "head", 128, 10);
-        let (words, target) = (Tensor::randn([64, 40, 128], (Kind::Float, device())), classes(10, &[64]));
+        let (words, target) = (Tensor::randn([IMAGES * 2, 40, 128], (Kind::Float, device())), classes(10, &[IMAGES * 2]));
         move || {
             let (output, _) = lstm.seq(&words);
             output.select(1, -1).apply(&head).cross_entropy_for_logits(&target)

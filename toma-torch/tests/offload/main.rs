@@ -37,3 +37,6 @@ mod storm;
 mod threads;
 mod together;
 mod variables;
+
+/// Images in a batch of ResNet-20. The batches of other nets grow with it.
+const IMAGES: i64 = 8;

@@ -15,6 +15,9 @@ use crate::offload::program::manager::Manager;
 #[path = "../../../../tests/common/nets.rs"]
 mod nets;
 
+/// Images in a batch of ResNet-20. The batches of other nets grow with it.
+const IMAGES: i64 = 4;
+
 thread_local! {
     /// Bytes of the arguments of the running operators, read before each of them.
     static BEFORE: RefCell<Vec<Vec<Vec<u8>>>> = const { RefCell::new(Vec::new()) };
