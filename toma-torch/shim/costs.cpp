@@ -73,9 +73,15 @@ bool Costs::begins_stage() {
   for (size_t number = tape.stages.back().first_slot; number < slots.size(); ++number) {
     slots[number].is_alive = slots[number].is_alive && tape.slots[number].storage.use_count() > 0;
   }
+  const auto merges = std::make_unique<bool[]>(tape.stages.size());
   auto asked = report(TOMA_OPERATOR);
   asked.facts = facts();
-  return tell(asked);
+  asked.merges = merges.get();
+  const auto begins = tell(asked);
+  if (merges[tape.current()]) {
+    tape.join(tape.current() - 1);
+  }
+  return begins;
 }
 
 void Costs::look_at_values() {

@@ -399,7 +399,7 @@ struct toma_readings {
 
 // Reported moments of a region. Two are questions: TOMA_OPERATOR asks if the next operator begins a stage, without a
 // plan, and TOMA_STAGE_ENDS if the first run should drop the input of the last stage. TOMA_REGION_ENDS sets `merges`
-// for stages that are merged with the one before. `run` is of the stage that has ended, of the recomputation or of the
+// for stages that are merged with the one before, TOMA_OPERATOR for the last if it began too early. `run` is of the stage that has ended, of the recomputation or of the
 // backward. At TOMA_BACKWARD_ARRIVES it has the bytes by which the peak since the end of the region was higher.
 enum toma_moment : uint32_t {
   TOMA_OPERATOR = 0,
@@ -421,7 +421,7 @@ struct toma_region_report {
   // Of a recomputation, that it saved; of a backward, that its bytes were counted.
   bool is_so;
   toma_facts facts;
-  // One element for each stage; null except at TOMA_REGION_ENDS.
+  // One element for each stage; null except at TOMA_OPERATOR and TOMA_REGION_ENDS.
   bool* merges;
 };
 

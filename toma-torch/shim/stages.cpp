@@ -12,6 +12,11 @@ void Tape::renumber(const F& number_of) {
     value.stage = number_of(value.stage);
     value.last_stage = number_of(value.last_stage);
   }
+  // What a stage itself has made is none of its inputs.
+  for (uint32_t number = 0; number < slots.size(); ++number) {
+    auto& value = slots[number].value;
+    value = value != none && facts.values[value].stage == stage_of(number) ? none : value;
+  }
   drop_unneeded();
 }
 
@@ -38,10 +43,6 @@ void Tape::unite(uint32_t second) {
   stages[second - 1].holds_output = stages[second].holds_output;
   stages.erase(stages.begin() + second);
   renumber([&](uint32_t stage) { return stage - (stage >= second ? 1 : 0); });
-  for (auto slot = stages[second - 1].first_slot; slot < end_slot(second - 1); ++slot) {
-    auto& value = slots[slot].value;
-    value = value != none && facts.values[value].stage == second - 1 ? none : value;
-  }
 }
 
 }  // namespace toma

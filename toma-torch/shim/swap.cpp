@@ -195,10 +195,10 @@ void* toma_storage_take(void* kept, void* away, bool stays, const char* words) n
 void toma_storage_refuse(void* kept, const char* words) noexcept {
   auto& storage = storage_at(kept);
   if (words != nullptr) {
-    // Another thread may be reading the words, so they are written only if they change.
-    auto& before = storage.get_extra_meta().custom_data_ptr_error_msg_;
-    if (before != words) {
-      before = words;
+    // Another thread may be reading the words, so they are written once.
+    auto& written = storage.get_extra_meta().custom_data_ptr_error_msg_;
+    if (!written) {
+      written = words;
     }
   }
   // Without memory there is nothing to read.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::collection::vec;
 use proptest::prop_assert_eq;
 
-use toma_plan::checkpoint::recording::{Draft, Ledger, Readings, Recording, Run, Slot, Value};
+use toma_plan::checkpoint::recording::{Boundary, Draft, Ledger, Readings, Recording, Run, Slot, Value};
 
 use crate::recorded::{Operator, Region, operator, run};
 use crate::rounds::rounds;
@@ -162,7 +162,7 @@ fn narrow_waists(layers: u32) -> Vec<u32> {
     let mut region = Region::default();
     let mut draft = Draft::default();
     for op in 0..2 * layers {
-        if region.stages.is_empty() || draft.begins_stage(&region.recording()) {
+        if region.stages.is_empty() || draft.boundary(&region.recording()) != Boundary::None {
             region.begin();
         }
         let before = region.values.len().checked_sub(1);
@@ -191,6 +191,30 @@ fn stages_end_where_little_is_alive_and_grow_with_the_region() {
     let lengths: Vec<_> = many.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(lengths[lengths.len() - 1] > 3 * lengths[0], "{lengths:?}");
     assert!(many.len() < 350, "{} stages", many.len());
+}
+
+/// Live bytes fall to 200, where a stage begins, and two operators later to 50, where it begins instead.
+#[test]
+fn the_begin_of_a_stage_moves_on_while_live_bytes_fall() {
+    let mut region = Region::default();
+    let mut draft = Draft::default();
+    let mut found = Vec::new();
+    // The bytes that each operator makes; before it, all but the last `survivors` have ended.
+    for (bytes, survivors) in [(1000, 0), (1000, 1), (200, 2), (100, 1), (50, 2), (500, 1), (500, 2)] {
+        let first = region.values.len().saturating_sub(survivors);
+        region.values[..first].iter_mut().for_each(|value| value.is_alive = false);
+        region.slots.iter_mut().zip(&region.values).for_each(|(slot, value)| slot.is_alive = value.is_alive);
+        let boundary = draft.boundary(&region.recording());
+        found.push(boundary);
+        if boundary != Boundary::None {
+            region.begin();
+        }
+        region.make(region.values.len() + 1, bytes);
+        region.save(Some(region.values.len() - 1), 0, 0);
+        region.ops += 1;
+    }
+    use Boundary::{Moved, New, None};
+    assert_eq!(found, [New, None, None, New, None, Moved, None]);
 }
 
 /// Runs equal stages, each of which drops three times its output; returns the number of inputs that are held at the

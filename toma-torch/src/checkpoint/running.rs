@@ -7,7 +7,7 @@ use std::time::Duration;
 use toma_core::device::{self, Promise};
 use toma_core::leaner;
 use toma_plan::checkpoint::Plan;
-use toma_plan::checkpoint::recording::{Draft, Ledger, Readings, Recording};
+use toma_plan::checkpoint::recording::{Boundary, Draft, Ledger, Readings, Recording};
 
 use crate::ffi::{Moment, Observes};
 use crate::memory::Device;
@@ -79,7 +79,11 @@ impl State {
     fn answer(&mut self, moment: Moment<'_>, now: Readings, recording: Recording<'_>) -> bool {
         let Self { draft, ledger, .. } = self;
         match moment {
-            Moment::Operator => return draft.begins_stage(&recording),
+            Moment::Operator { merges } => {
+                let boundary = draft.boundary(&recording);
+                merges.last_mut().into_iter().for_each(|last| *last = boundary == Boundary::Moved);
+                return boundary != Boundary::None;
+            }
             Moment::StageEnds(run) => {
                 ledger.stage_ends(run);
                 return recording.drops_input();

@@ -36,7 +36,10 @@ pub(super) struct RawReport {
 #[derive(Debug)]
 pub(crate) enum Moment<'a> {
     /// Without a plan: does the next operator begin a stage?
-    Operator,
+    Operator {
+        /// To be set for the last stage if it is merged with the one before, because it began too early.
+        merges: &'a mut [bool],
+    },
     /// Does the first run drop the input of the stage that ends?
     StageEnds(Run),
     StageBegins,
@@ -67,11 +70,10 @@ pub(crate) enum Moment<'a> {
 }
 
 impl<'a> Moment<'a> {
-    /// `merges` is used only at the end of a region.
     fn of(raw: &RawReport, merges: &'a mut [bool]) -> Self {
         let &RawReport { moment, stage, run, is_so, .. } = raw;
         match moment {
-            0 => Self::Operator,
+            0 => Self::Operator { merges },
             1 => Self::StageEnds(run),
             2 => Self::StageBegins,
             3 => Self::Joins(stage),

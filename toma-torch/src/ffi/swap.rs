@@ -171,7 +171,7 @@ impl StorageRef {
         DeviceMemory::new(memory)
     }
 
-    /// Makes access an error of these words while the storage is evicted. Without words, which needs a block that
+    /// Makes access an error of these words, or of the first that a call passed, while the storage is evicted. Without words, which needs a block that
     /// stayed in place, access finds the bytes as they were. No other thread may move it.
     pub(crate) fn refuse(&self, words: Option<&CStr>) {
         // SAFETY: it lives, and the shim copies the words.

@@ -20,3 +20,4 @@ mod rounds;
 mod script;
 mod sequences;
 mod statistics;
+mod uncut;

@@ -108,7 +108,8 @@ pub(crate) fn resnet20() -> Net {
         let blocks: Vec<_> =
             sizes.into_iter().chain(more).enumerate().map(|(at, of)| block(&(p / at), of)).collect();
         let head = linear(p, "head", 64, 10);
-        let (images, target) = (Tensor::randn([IMAGES, 3, 32, 32], (Kind::Float, device())), classes(10, &[IMAGES]));
+        let (images, target) =
+            (Tensor::randn([IMAGES, 3, 32, 32], (Kind::Float, device())), classes(10, &[IMAGES]));
         move || {
             let x = images.apply(&stem).apply_t(&first, true).relu();
             let x = blocks.iter().fold(x, |x, block| x.apply_t(block, true));
@@ -138,7 +139,8 @@ pub(crate) fn convolutions() -> Net {
             .map(|(from, to)| (conv(p / "conv" / to, from, to, 1), norm(p / "norm" / to, to)))
             .collect();
         let head = linear(p, "head", 64 * 16, 10);
-        let (images, target) = (Tensor::randn([IMAGES * 2, 3, 32, 32], (Kind::Float, device())), classes(10, &[IMAGES * 2]));
+        let (images, target) =
+            (Tensor::randn([IMAGES * 2, 3, 32, 32], (Kind::Float, device())), classes(10, &[IMAGES * 2]));
         move || {
             let x = layers.iter().fold(images.shallow_clone(), |x, (conv, norm)| {
                 x.apply(conv).apply_t(norm, true).relu().max_pool2d_default(2)
@@ -184,7 +186,8 @@ pub(crate) fn lstm() -> Net {
         let config = nn::RNNConfig { train: true, ..Default::default() };
         let lstm = nn::lstm(p / "lstm", 128, 128, config);
         let head = linear(p, "head", 128, 10);
-        let (words, target) = (Tensor::randn([IMAGES * 2, 40, 128], (Kind::Float, device())), classes(10, &[IMAGES * 2]));
+        let (words, target) =
+            (Tensor::randn([IMAGES * 2, 40, 128], (Kind::Float, device())), classes(10, &[IMAGES * 2]));
         move || {
             let (output, _) = lstm.seq(&words);
             output.select(1, -1).apply(&head).cross_entropy_for_logits(&target)

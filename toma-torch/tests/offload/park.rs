@@ -243,10 +243,7 @@ fn a_parked_tensor_is_one_error_wherever_it_is_used() {
     let error = toma_torch::Error::from(tensor.f_sum(Kind::Float).unwrap_err());
     assert_eq!(error.kind(), ErrorKind::Offloaded);
     let error = error.to_string();
-    assert!(
-        error.contains(&format!("is evicted from {}, where it was parked: resume it first", ground::name())),
-        "{error}"
-    );
+    assert!(error.contains(&format!("is evicted from {}: if it is parked", ground::name())), "{error}");
     parked.resume().unwrap();
     assert_eq!((named.residency(), was_away.residency()), (Residency::Resident, Residency::Offloaded));
     let error = away.f_sum(Kind::Float).unwrap_err().to_string();
@@ -333,4 +330,23 @@ fn what_another_manager_has_fetched_meanwhile_is_neither_resumed_nor_lost() {
         assert_eq!(sum(&weights), expected);
         assert_eq!(sum(&(&weights * 2)), f64::from(6 << 14).to_bits());
     }
+}
+
+/// Another thread may be reading them when the storage is parked, fetched or evicted again.
+#[test]
+fn the_words_of_a_storage_are_written_once() {
+    let _alone = alone();
+    let manager = manager(Lru);
+    let tensor = mibs(1);
+    let handle = manager.adopt(&tensor);
+    // Without the backtrace.
+    let error = || tensor.f_sum(Kind::Float).unwrap_err().to_string().lines().next().map(str::to_owned);
+    handle.offload().unwrap();
+    let evicted = error();
+    let parked = manager.park().unwrap();
+    assert_eq!(error(), evicted);
+    parked.resume().unwrap();
+    handle.fetch().unwrap();
+    handle.offload().unwrap();
+    assert_eq!(error(), evicted);
 }

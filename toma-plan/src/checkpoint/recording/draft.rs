@@ -1,70 +1,91 @@
 //! Stages of a region that has no plan: where they begin, and which of their inputs the first run holds.
 
+use std::ops::Range;
+
 use super::facts::{Recording, Value};
 use super::storages::Storages;
 
 /// Values unused for so many operators are taken for temporaries that only wait for the end of their statement.
 const RECENT_OPS: u32 = 16;
-/// Number of operators over which the fewest live bytes are sought.
-const LATELY: usize = 12;
 /// A stage that ends where few bytes are alive has at least so many operators.
 const FEWEST_OPS: u32 = 3;
 /// Such a stage drops at least this share of the bytes dropped before it, so there are never many more stages.
 const MOST_STAGES: u64 = 64;
-/// After so many candidates, a stage ends although backward does not need the live bytes.
-const PATIENCE: u32 = 4;
 
-/// Search for the operators that begin stages, while a region runs without a plan.
-#[derive(Clone, Debug)]
-pub struct Draft {
-    /// Live bytes before each of the last operators.
-    lately_alive: [u64; LATELY],
-    /// Bytes dropped by the stages that this draft has ended.
-    dropped_before: u64,
-    /// Boundaries that were candidates since the stage began: few bytes are alive there, and backward needs none of them.
-    candidates: u32,
+/// A boundary between stages, before the next operator of a region without a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Boundary {
+    /// The stage goes on.
+    None,
+    /// A stage begins.
+    New,
+    /// A stage begins, and takes the place of the last one, which began too early: that one joins the stage before it.
+    Moved,
 }
 
-impl Default for Draft {
-    fn default() -> Self {
-        Self { lately_alive: [u64::MAX; LATELY], dropped_before: 0, candidates: 0 }
-    }
+/// Search for the operators that begin stages, while a region runs without a plan.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    /// Live bytes before the last operator.
+    last_alive: u64,
+    /// The current stage.
+    begun: Begun,
+    /// Bytes dropped by the stages that this draft has ended.
+    dropped_before: u64,
+}
+
+/// Begin of a stage.
+#[derive(Clone, Copy, Debug, Default)]
+struct Begun {
+    op: u32,
+    /// Live bytes before or after that operator.
+    alive: u64,
+    /// True if the search has found it, and not the program marked it.
+    is_found: bool,
 }
 
 impl Draft {
-    /// Returns true if the next operator should begin a stage, because fewer bytes are alive than the stage has
-    /// dropped, and no fewer were lately. Such a point is best if backward needs the live bytes. Stages grow with the
-    /// region, so there are never many.
-    pub fn begins_stage(&mut self, recording: &Recording<'_>) -> bool {
-        let Some(current) = recording.stage_count().checked_sub(1) else { return true };
-        let alive = alive_bytes(recording, Storages::default());
-        let dropped = recording.dropped_bytes(current, current);
-        let least = self.lately_alive.into_iter().min().unwrap_or(u64::MAX);
-        self.lately_alive[recording.ops as usize % LATELY] = alive;
+    /// Finds points where few bytes are alive: fewer than the stage has dropped, and fewer than before and after. Stages
+    /// grow with the region, so there are never many.
+    ///
+    /// That live bytes go on to fall shows only after the stage has begun, so its begin moves on with them.
+    pub fn boundary(&mut self, recording: &Recording<'_>) -> Boundary {
+        let Some(current) = recording.stage_count().checked_sub(1) else { return Boundary::New };
+        let alive = alive_bytes(recording, 0..current + 1);
+        let last_alive = std::mem::replace(&mut self.last_alive, alive);
         let first_op = recording.stages[current as usize].first_op;
+        if self.begun.op != first_op {
+            self.begun = Begun { op: first_op, alive, is_found: false };
+        }
+        let Begun { alive: begun_alive, is_found, .. } = self.begun;
+        let dropped = recording.dropped_bytes(current, current);
         let is_large = MOST_STAGES * dropped >= self.dropped_before && recording.ops >= first_op + FEWEST_OPS;
-        if !is_large || dropped == 0 || alive > dropped || alive > least {
-            return false;
-        }
-        let unsaved = || alive_bytes(recording, recording.saved_storages());
-        let ends = 2 * unsaved() <= alive || (2 * alive <= dropped && self.is_patience_over());
-        if ends {
-            self.candidates = 0;
+        let is_low = dropped >= alive.max(1) && (alive < last_alive || alive <= begun_alive);
+        let boundary = if is_large && is_low && 2 * alive_bytes(recording, 0..current) <= alive {
             self.dropped_before += dropped;
-        }
-        ends
-    }
-
-    fn is_patience_over(&mut self) -> bool {
-        self.candidates += 1;
-        self.candidates > PATIENCE
+            Boundary::New
+        } else if is_found && alive < begun_alive && may_join(recording, current) {
+            Boundary::Moved
+        } else {
+            return Boundary::None;
+        };
+        self.begun = Begun { op: recording.ops, alive, is_found: true };
+        boundary
     }
 }
 
-/// Live bytes of recently used values, which are held if a stage begins now.
-fn alive_bytes(recording: &Recording<'_>, except: Storages) -> u64 {
+/// True if neither the stage nor the one before it is kept, so that they can be recomputed as one.
+fn may_join(recording: &Recording<'_>, stage: u32) -> bool {
+    let is_kept = |stage: u32| recording.stages[stage as usize].is_kept;
+    stage > 0 && !is_kept(stage) && !is_kept(stage - 1)
+}
+
+/// Live bytes of recently used values of some stages, which are held if a stage begins now.
+fn alive_bytes(recording: &Recording<'_>, stages: Range<u32>) -> u64 {
     let is_recent = |value: &Value| value.last_op + RECENT_OPS >= recording.ops;
-    recording.bytes_where(except, |value| value.is_alive && is_recent(value))
+    recording.bytes_where(Storages::default(), |value| {
+        stages.contains(&value.stage) && value.is_alive && is_recent(value)
+    })
 }
 
 impl Recording<'_> {

@@ -15,7 +15,7 @@ mod step;
 mod storages;
 mod unite;
 
-pub use draft::Draft;
+pub use draft::{Boundary, Draft};
 pub use facts::{NONE, Recorded, Recording, Slot, Value};
 pub use ledger::{Ledger, Readings};
 pub use measured::{Measured, Run};

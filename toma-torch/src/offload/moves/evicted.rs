@@ -33,7 +33,8 @@ pub(crate) fn into_source(away: Away) -> Arc<Source> {
 /// Message of the error when an evicted storage is accessed.
 pub(crate) fn evicted_message(words: &str, device: &Device) -> CString {
     let words = format!(
-        "offload: {words} {AWAY}{}: enter its manager, pin it if it is read by its address, or fetch it first",
+        "offload: {words} {AWAY}{}: if it is parked, resume it first; otherwise enter its manager, fetch it first, or pin \
+         it if it is read by its address",
         toma_core::memory::MemorySource::name(device)
     );
     CString::new(words.replace('\0', " ")).expect("it has no zeros")
