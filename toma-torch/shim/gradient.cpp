@@ -21,7 +21,7 @@ const void* toma_tensor_identity(const void* tensor) noexcept { return tensor_of
 
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
-    const auto& asked = tensor_of(tensor);
-    *out = asked.use_count() == 1 && asked.storage().use_count() == 1 && asked.is_non_overlapping_and_dense();
+    const auto& typed = tensor_of(tensor);
+    *out = typed.use_count() == 1 && typed.storage().use_count() == 1 && typed.is_non_overlapping_and_dense();
   });
 }

@@ -16,7 +16,7 @@ uint64_t address_of(const at::Tensor& tensor) {
     return 0;
   }
   auto* storage = tensor.storage().unsafeGetStorageImpl();
-  return toma::is_away(*storage) ? 0 : reinterpret_cast<uintptr_t>(storage->_mutable_data_ptr_no_checks().get());
+  return toma::is_evicted(*storage) ? 0 : reinterpret_cast<uintptr_t>(storage->_mutable_data_ptr_no_checks().get());
 }
 
 [[noreturn]] void refuse(const char* words) { throw c10::NotImplementedError(words, nullptr); }
@@ -25,19 +25,19 @@ uint64_t address_of(const at::Tensor& tensor) {
 
 // The address of the storage itself, which views share; a tensor that gets other memory keeps it.
 const void* toma_storage_identity(const void* tensor) noexcept {
-  const auto& asked = *static_cast<const at::Tensor*>(tensor);
-  return asked.defined() && asked.has_storage() ? asked.storage().unsafeGetStorageImpl() : nullptr;
+  const auto& typed = *static_cast<const at::Tensor*>(tensor);
+  return typed.defined() && typed.has_storage() ? typed.storage().unsafeGetStorageImpl() : nullptr;
 }
 
 // Writes the address of a tensor's memory; of a sparse one, the addresses of its indices and of its values.
 void toma_storage_addresses(const void* tensor, bool of_gradient, uint64_t* out) noexcept {
   out[0] = out[1] = 0;
-  const auto& asked = *static_cast<const at::Tensor*>(tensor);
-  if (!asked.defined()) {
+  const auto& typed = *static_cast<const at::Tensor*>(tensor);
+  if (!typed.defined()) {
     return;
   }
   try {
-    const auto& of = of_gradient ? asked.grad() : asked;
+    const auto& of = of_gradient ? typed.grad() : typed;
     if (of.defined() && of.layout() == c10::kSparse) {
       out[0] = address_of(of._indices());
       out[1] = address_of(of._values());
@@ -52,28 +52,28 @@ void toma_storage_addresses(const void* tensor, bool of_gradient, uint64_t* out)
 // Runs no operator: the tensor is only inspected, on whichever device it is.
 int32_t toma_tensor_memory(const void* tensor, toma_tensor* out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
-    const auto& asked = *static_cast<const at::Tensor*>(tensor);
-    if (!asked.defined()) {
+    const auto& typed = *static_cast<const at::Tensor*>(tensor);
+    if (!typed.defined()) {
       refuse("must be defined");
     }
-    if (asked.is_meta()) {
+    if (typed.is_meta()) {
       refuse("is on the device meta, which has no memory");
     }
-    if (asked.is_nested()) {
+    if (typed.is_nested()) {
       refuse("is nested, and has no one shape");
     }
-    const auto index = std::max<int32_t>(asked.device().index(), 0);
-    *out = {{static_cast<int32_t>(asked.device().type()), index}, static_cast<int32_t>(asked.layout())};
-    if (asked.layout() != c10::kStrided || !asked.has_storage()) {
+    const auto index = std::max<int32_t>(typed.device().index(), 0);
+    *out = {{static_cast<int32_t>(typed.device().type()), index}, static_cast<int32_t>(typed.layout())};
+    if (typed.layout() != c10::kStrided || !typed.has_storage()) {
       return;
     }
-    const auto& storage = *asked.storage().unsafeGetStorageImpl();
+    const auto& storage = *typed.storage().unsafeGetStorageImpl();
     // The addresses of a dry run have no memory.
-    const auto data = toma::block_of(asked) != nullptr ? 0 : address_of(asked);
+    const auto data = toma::block_of(typed) != nullptr ? 0 : address_of(typed);
     out->storage = reinterpret_cast<uintptr_t>(&storage);
     out->data = data;
     out->bytes = data == 0 ? 0 : toma::bytes_of(storage);
-    out->element_bytes = asked.itemsize();
-    out->offset = static_cast<uint64_t>(asked.storage_offset());
+    out->element_bytes = typed.itemsize();
+    out->offset = static_cast<uint64_t>(typed.storage_offset());
   });
 }

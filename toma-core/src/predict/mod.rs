@@ -17,7 +17,7 @@ use crate::classify::{Class, classify_panic};
 use crate::shield::{self, Panic};
 
 #[doc(hidden)]
-pub use crate::text::{bytes as bytes_for_people, print as say};
+pub use crate::text::{bytes as bytes_for_people, print};
 
 /// Predicted memory of one piece.
 #[doc(hidden)]
@@ -108,7 +108,7 @@ pub fn run_dry<R>(body: impl FnOnce() -> R) -> Result<R, DryPanic> {
 pub struct DryPanic(Panic);
 
 impl DryPanic {
-    /// Returns the panic's message if it says that memory ran out. A real run need not run out of it.
+    /// Returns the panic's message if it means that memory ran out. A real run need not run out of it.
     pub fn out_of_memory(&self) -> Option<String> {
         let failure = classify_panic(&*self.0.payload);
         (failure.class == Class::OutOfMemory).then(|| failure.message.into_owned())
