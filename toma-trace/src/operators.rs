@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_says_something() {
+    fn each_row_has_a_property() {
         let is_empty = |row: &&(&str, u32, Option<ShapeRule>)| row.1 == 0 && row.2.is_none();
         assert_eq!(TABLE.iter().find(is_empty), None);
     }

@@ -1,4 +1,4 @@
-//! Programs that the user asked for: they get our standard input, and their exit code becomes ours.
+//! Programs that the user requested: they get our standard input, and their exit code becomes ours.
 
 use std::process::{Command, ExitCode, ExitStatus};
 

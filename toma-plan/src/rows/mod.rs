@@ -3,7 +3,7 @@
 //! # Why
 //!
 //! A wrong verdict gives a wrong gradient that nobody notices. So an operator counts as one that keeps rows apart only
-//! if a rule says how, and every operator that no rule covers is refused by name.
+//! if a rule defines how, and every operator that no rule covers is refused by name.
 
 mod forward;
 mod judged;
@@ -121,7 +121,7 @@ pub enum Coupling {
     Written,
     /// It changes a tensor from before the forward on which the result depends: each piece would find another value.
     ChangesConstant,
-    /// No rule says how it treats rows.
+    /// No rule defines how it treats rows.
     Unknown,
     /// A backward runs before the result is there.
     InnerBackward,

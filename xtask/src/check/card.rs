@@ -38,7 +38,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let (ran, cannot) = (rows(&table, "ok").len(), rows(&table, "skipped: "));
     let (count, all) = (cannot.len(), ran + cannot.len());
     ensure!(10 * count <= all, "{count} of {all} cannot run:\n{}", cannot.join("\n"));
-    let last = table.lines().last().context("the checks said nothing")?;
+    let last = table.lines().last().context("the checks printed nothing")?;
     let candle = on.candle()?;
     let nvcc =
         if candle.is_some() { "" } else { "; SKIPPED candle: no nvcc, with which it is built for CUDA" };

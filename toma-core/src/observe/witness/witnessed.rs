@@ -68,9 +68,9 @@ impl Witnessed {
     /// Reports that this thread works for the attempt, until the guard is dropped.
     pub(crate) fn enter(&mut self) -> Option<Entered> {
         let attempted = self.attempted()?;
-        let told = notify(|witness| witness.enter(&attempted));
+        let notified = notify(|witness| witness.enter(&attempted));
         self.attempt.as_mut()?.resumes = true;
-        told.map(Entered)
+        notified.map(Entered)
     }
 
     pub(crate) fn leave(&mut self) {

@@ -77,8 +77,8 @@ impl Measured {
         let repeated = if self.repeats == 0 { first } else { self.repeated };
         // The first run dropped activations as well, and the program's temporaries lived longer in it.
         let repeat_peak_bytes = repeated.dropping_peak_bytes.min(first.dropping_peak_bytes);
-        // Within one operator, the first run cannot tell saved bytes from scratch bytes. A recomputation saves for
-        // real.
+        // Within one operator, the first run cannot distinguish saved bytes from scratch bytes. A recomputation really
+        // saves.
         let longer_bytes = first.dropping_peak_bytes - repeat_peak_bytes;
         let saving_peak_bytes =
             first.saving_peak_bytes.max(repeated.saving_peak_bytes.saturating_add(longer_bytes));
