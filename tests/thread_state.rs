@@ -145,7 +145,7 @@ fn an_inner_loop_comes_back_to_the_modes_of_the_outer_body() {
 }
 
 #[test]
-fn a_library_is_told_where_out_of_memory_would_be_retried() {
+fn a_library_is_notified_where_out_of_memory_would_be_retried() {
     stage();
     let mut retried = Vec::new();
     execute::with::<NoCache>().batch(2, |outer| {

@@ -86,7 +86,7 @@ struct Attempt {
 }
 
 impl World {
-    /// Returns whether the run is long enough for a change to matter, with room above the limit.
+    /// Returns true if the run is long enough for a change to matter, with room above the limit.
     fn is_for_moving(&self) -> bool {
         self.items == 1_000_000 && 4 * self.limit <= self.initial && self.items >= 1000 * self.limit
     }

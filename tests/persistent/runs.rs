@@ -56,7 +56,7 @@ fn range(
 }
 
 #[test]
-fn name_line_key_device_and_total_tell_entries_apart() {
+fn name_line_key_device_and_total_distinguish_entries() {
     let (folder, devices) = (Folder::new(), [(); 2].map(|()| FakeDevice::new(404_000)));
     let starts = |name, key, device: usize| range(&folder, (name, key), &devices[device], &Halve)[0];
     for start in [1000, 250] {

@@ -66,11 +66,11 @@ fn what_cannot_be_used_is_one_line_and_no_failure() {
 
 fn complains(folder: &Folder, path: &Path, why: &str) {
     let test = "trouble::what_cannot_be_used_is_one_line_and_no_failure";
-    let said = folder.child(test, path.to_str().unwrap());
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].starts_with(&format!("toma: size cache {}: ", path.display())), "{said:?}");
-    assert!(said[0].contains(why), "{said:?}");
-    assert!(said[0].ends_with("; sizes are remembered in memory only until that is repaired"), "{said:?}");
+    let lines = folder.child(test, path.to_str().unwrap());
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with(&format!("toma: size cache {}: ", path.display())), "{lines:?}");
+    assert!(lines[0].contains(why), "{lines:?}");
+    assert!(lines[0].ends_with("; sizes are remembered in memory only until that is repaired"), "{lines:?}");
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn the_first_size_is_the_smallest_that_any_rank_knows() {
 }
 
 #[test]
-fn reports_say_which_rank_failed() {
+fn reports_name_the_rank_that_failed() {
     let shown = on_each(3, |rank| {
         let name = "step";
         execute::with::<NoCache>()

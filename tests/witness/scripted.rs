@@ -124,7 +124,7 @@ impl Session {
 impl Session {
     /// Returns the notifications of this thread since the last call, where some attempts have no reported end.
     #[expect(clippy::unused_self, reason = "the notes are the session's while it lives")]
-    pub(crate) fn told_again(&self) -> Vec<String> {
+    pub(crate) fn received_again(&self) -> Vec<String> {
         locked(&MISTAKES).clear();
         locked(&ATTEMPTS).clear();
         lines()

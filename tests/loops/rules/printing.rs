@@ -115,17 +115,17 @@ fn spend(time: Duration) {
 
 /// Compares the output of a process that has the default panic hook.
 #[test]
-fn stderr_tells_each_panic_once() {
-    let Some(ended) = child::run("rules::printing::stderr_tells_each_panic_once", &[]) else { return play() };
-    let said = ended.passed().join("\n");
+fn stderr_has_each_panic_once() {
+    let Some(ended) = child::run("rules::printing::stderr_has_each_panic_once", &[]) else { return play() };
+    let text = ended.passed().join("\n");
     for scenario in SCENARIOS {
-        let times = said.matches(&format!("<{}>", scenario.name)).count();
-        assert_eq!(times, scenario.prints, "{}: {said}", scenario.name);
+        let times = text.matches(&format!("<{}>", scenario.name)).count();
+        assert_eq!(times, scenario.prints, "{}: {text}", scenario.name);
     }
     assert_eq!(
-        said.matches("panicked at").count(),
+        text.matches("panicked at").count(),
         SCENARIOS.iter().map(|s| s.prints).sum::<usize>(),
-        "{said}"
+        "{text}"
     );
 }
 

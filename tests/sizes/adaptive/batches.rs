@@ -31,7 +31,7 @@ fn never_starts_small_to_measure() {
 }
 
 #[test]
-fn an_absurd_number_of_bytes_says_nothing_of_the_size() {
+fn an_absurd_number_of_bytes_is_no_evidence_of_the_size() {
     let world = World::new(300, Shows::Free);
     let absurd = |size: usize| if size > 300 { 1 << 50 } else { bytes(size) };
     let time = Duration::from_millis(10);

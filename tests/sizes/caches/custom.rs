@@ -40,7 +40,7 @@ fn annotated(size: usize, limit: usize) -> Result<usize, toma::classify::OutOfMe
 }
 
 #[test]
-fn a_cache_of_ones_own_is_asked_once_and_told_once() {
+fn a_cache_of_ones_own_is_read_once_and_written_once() {
     assert_eq!(annotated(5).unwrap(), 4);
     let mut tried = Vec::new();
     let with = execute::with::<ByName>().name("shared by name");

@@ -284,7 +284,7 @@ fn threads_too_short_to_count_count_together() {
 }
 
 #[test]
-fn events_and_the_report_tell_a_probe_from_a_start_at_the_settled_size() {
+fn events_and_the_report_distinguish_a_probe_from_a_start_at_the_settled_size() {
     let (cache, clock, seen) = (GlobalCache::new(), StoppedClock::new(), Mutex::new(Vec::new()));
     let observer = |event: &Event<'_>| match event.kind {
         EventKind::Started { start, remembered, .. } => {

@@ -236,7 +236,7 @@ fn a_budget_below_the_least_is_out_of_memory_before_any_operator() {
 }
 
 #[test]
-fn too_few_bytes_are_told_as_asked_or_as_free_and_mean_out_of_memory() {
+fn too_few_bytes_are_reported_as_requested_or_as_free_and_mean_out_of_memory() {
     let _alone = alone();
     let float = ground::floats();
     let (x, w) = (Tensor::ones([64, 64], float), Tensor::ones([64, 64], float).set_requires_grad(true));

@@ -52,14 +52,14 @@ fn amounts() -> String {
     let _held = items(7).unwrap();
     let text = items(400).unwrap_err().to_string();
     let stats = device().stats().unwrap();
-    let said =
+    let printed =
         ["Tried to allocate ", "Of the allocated memory ", " is allocated by PyTorch, and "].map(|words| {
             let rest = text.split_once(words).unwrap_or_else(|| panic!("no `{words}` in {text}")).1;
             rest.split_whitespace().take(2).collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned()
         });
     let counted = [400 * item_bytes(), stats.allocated_bytes, stats.reserved_bytes - stats.allocated_bytes];
-    assert_eq!(said, counted.map(shown), "{text}");
-    format!("{said:?}")
+    assert_eq!(printed, counted.map(shown), "{text}");
+    format!("{printed:?}")
 }
 
 /// Formats bytes as libtorch does.

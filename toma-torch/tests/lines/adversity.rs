@@ -158,7 +158,7 @@ fn recursion_through_attempts_counts_once() {
 }
 
 #[test]
-fn a_failure_that_goes_through_two_loops_is_told_for_both() {
+fn a_failure_that_goes_through_two_loops_is_reported_for_both() {
     let _alone = alone();
     let profiling = Profiler::new().start().unwrap();
     let _budget = Budget::beyond_allocated(3 << 12);
@@ -322,7 +322,7 @@ fn a_recording_may_end_on_another_thread_within_an_attempt_and_a_phase() {
 }
 
 #[test]
-fn rings_of_one_event_and_of_none_say_what_was_lost() {
+fn rings_of_one_event_and_of_none_count_the_lost_events() {
     let _alone = alone();
     for events in [0, 1, 2] {
         let profiling = Profiler::new().depth(Depth::Events).events(events).start().unwrap();

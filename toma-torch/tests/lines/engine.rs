@@ -24,7 +24,7 @@ use crate::{alone, figures, record_at};
 struct Program {
     random: Rng,
     device: Device,
-    told: Vec<String>,
+    lines: Vec<String>,
 }
 
 fn tensor(rows: usize) -> Result<Tensor, TchError> {
@@ -33,7 +33,7 @@ fn tensor(rows: usize) -> Result<Tensor, TchError> {
 
 #[toma::profile]
 fn body(program: &mut Program, depth: u32, start: usize, end: usize) -> Result<(), TchError> {
-    program.told.push(format!("{start}..{end}"));
+    program.lines.push(format!("{start}..{end}"));
     let rows = tensor(end - start)?;
     for _ in 0..program.random.u32(0..3) {
         let more = if program.random.bool() { tensor(end - start)? } else { &rows + 1 };
@@ -64,19 +64,19 @@ fn loops(program: &mut Program, depth: u32, items: usize) -> Result<(), TchError
             rows.map(drop)
         }
     };
-    tell(program);
+    push_report(program);
     done
 }
 
-fn tell(program: &mut Program) {
+fn push_report(program: &mut Program) {
     let report = report::last().unwrap();
     let tried: Vec<_> =
         report.tried.iter().map(|tried| (tried.size, tried.succeeded, tried.answer)).collect();
     let full = report.fullest.map(|fullest| (fullest.size, fullest.peak_bytes, fullest.available_bytes));
     let gave_up = report.gave_up.is_some();
-    let told =
+    let call =
         (report.start, report.attempts, report.out_of_memory, report.settled, report.fell_back, gave_up);
-    program.told.push(format!("{told:?} {tried:?} {full:?}"));
+    program.lines.push(format!("{call:?} {tried:?} {full:?}"));
 }
 
 /// Returns everything that a program can observe of its loops.
@@ -84,10 +84,10 @@ fn run(seed: u64) -> Vec<String> {
     let mut random = Rng::with_seed(seed);
     let _budget = Budget::beyond_allocated(random.u64(4..64) << 10);
     let items = random.usize(1..32);
-    let mut program = Program { random, device: Device::new(ground::device()), told: Vec::new() };
+    let mut program = Program { random, device: Device::new(ground::device()), lines: Vec::new() };
     let done = panic::catch_unwind(panic::AssertUnwindSafe(|| loops(&mut program, 0, items)));
-    program.told.push(format!("{}", matches!(done, Ok(Ok(())))));
-    program.told
+    program.lines.push(format!("{}", matches!(done, Ok(Ok(())))));
+    program.lines
 }
 
 #[test]

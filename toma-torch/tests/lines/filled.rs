@@ -28,7 +28,7 @@ fn line_of(text: &str) -> usize {
 }
 
 #[test]
-fn a_report_tells_line_operator_bytes_and_holders_of_a_failure() {
+fn a_report_has_line_operator_bytes_and_holders_of_a_failure() {
     let _alone = alone();
     for depth in [Depth::Lines, Depth::Events] {
         let kept = Tensor::ones([100, 256], ground::floats());
@@ -57,10 +57,10 @@ fn the_sum_of_what_filled_the_memory_is_what_the_allocator_counts() {
     let profiling = Profiler::new().start().unwrap();
     let budget = Budget::beyond_allocated(1 << 16);
     let held = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&held);
+    let pushed = Arc::clone(&held);
     let everywhere = everywhere(move |event: &Event<'_>| {
         if let EventKind::Failed { filled, .. } = event.kind {
-            told.lock().unwrap().push(filled.expect("it is asked before observers").to_owned());
+            pushed.lock().unwrap().push(filled.expect("the witness is asked before observers").to_owned());
         }
     });
     let allocated = Mutex::new(0);
@@ -81,7 +81,7 @@ fn the_sum_of_what_filled_the_memory_is_what_the_allocator_counts() {
 }
 
 #[test]
-fn a_failure_on_another_thread_is_told_and_one_that_passed_no_allocator_is_not() {
+fn a_failure_on_another_thread_is_reported_and_one_that_passed_no_allocator_is_not() {
     let _alone = alone();
     let profiling = Profiler::new().start().unwrap();
     let budget = Budget::beyond_allocated(20 << 12);
@@ -104,7 +104,7 @@ fn a_failure_on_another_thread_is_told_and_one_that_passed_no_allocator_is_not()
 }
 
 #[test]
-fn a_failure_that_the_body_survives_is_told_of_no_later_one() {
+fn a_failure_that_the_body_survives_is_reported_for_no_later_one() {
     let _alone = alone();
     let profiling = Profiler::new().start().unwrap();
     let _budget = Budget::beyond_allocated(1 << 12);
@@ -121,7 +121,7 @@ fn a_failure_that_the_body_survives_is_told_of_no_later_one() {
 }
 
 #[test]
-fn rows_of_attempts_tell_size_outcome_and_where_it_failed() {
+fn rows_of_attempts_have_size_outcome_and_position_of_a_failure() {
     let _alone = alone();
     let _budget = Budget::beyond_allocated(20 << 12);
     let recording = record(|| {
@@ -322,8 +322,8 @@ fn threads_where_little_is_left(depth: Depth) {
         assert!(report.out_of_memory > 0, "{report}");
         // Threads that fail at the very same moment have no report of holders.
         let filled = report.filled.as_deref().unwrap_or("sin @ toma-torch/tests/lines/filled.rs");
-        let is_told = ["ones", "sin"]
+        let is_named = ["ones", "sin"]
             .map(|operator| filled.starts_with(&format!("{operator} @ toma-torch/tests/lines/filled.rs")));
-        assert!(is_told.contains(&true), "{filled}");
+        assert!(is_named.contains(&true), "{filled}");
     }
 }

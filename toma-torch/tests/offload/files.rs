@@ -112,20 +112,20 @@ fn a_file_that_changes_is_an_error_until_the_tensor_is_gone() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (manager, _entered) = entered(u64::MAX, Lru);
-    let changed = |change: fn(&Path), says: &str| {
+    let changed = |change: fn(&Path), text: &str| {
         let path = written(folder.path());
         let weights = manager.read_safetensors(&path).unwrap();
         let (_, wide) = weights.iter().find(|(name, _)| name == "wide").unwrap();
         change(&path);
         for _ in 0..2 {
             let error = wide.f_sum(Kind::Float).unwrap_err().to_string();
-            assert!(error.contains("some.safetensors") && error.contains(says), "{error}");
+            assert!(error.contains("some.safetensors") && error.contains(text), "{error}");
             assert_eq!(wide.residency(), Residency::Offloaded);
         }
         let error = wide.read(&mut vec![0; 2 << 20]).unwrap_err().to_string();
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(text), "{error}");
         let error = manager.fetch_all().unwrap_err();
-        assert!(error.kind() != ErrorKind::OutOfMemory && error.to_string().contains(says), "{error}");
+        assert!(error.kind() != ErrorKind::OutOfMemory && error.to_string().contains(text), "{error}");
     };
     changed(|path| truncate(path, 1 << 20), "has 1048576 bytes, and had");
     changed(|path| truncate(path, 16 << 20), "has 16777216 bytes, and had");
@@ -161,10 +161,10 @@ fn what_is_no_file_of_weights_is_refused_by_its_path() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (manager, path) = (manager(Lru), folder.path().join("bad.safetensors"));
-    let refused = |path: &Path, says: &str| {
+    let refused = |path: &Path, text: &str| {
         let error = manager.read_safetensors(path).unwrap_err().to_string();
         assert!(error.starts_with(&format!("weights {}", path.display())), "{error}");
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(text), "{error}");
     };
     refused(&path, "No such file");
     refused(folder.path(), "not a file");

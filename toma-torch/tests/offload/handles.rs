@@ -303,7 +303,7 @@ fn gradients_that_are_away_are_dropped_there() {
 
 /// A copy is valid only while its manager observes writes.
 #[test]
-fn a_handle_of_a_manager_that_is_not_told_of_writes_keeps_them() {
+fn a_handle_of_a_manager_that_is_not_notified_of_writes_keeps_them() {
     let _alone = alone();
     for is_gone in [true, false] {
         let mut weights = Tensor::full([1 << 14], 3, ground::floats());

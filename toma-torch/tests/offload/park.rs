@@ -165,8 +165,8 @@ fn what_is_pinned_or_has_no_room_outside_leaves_all_as_it_was() {
     let pin = named.pin().unwrap();
     let error = fails(&manager);
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    let says = error.to_string();
-    assert!(says.contains("in use or pinned") && says.contains("2097152 bytes"), "{says}");
+    let text = error.to_string();
+    assert!(text.contains("in use or pinned") && text.contains("2097152 bytes"), "{text}");
     drop(pin);
     let manager = manager.host(5 << 19);
     let error = fails(&manager);
@@ -282,7 +282,7 @@ fn what_is_dropped_instead_is_away_and_what_ends_meanwhile_is_freed() {
 }
 
 #[test]
-fn small_storages_stay_and_are_told() {
+fn small_storages_stay_and_are_reported() {
     let _alone = alone();
     let manager = Manager::new(&cpu_device());
     let _entered = manager.enter().unwrap();

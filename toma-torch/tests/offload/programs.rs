@@ -563,7 +563,7 @@ fn used_in_destructors_of_threads() {
         thread_local!(static LATE: std::cell::RefCell<Vec<Late>> = const { std::cell::RefCell::new(Vec::new()) });
         let _alone = alone();
         let manager = manager(Gone);
-        let (sends, says) = mpsc::channel();
+        let (sends, receives) = mpsc::channel();
         for enters in [false, true, false, true] {
             let weights = ramp(5000);
             let handle = manager.adopt(&weights);
@@ -576,7 +576,7 @@ fn used_in_destructors_of_threads() {
             })
             .join()
             .unwrap();
-            assert!(says.recv().unwrap());
+            assert!(receives.recv().unwrap());
             handle.fetch().unwrap();
             assert_eq!(bits(&weights)[1], 0.01_f32.to_bits());
         }

@@ -203,9 +203,9 @@ fn what_an_operator_writes_that_began_before_there_was_a_manager_is_kept() {
         let expected = elements(&factor.matmul(&factor)).unwrap();
         let product = Tensor::zeros([1024, 1024], ground::floats());
         let [theirs, begins] = [product.shallow_clone(), factor];
-        let (tells, begun) = std::sync::mpsc::channel();
+        let (sends, begun) = std::sync::mpsc::channel();
         let writer = thread::spawn(move || {
-            tells.send(()).unwrap();
+            sends.send(()).unwrap();
             let _written = begins.f_matmul_out(&theirs, &begins).unwrap();
         });
         begun.recv().unwrap();

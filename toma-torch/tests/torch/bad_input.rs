@@ -145,7 +145,7 @@ fn a_device_that_is_not_there_is_named_with_how_many_there_are() {
 }
 
 #[test]
-fn a_budget_that_the_model_fills_says_what_was_asked_for_and_what_there_was() {
+fn a_budget_that_the_model_fills_reports_requested_and_available_bytes() {
     let _alone = alone();
     let net = nets::perceptron();
     let full = cpu::allocated_bytes();

@@ -137,7 +137,7 @@ fn what_a_step_frees_that_was_there_before_is_recorded() {
 }
 
 #[test]
-fn rules_say_the_shapes_that_kernels_make() {
+fn rules_give_the_shapes_that_kernels_make() {
     let _alone = alone();
     nine::each(|net| {
         for rows in [1, 5, 8] {
@@ -172,7 +172,7 @@ fn host_code_reads_what_it_wrote_and_zeros() {
 
 /// Operators that the nets do not call, each with its backward.
 #[test]
-fn rules_say_the_shapes_of_other_operators() {
+fn rules_give_the_shapes_of_other_operators() {
     let _alone = alone();
     let input = Tensor::randn([4, 6, 10, 10], FLOATS).set_requires_grad(true);
     let one = Tensor::ones([1], FLOATS);

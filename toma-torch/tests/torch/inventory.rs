@@ -377,7 +377,7 @@ fn tensors_from_before_counting_are_rows_beside_what_is_counted() {
 }
 
 #[test]
-fn tensors_whose_memory_cannot_be_told_are_refused_by_name() {
+fn tensors_without_known_memory_are_refused_by_name() {
     let _alone = alone();
     let dense = Tensor::ones([4, 4], FLOATS);
     let shapes = Tensor::from_slice2(&[[3_i64, 4], [2, 4]]);
@@ -533,7 +533,7 @@ impl Program {
     }
 }
 
-/// Returns whether a view begins among the elements of the tensor that it was made of.
+/// Returns true if a view begins among the elements of the tensor that it was made of.
 fn shares(view: &Tensor, of: &Tensor) -> bool {
     let [begin, end] =
         [0, of.numel() * of.kind().elt_size_in_bytes()].map(|bytes| of.data_ptr().addr() + bytes);

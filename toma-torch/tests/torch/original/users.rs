@@ -223,7 +223,7 @@ fn what_has_no_gradients_is_protected() {
 
 /// The original took the logarithm of nothing: "math domain error".
 #[test]
-fn where_nothing_fits_bytes_and_budget_are_said() {
+fn where_nothing_fits_bytes_and_budget_are_reported() {
     let _alone = alone();
     let data = Tensor::rand([size(ROWS), 1000], FLOATS);
     let device = toma_torch::Device::new(Device::Cpu);
