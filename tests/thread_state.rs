@@ -92,7 +92,7 @@ fn a_panic_and_an_error_that_are_retried_leave_the_modes_of_before() {
 }
 
 #[test]
-fn what_is_passed_on_leaves_the_modes_of_before_too() {
+fn a_failure_that_is_passed_on_restores_the_modes_too() {
     stage();
     let error = execute::with::<NoCache>().batch(1, |_| {
         MODE.set(7);

@@ -64,7 +64,7 @@ fn line(subject: Subject<'_>, worlds: &[World], (about, moments): &(&str, [usize
     let figures = [("doubles", &doubles), ("halves", &halves)];
     let missed = figures.into_iter().filter(|(_, figures)| policy.has_bars && figures.at(95) > STEPS);
     missed
-        .map(|(what, _)| format!("{} {} {}: {what} after {about}", policy.name, form.word(), source.word()))
+        .map(|(title, _)| format!("{} {} {}: {title} after {about}", policy.name, form.word(), source.word()))
         .collect()
 }
 

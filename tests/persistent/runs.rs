@@ -96,7 +96,7 @@ fn the_file_comes_before_a_seed_and_a_seed_before_a_table_until_they_are_cleared
 
 /// Measurements made next to a neighbor predict the size that fits without it, from the first attempt on.
 #[test]
-fn what_was_measured_outlives_the_run() {
+fn measurements_outlive_the_run() {
     let (folder, device, policy) = (Folder::new(), FakeDevice::new(404_000), Adaptive::default());
     let neighbor = device.alloc(300_000).unwrap();
     let first = range(&folder, ("a", 1), &device, &policy);

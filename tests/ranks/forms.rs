@@ -82,7 +82,7 @@ fn an_iterator_goes_on_voting_until_all_are_done() {
 }
 
 #[test]
-fn what_failed_elsewhere_is_undone() {
+fn a_piece_that_failed_elsewhere_is_undone() {
     let undone = on_each(2, |rank| {
         let undone = RefCell::new(Vec::new());
         execute::with::<NoCache>()
@@ -96,7 +96,7 @@ fn what_failed_elsewhere_is_undone() {
 }
 
 #[test]
-fn what_is_settled_is_learned_by_every_rank() {
+fn a_settled_size_is_learned_by_every_rank() {
     let caches = [GlobalCache::new(), GlobalCache::new()];
     for expected in [(64, 3), (16, 1)] {
         let seen = on_each(2, |rank| {

@@ -42,7 +42,7 @@ fn see(event: &Event<'_>) {
 }
 
 #[test]
-fn what_comes_when() {
+fn the_order_of_notifications() {
     let session = Session::new();
     execute::with::<NoCache>()
         .observer(&see)

@@ -48,13 +48,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_piped_to_us_reaches_the_program() {
+    fn piped_input_reaches_the_program() {
         if std::env::var_os(PIPED).is_some() {
             assert_eq!(after(&["read first; read second; echo \"it read $second\""]).unwrap(), 0);
             return;
         }
-        let pipe =
-            "printf 'one line\\nanother\\n' | \"$0\" what_is_piped_to_us_reaches_the_program --nocapture";
+        let pipe = "printf 'one line\\nanother\\n' | \"$0\" piped_input_reaches_the_program --nocapture";
         let mut ours = Command::new("sh");
         let output =
             ours.args(["-c", pipe]).arg(std::env::current_exe().unwrap()).env(PIPED, "1").output().unwrap();

@@ -69,7 +69,7 @@ thread_local! {
 }
 
 #[test]
-fn what_is_learned_at_the_end_of_a_thread_is_not_lost() {
+fn sizes_learned_at_the_end_of_a_thread_are_not_lost() {
     let name = "learned at the end of a thread";
     let work = move || {
         LEARNS.set(Some(Learns(name)));

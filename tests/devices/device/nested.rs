@@ -149,7 +149,7 @@ fn whatever_fits_by_itself_succeeds() {
 }
 
 #[test]
-fn what_does_not_fit_by_itself_gives_up_and_the_others_succeed() {
+fn a_loop_that_does_not_fit_by_itself_gives_up_and_the_others_succeed() {
     let [fits, large] = [40, 61].map(|needs| vec![level(1, 40), level(2, needs)]);
     let results = on_threads(&[fits.clone(), large, fits], false);
     let error = results[1].as_ref().unwrap_err().to_string();

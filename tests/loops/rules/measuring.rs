@@ -61,8 +61,8 @@ struct Liar<'a> {
 }
 
 impl Liar<'_> {
-    fn random(&self, what: usize) -> u64 {
-        let random = mix(self.script.seed, [self.stage.attempts(), what, 5]);
+    fn random(&self, draw: usize) -> u64 {
+        let random = mix(self.script.seed, [self.stage.attempts(), draw, 5]);
         // Mostly small figures, sometimes none, and rarely figures that overflow.
         match random % 16 {
             0 => 0,

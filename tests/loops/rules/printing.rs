@@ -259,7 +259,7 @@ impl MemorySource for Full {
 }
 
 #[test]
-fn what_fails_for_want_of_memory_in_the_end_is_left_out_without_a_word() {
+fn an_item_that_fails_for_want_of_memory_in_the_end_is_left_out_silently() {
     let (done, printed) = printed(|| {
         quietly(|| {
             let form = execute::with::<NoCache>().device(&Full).by_cost(|_| 10_u64);

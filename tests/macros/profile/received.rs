@@ -185,7 +185,7 @@ fn a_task_is_in_no_line_while_it_waits() {
 }
 
 #[test]
-fn what_a_dropped_task_holds_is_dropped_in_its_line() {
+fn values_of_a_dropped_task_are_dropped_in_its_line() {
     let received = received(|| {
         let mut task = Box::pin(waits(1));
         assert_eq!(poll(task.as_mut()), Poll::Pending);
@@ -323,7 +323,7 @@ fn around(inside: impl FnOnce()) {
 }
 
 #[test]
-fn what_is_handed_in_unwinds_through_marks() {
+fn a_panic_of_a_given_closure_unwinds_through_marks() {
     let unwinds = || assert!(catch_unwind(AssertUnwindSafe(|| around(|| panic!("unwinds")))).is_err());
     assert_eq!(received(unwinds), "around( 1 2 )");
 }

@@ -111,7 +111,7 @@ fn time_or_a_rise_of_free_memory_makes_a_failure_doubtful() {
 }
 
 #[test]
-fn what_shrank_far_at_once_soon_grows_back() {
+fn a_size_that_shrank_far_at_once_soon_grows_back() {
     let world = World::new(1000, Shows::Free);
     // Something else asks for a hundred times the available bytes, once.
     let time = |size| Duration::from_millis(10 + size as u64);

@@ -73,7 +73,7 @@ impl SizeCache for Always {
 }
 
 #[test]
-fn what_a_cache_answers_is_bounded_by_the_call() {
+fn answers_of_a_cache_are_bounded_by_the_call() {
     let memory = memory(GIB);
     assert_eq!(batch(&Always(7), &memory, 32, 32), [7]);
     assert_eq!(batch(&Always(1000), &memory, 32, 32), [32], "never more than initial");

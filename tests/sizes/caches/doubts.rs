@@ -183,7 +183,7 @@ fn a_burst_in_a_long_range_pins_it_for_a_while_only() {
 }
 
 #[test]
-fn what_does_not_fit_is_doubted_ever_less_often_in_a_long_range() {
+fn a_size_that_does_not_fit_is_doubted_ever_less_often_in_a_long_range() {
     let sizes = long_range(|_, size| size == 1);
     let doubts: Vec<_> = (4..sizes.len()).filter(|&at| sizes[at] == 2).collect();
     assert_eq!(doubts.len(), 4, "{doubts:?}");

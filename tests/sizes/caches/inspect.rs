@@ -171,7 +171,7 @@ fn those_learned_longest_ago_go_first() {
 }
 
 #[test]
-fn what_is_learned_anew_is_learned_last() {
+fn an_entry_that_is_learned_anew_is_the_newest() {
     with_each(|sizes, cache| {
         fitting(cache, 0..MAX_ENTRIES, 8);
         assert_eq!(fitting(cache, 0..1, 4), 0, "less fits now, and it learns again");

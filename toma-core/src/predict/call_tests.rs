@@ -125,7 +125,7 @@ fn a_prediction_that_knows_better_after_a_failure_chooses_the_next_size() {
 }
 
 #[test]
-fn what_pieces_left_behind_was_free_and_what_others_took_was_not_promised() {
+fn bytes_that_pieces_left_behind_were_free_and_bytes_that_others_took_were_not_promised() {
     let (predict, device) = (PerItem::of(10), FakeDevice::new(640));
     let mut held = Vec::new();
     let form = execute::with::<NoCache>().device(&device).predict(&predict);

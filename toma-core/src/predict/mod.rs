@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_or_too_small_is_not_run_dry() {
+    fn a_remembered_or_too_small_call_is_not_run_dry() {
         let cache = GlobalCache::new();
         let dry = |items: usize| {
             let (mut dry, with) = (0, execute::with::<GlobalCache>().cache(&cache).name("step"));

@@ -129,7 +129,7 @@ pub enum Coupling {
 
 impl fmt::Display for Coupled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.coupling {
+        let reason = match self.coupling {
             Coupling::TwoBatchDims => "gives a result with the batch in two dimensions",
             Coupling::RowsWithAggregate => "combines rows with an aggregate of rows",
             Coupling::AlongBatch => "runs along the batch",
@@ -150,6 +150,6 @@ impl fmt::Display for Coupled {
             Coupling::Unknown => "is not known to keep rows apart",
             Coupling::InnerBackward => "follows a backward inside of the body",
         };
-        write!(f, "`{}` ({}) {what}", self.name, self.operator)
+        write!(f, "`{}` ({}) {reason}", self.name, self.operator)
     }
 }

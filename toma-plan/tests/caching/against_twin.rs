@@ -174,7 +174,8 @@ fn one_that_resumes_goes_on_as_the_one_before() {
         let mut before = pair.replay;
         let mut resumed = CachingAllocator::resumed(settings(&trace), before.segments());
         prop_assert_eq!(shape(&resumed), shape(&before));
-        let older: Vec<_> = shape(&before).concat().into_iter().filter_map(|(_, asked)| asked).collect();
+        let older: Vec<_> =
+            shape(&before).concat().into_iter().filter_map(|(_, requested)| requested).collect();
         for bytes in later {
             prop_assert_eq!(resumed.allocate(bytes).is_ok(), before.allocate(bytes).is_ok());
             prop_assert_eq!(shape(&resumed), shape(&before));

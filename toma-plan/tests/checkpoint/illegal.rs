@@ -56,7 +56,7 @@ fn a_backward_needs_its_input() {
 }
 
 #[test]
-fn what_is_wrong_reads_well() {
+fn errors_read_well() {
     let text = |actions: &[Action]| simulate(&costs(), actions).unwrap_err().to_string();
     assert_eq!(text(&[Drop(1)]), "action 0 (drop 1) is illegal: the stage's input is not held");
     assert_eq!(

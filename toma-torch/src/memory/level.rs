@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tensors_hold_is_not_free_and_nothing_exceeds_the_total() {
+    fn bytes_of_tensors_are_not_free_and_nothing_exceeds_the_total() {
         let free = |allocated| LEVEL.less(allocated).free_bytes;
         assert_eq!([free(0), free(20), free(21), free(100), free(u64::MAX)], [80, 80, 79, 0, 0]);
     }

@@ -139,7 +139,7 @@ mod tests {
     use std::cmp::Ordering;
 
     #[test]
-    fn what_took_more_leaves_less_and_what_took_less_leaves_half_of_that_more() {
+    fn a_piece_that_took_more_leaves_less_and_one_that_took_less_leaves_half_of_that_more() {
         let correction = Correction::default();
         assert_eq!((correction.usable(1000), correction.is_proven()), (Some(1000), false));
         correction.took(100, Some(300));

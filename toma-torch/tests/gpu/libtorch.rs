@@ -117,9 +117,9 @@ fn as_an_error() -> String {
     let error = items(100).unwrap_err();
     let failure = error.classify();
     assert_eq!(failure.class, Class::OutOfMemory, "{error}");
-    let requested = failure.requested_bytes.expect("the text says how much");
-    let asked = 100 * item_bytes();
-    assert!(requested.abs_diff(asked) < asked / 100, "{requested} of {asked}: {error}");
+    let requested = failure.requested_bytes.expect("the text has the requested bytes");
+    let expected = 100 * item_bytes();
+    assert!(requested.abs_diff(expected) < expected / 100, "{requested} of {expected}: {error}");
     assert_eq!(device().stats().unwrap().ooms, ooms + 1, "libtorch itself counts it");
     assert_eq!(allocated_bytes(), before);
     failure.message.into_owned()

@@ -27,7 +27,7 @@ fn is_counted(recording: &profile::Recording) {
 }
 
 #[test]
-fn what_a_thread_frees_while_it_ends_is_freed() {
+fn blocks_freed_by_an_ending_thread_are_freed() {
     thread_local! {
         static KEPT: RefCell<Option<Tensor>> = const { RefCell::new(None) };
     }

@@ -210,7 +210,7 @@ fn a_full_ring_is_reported_and_its_trace_has_every_living_byte() {
 }
 
 #[test]
-fn what_threads_do_is_in_one_trace() {
+fn frames_of_all_threads_are_in_one_trace() {
     let _alone = alone();
     let recording = record_at(Depth::Events, || {
         thread::scope(|scope| {

@@ -180,7 +180,7 @@ fn filled_by(depth: Depth, body: fn(&Tensor) -> Tensor) -> String {
 
 /// Only the graph shows that the tensor is saved: there are no marks and no backward has run.
 #[test]
-fn what_a_graph_has_saved_is_an_activation_before_any_backward() {
+fn a_saved_tensor_of_a_graph_is_an_activation_before_any_backward() {
     let _alone = alone();
     for depth in [Depth::Lines, Depth::Events] {
         let filled = filled_by(depth, |rows| rows.sin().exp().cos());
@@ -192,7 +192,7 @@ fn what_a_graph_has_saved_is_an_activation_before_any_backward() {
 }
 
 #[test]
-fn what_is_made_without_gradients_is_unknown_where_no_operators_are_recorded() {
+fn a_tensor_without_gradients_is_unknown_where_no_operators_are_recorded() {
     let _alone = alone();
     for (depth, expected) in [(Depth::Lines, " 128.00K unknown"), (Depth::Events, " 128.00K activation")] {
         let filled = filled_by(depth, |rows| tch::no_grad(|| rows.sin().exp().cos()));
@@ -202,7 +202,7 @@ fn what_is_made_without_gradients_is_unknown_where_no_operators_are_recorded() {
 
 /// The operator fails at its second block, so no later operator uses the first one.
 #[test]
-fn what_the_operator_that_failed_has_made_is_temporary_if_operators_are_recorded() {
+fn results_of_the_failed_operator_are_temporary_if_operators_are_recorded() {
     let _alone = alone();
     for (depth, expected) in [(Depth::Lines, " 64.00K unknown"), (Depth::Events, " 64.00K temporary")] {
         let filled = filled_by(depth, |rows| rows.sin().sort(1, false).0);
@@ -250,11 +250,11 @@ fn memory_that_the_system_lacks_is_explained_too() {
     drop((limit, profiling));
     assert!((4..64).contains(&rows), "{rows}");
     let filled = report::last().unwrap().filled.expect("the memory was filled");
-    let asked = filled.lines().next().unwrap();
+    let first_line = filled.lines().next().unwrap();
     let [ones, sin] =
         ["let ones = Tensor::ones([rows, 1 << 20], ground::floats());", "ones.sin()"].map(line_of);
-    let is_line = [ones, sin].map(|line| asked.contains(&format!("filled.rs:{line} asked for ")));
-    assert!(is_line.contains(&true) && !asked.starts_with("toma-torch"), "{filled}");
+    let is_line = [ones, sin].map(|line| first_line.contains(&format!("filled.rs:{line} asked for ")));
+    assert!(is_line.contains(&true) && !first_line.starts_with("toma-torch"), "{filled}");
 }
 
 #[toma::profile]

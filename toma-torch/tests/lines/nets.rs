@@ -313,8 +313,8 @@ fn out_of_memory_at_every_allocation_of_a_step_is_explained() {
                 break;
             }
             let filled = report.filled.unwrap_or_else(|| panic!("{name} at allocation {fails_at}"));
-            let asked = filled.lines().next().unwrap();
-            let (operator, rest) = asked.split_once(" @ ").unwrap_or_else(|| panic!("{name}: {filled}"));
+            let first_line = filled.lines().next().unwrap();
+            let (operator, rest) = first_line.split_once(" @ ").unwrap_or_else(|| panic!("{name}: {filled}"));
             assert!(!operator.is_empty() && rest.starts_with(FILE), "{name}: {filled}");
             assert!(filled.contains(" parameter") && filled.contains(" holds "), "{name}: {filled}");
             let is_in_optimizer = rest.starts_with(&format!("{FILE}:{} ", optimizer_line()));

@@ -166,9 +166,9 @@ fn a_profiler_of_the_program_is_refused_with_a_reason() {
 }
 
 #[test]
-fn what_was_before_a_clear_is_in_no_table() {
+fn rows_from_before_a_clear_are_in_no_table() {
     let _alone = alone();
-    let ended = ended("switch::what_was_before_a_clear_is_in_no_table", "1", || {
+    let ended = ended("switch::rows_from_before_a_clear_are_in_no_table", "1", || {
         batches();
         profile::clear();
     });

@@ -144,7 +144,7 @@ fn write_into(path: &Path) {
 }
 
 #[test]
-fn what_is_put_in_its_place_changes_nothing() {
+fn another_file_in_its_place_changes_nothing() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path());
@@ -157,7 +157,7 @@ fn what_is_put_in_its_place_changes_nothing() {
 }
 
 #[test]
-fn what_is_no_file_of_weights_is_refused_by_its_path() {
+fn a_file_without_weights_is_refused_by_its_path() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (manager, path) = (manager(Lru), folder.path().join("bad.safetensors"));
@@ -208,8 +208,8 @@ fn variables_are_saved_from_where_they_are_and_load_again() {
         variable.set_data(&view);
     }
     let expected: Vec<_> = sorted(&net.variables);
-    let away = manager.adopt_all(&net.variables);
-    let left = away.iter().filter(|one| one.offload().is_ok()).count();
+    let handles = manager.adopt_all(&net.variables);
+    let left = handles.iter().filter(|one| one.offload().is_ok()).count();
     assert!(left > 3, "{left}");
     let fetches = manager.report().fetches;
     manager.save(&net.variables, &path).unwrap();

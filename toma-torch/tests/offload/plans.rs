@@ -165,7 +165,7 @@ fn a_step_that_is_predicted_is_planned_before_it_has_run() {
 }
 
 #[test]
-fn what_comes_otherwise_than_it_was_predicted_goes_on_by_demand() {
+fn a_step_that_differs_from_its_prediction_goes_on_by_demand() {
     let _alone = alone();
     let weights: Vec<_> = (0..6).map(|at| Tensor::full([64, 64], at, ground::floats()) * 0.01).collect();
     let chain = |order: &[usize]| {

@@ -123,7 +123,7 @@ fn a_line_that_fetches_is_marked_and_the_line_that_made_it_keeps_it() {
         let Some(trace) = recording.trace() else { continue };
         let (_, storage) =
             trace.storages().find(|(_, storage)| storage.blocks.len() == 2).expect("it came back");
-        let operator = storage.blocks[1].operator.expect("the operator that asked");
+        let operator = storage.blocks[1].operator.expect("the operator that requested it");
         assert_eq!((storage.blocks[1].bytes, &*trace[operator].name), (MIB, "aten::sum"));
         drop(sum);
     }

@@ -195,8 +195,8 @@ fn managers_follow_each_other_while_handles_of_the_earlier_ones_live() {
 
 /// No manager observes the write of an operator that began before the first manager was made.
 #[test]
-fn what_an_operator_writes_that_began_before_there_was_a_manager_is_kept() {
-    poisoned("threads::what_an_operator_writes_that_began_before_there_was_a_manager_is_kept", || {
+fn writes_of_an_operator_that_began_before_the_manager_are_kept() {
+    poisoned("threads::writes_of_an_operator_that_began_before_the_manager_are_kept", || {
         tch::set_num_threads(1);
         ground::count();
         let factor = Tensor::rand([1024, 1024], ground::floats());

@@ -64,7 +64,7 @@ fn a_training_form_adds_nothing_before_all_have_agreed() {
 }
 
 #[test]
-fn what_another_rank_ends_leaves_no_gradient() {
+fn a_backward_that_another_rank_ends_leaves_no_gradient() {
     let defined = on_both(|rank| {
         let weight = Tensor::ones([], FLOATS).set_requires_grad(true);
         let done = execute::with::<NoCache>().ranks(&rank).batch(4, |_| {

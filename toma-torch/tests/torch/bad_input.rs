@@ -96,7 +96,7 @@ fn non_contiguous_tensors_shrink_too() {
 }
 
 #[test]
-fn what_libtorch_refuses_to_write_to_goes_through_on_the_first_attempt() {
+fn an_unwritable_tensor_fails_on_the_first_attempt() {
     let _alone = alone();
     let repeated = Tensor::ones([1, 3], FLOATS).expand([4, 3], false);
     let learned = Tensor::ones([4, 3], FLOATS).set_requires_grad(true);

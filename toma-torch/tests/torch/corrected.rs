@@ -178,7 +178,7 @@ fn dry_runs_of_new_shapes_are_few_and_a_larger_one_serves() {
 
 /// The first piece is judged by a dry run even if dry runs would take too long for a prediction.
 #[test]
-fn what_must_not_be_split_is_not_split_without_a_dry_run_of_its_own() {
+fn a_body_that_must_not_be_split_is_not_split_without_a_dry_run_of_its_own() {
     let _alone = alone();
     let (device, weight) = (Device::new(CPU), Tensor::ones([64], FLOATS).set_requires_grad(true));
     for shape in 1..20_i64 {
@@ -257,7 +257,7 @@ fn a_budget_below_one_item_is_tried_and_then_reported() {
 
 /// Forms of the engine keep their predictions elsewhere, and still pass on the observations of the call.
 #[test]
-fn what_a_loop_shows_corrects_its_prediction_too() {
+fn measurements_of_a_loop_correct_its_prediction_too() {
     let _alone = alone();
     let rows = Tensor::ones([512, 1024], FLOATS);
     let (device, dry) = (Device::new(CPU), Cell::new(0));

@@ -199,7 +199,7 @@ fn a_small_size_is_confirmed_with_its_scratch() {
 }
 
 #[test]
-fn what_a_dry_piece_did_is_taken_back_the_last_first() {
+fn effects_of_dry_pieces_are_undone_the_last_first() {
     let _alone = alone();
     let (data, device) = (rows(ITEMS), cpu_device());
     let (done, undone) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));

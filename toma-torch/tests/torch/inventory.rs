@@ -66,7 +66,7 @@ fn a_linear_layer_has_the_figures_of_memlab() {
 }
 
 #[test]
-fn what_a_graph_has_saved_is_a_row() {
+fn a_saved_tensor_of_a_graph_is_a_row() {
     let _alone = alone();
     let before = cpu::allocated_bytes();
     let variables = store();

@@ -90,7 +90,7 @@ fn out_of_memory_within_goes_through_to_the_loop() {
 }
 
 #[test]
-fn what_was_there_before_neither_counts_nor_makes_room() {
+fn memory_from_before_neither_counts_nor_makes_room() {
     let _alone = alone();
     let held = rows(100);
     assert_peak!(ROW, drop(rows(1)));

@@ -97,7 +97,7 @@ fn evidence_beats_a_prediction() {
 }
 
 #[test]
-fn what_cannot_run_dry_is_found_by_running() {
+fn a_body_that_cannot_run_dry_is_measured() {
     let _alone = alone();
     let rows = Tensor::ones([size(ROWS), 64], FLOATS);
     let device = Device::new(tch::Device::Cpu);

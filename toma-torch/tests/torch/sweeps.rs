@@ -263,7 +263,7 @@ impl Work<'_> {
     }
 
     fn check(&self, cache: &GlobalCache, room: u64, expected: &Expected) {
-        let what = format!("{} {:?} {:?} {room} bytes", self.net.name, self.form, self.road);
+        let name = format!("{} {:?} {:?} {room} bytes", self.net.name, self.form, self.road);
         let right = self.right(&expected.done);
         self.reset();
         self.base.set(cpu::allocated_bytes());
@@ -276,19 +276,19 @@ impl Work<'_> {
             // The last attempt has no retry, so its changes are left to the caller.
             self.rollback.restore();
         }
-        assert_eq!(*self.attempts.borrow(), expected.attempts, "{what}");
+        assert_eq!(*self.attempts.borrow(), expected.attempts, "{name}");
         match outcome.unwrap() {
             Ok(Ok(values)) => {
-                assert!(expected.fits, "{what}");
-                assert_eq!(values, right.0, "{what}");
+                assert!(expected.fits, "{name}");
+                assert_eq!(values, right.0, "{name}");
             }
             Ok(Err(error)) => self.check_failure(&error.to_string(), expected, Road::Errors),
             Err(text) => self.check_failure(&text, expected, Road::Panics),
         }
         self.failures.set(self.failures.get() + expected.attempts.len() - expected.done.len());
-        assert_eq!(printed, usize::from(!expected.fits && self.road == Road::Panics), "{what}");
-        assert_eq!(cpu::allocated_bytes(), self.base.get(), "{what}");
-        assert_eq!(self.state(), right.1, "{what}");
+        assert_eq!(printed, usize::from(!expected.fits && self.road == Road::Panics), "{name}");
+        assert_eq!(cpu::allocated_bytes(), self.base.get(), "{name}");
+        assert_eq!(self.state(), right.1, "{name}");
     }
 
     fn check_failure(&self, text: &str, expected: &Expected, road: Road) {

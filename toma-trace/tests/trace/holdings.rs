@@ -84,7 +84,7 @@ fn node(number: i64) -> Label {
 }
 
 #[test]
-fn what_an_optimizer_keeps_is_its_state() {
+fn tensors_that_an_optimizer_keeps_are_its_state() {
     for (dies, category_of_it) in [(false, Category::OptimizerState), (true, Category::Temporary)] {
         let mut program = Program::default();
         let mut made = None;
@@ -153,7 +153,7 @@ fn nodes_show_where_a_backward_begins() {
 }
 
 #[test]
-fn what_has_no_operator_or_line_is_called_by_what_there_is() {
+fn a_storage_without_operator_or_line_is_named_by_thread_or_age() {
     let mut program = Program::default();
     let older = program.0.existing(&gpu(), 8).unwrap();
     let bare = program.born(OTHER, None);

@@ -29,7 +29,7 @@ fn numbers(value: &mut Value) -> Vec<&mut Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(actions in actions()) {
+    fn a_written_trace_is_read(actions in actions()) {
         let trace = recorded(&actions);
         prop_assert_eq!(Trace::from_json(&trace.to_json()).unwrap(), trace);
     }

@@ -113,7 +113,7 @@ impl Call<'_> {
             device.release_cached_memory();
         }
         reserve::hold();
-        // Before others get the device: what is free is this call's to predict with.
+        // Before others get the device, because until then the free bytes are this call's.
         let answer = self.predicted(answer);
         let Some(stages) = &mut self.stages else { return };
         stages.release(attempt.hold, answer);

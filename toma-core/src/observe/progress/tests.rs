@@ -174,7 +174,7 @@ fn a_batch_has_no_length() {
 }
 
 #[test]
-fn what_needs_no_word_leaves_none() {
+fn calls_that_need_no_line_leave_none() {
     let (bar, terminal) = on_terminal(120, AT_ONCE);
     let with = || execute::with::<NoCache>().observer(&bar);
     with().range(5..5, 8, |_, _| ());

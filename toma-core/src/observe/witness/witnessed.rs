@@ -136,9 +136,9 @@ fn listens() -> bool {
 }
 
 /// Returns `None` if no witness is registered, it is being notified already, or it panicked.
-fn notify<R>(what: impl FnOnce(&'static dyn Witness) -> R) -> Option<R> {
+fn notify<R>(report: impl FnOnce(&'static dyn Witness) -> R) -> Option<R> {
     let witness = REGISTERED.get().filter(|_| !NOTIFYING.replace(true))?;
-    let answer = notifying(|| contained(|| what(*witness)));
+    let answer = notifying(|| contained(|| report(*witness)));
     NOTIFYING.set(false);
     if answer.is_none() {
         listen(false);

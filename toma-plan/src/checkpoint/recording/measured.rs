@@ -10,9 +10,9 @@ use crate::checkpoint::Stage;
 pub struct Run {
     /// Nanoseconds.
     pub elapsed_ns: u64,
-    /// Peak beyond the bytes at its start, in bytes, if it drops what backward needs.
+    /// Peak beyond the bytes at its start, in bytes, if it drops the tensors that backward needs.
     pub dropping_peak_bytes: u64,
-    /// The same peak if it saves what backward needs.
+    /// The same peak if it saves them.
     pub saving_peak_bytes: u64,
 }
 

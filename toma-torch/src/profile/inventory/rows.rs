@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_from_within_a_block_is_of_it_and_what_lies_behind_is_not() {
+    fn memory_lent_from_within_a_block_is_of_it_and_memory_behind_it_is_not() {
         let mut blocks = Blocks::from([(1000, 80), (1080, 20)]);
         let lent =
             [seen("last", 1040, 8), seen("first", 1040, 0), seen("ours", 1000, 0), seen("behind", 1100, 0)];

@@ -107,7 +107,7 @@ fn sixteen_residual_blocks_are_evaluated_once_for_each_piece() {
 }
 
 #[test]
-fn what_names_the_batch_or_a_number_works_in_pieces_that_fit() {
+fn a_body_that_names_the_batch_or_a_number_works_in_pieces_that_fit() {
     let _alone = alone();
     let weight = Tensor::rand([64, 64], FLOATS);
     let data = Tensor::rand([size(ROWS), 8, 8], FLOATS);
@@ -210,7 +210,7 @@ fn reading_a_number_runs_nothing_again() {
 }
 
 #[test]
-fn what_has_no_gradients_is_protected() {
+fn a_call_without_gradients_is_protected() {
     let _alone = alone();
     let weight = Tensor::rand([64, 512], FLOATS);
     let data = Tensor::rand([size(ROWS), 64], FLOATS);
