@@ -90,7 +90,7 @@ impl StorageNote {
     pub(crate) fn on_fetch<T>(&self, make: impl FnOnce() -> T) -> T {
         let (returned, block) = counting::moves(self.owner, make);
         if let Some(noted) = self.noted.as_ref().filter(|_| block.address != 0) {
-            noted_again(block.address, block.owner, (**noted).clone());
+            self::noted().insert((block.address, block.owner), (**noted).clone());
         }
         returned
     }
@@ -99,8 +99,4 @@ impl StorageNote {
 /// Removes the note of a freed block.
 fn taken(address: u64, owner: Owner) -> Option<(Category, String)> {
     noted().remove(&(address, owner))
-}
-
-fn noted_again(address: u64, owner: Owner, is: (Category, String)) {
-    noted().insert((address, owner), is);
 }

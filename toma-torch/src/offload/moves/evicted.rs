@@ -36,7 +36,12 @@ pub(crate) fn evicted_message(words: &str, device: &Device) -> CString {
         "offload: {words} {EVICTED}{}: enter its manager, pin it if it is read by its address, or fetch it first",
         toma_core::memory::MemorySource::name(device)
     );
-    CString::new(words.replace('\0', " ")).expect("it has no zeros")
+    c_text(&words)
+}
+
+/// Text for the shim, without zeros.
+pub(crate) fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).expect("it has no zeros")
 }
 
 /// Message of the error when a parked storage is accessed.

@@ -11,7 +11,7 @@ use toma_trace::Size;
 
 use super::callbacks::Event;
 use super::counts::add;
-use super::evicted::{self, Source, evicted_message, parked_message};
+use super::evicted::{self, Source, c_text, evicted_message, parked_message};
 use super::operators;
 use super::registry;
 use super::state::ManagerState;
@@ -111,7 +111,7 @@ impl ManagerState {
             let known =
                 ParkedStorage { id, serial: entry.serial, was_evicted: entry.location == Location::Evicted };
             entry.location = Location::Evicting;
-            let words = c_words(&parked_message(&entry.words(), &self.device));
+            let words = c_text(&parked_message(&entry.words(), &self.device));
             let (bytes, copy, name) = (entry.bytes, entry.copy.take(), entry.name.clone());
             let note = entry.note.clone();
             marked.push(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, note, words });
@@ -332,8 +332,4 @@ impl ManagerState {
         drop(table);
         drop(marked);
     }
-}
-
-fn c_words(words: &str) -> CString {
-    CString::new(words.replace('\0', " ")).expect("it has no zeros")
 }

@@ -67,13 +67,15 @@ impl fmt::Debug for ManagerState {
 }
 
 impl ManagerState {
+    /// By default, evicted storages take at most half of the free host memory.
     pub(crate) fn new(device: &Device, books: Arc<Books>) -> Arc<Self> {
+        let host_bytes = toma_core::memory::host().map_or(u64::MAX, |reading| reading.free_bytes / 2);
         Arc::new(Self {
             device: device.clone(),
             id: DeviceId::of(device.device()),
             evicted: Arc::clone(&books.evicted),
             books,
-            host: Host::new(crate::offload::host_default(), device.device()),
+            host: Host::new(host_bytes, device.device()),
             eviction: Mutex::new(Box::new(Flow::default())),
             is_eager: AtomicBool::new(false),
             gathers_outside: AtomicBool::new(true),
