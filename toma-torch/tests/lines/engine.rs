@@ -16,9 +16,9 @@ use toma::policy::Policy;
 use toma::report;
 use toma::{Adaptive, Bisect, Halve, Throughput};
 use toma_torch::Device;
-use toma_torch::profile::{Column, Depth, Profiler, Recording};
+use toma_torch::profile::{Column, Depth, Profiler};
 
-use crate::{alone, figures, record_at};
+use crate::{alone, assert_counted, figures, record_at};
 
 /// Random choices of a program, and the log of its loops.
 struct Program {
@@ -178,17 +178,11 @@ fn moved<T: Send>(between: usize, future: impl Future<Output = T> + Send) -> T {
     }
 }
 
-fn is_counted(recording: &Recording) {
-    let trace = recording.trace().unwrap();
-    assert_eq!(trace.live(&ground::place()).after(), ground::allocated_bytes());
-    assert_eq!(trace.live(&ground::place()).peak().bytes, recording.peak().bytes);
-}
-
 #[test]
 fn tasks_that_move_between_threads_keep_their_lines() {
     let _alone = alone();
     let recording = record_at(Depth::Events, || assert_eq!(moved(1000, waits(4)).unwrap(), 1));
-    is_counted(&recording);
+    assert_counted(&recording);
     let of = |text| figures(&recording, "waits", text);
     let ones = of("let ones = tensor(rows)?;");
     assert_eq!((ones.allocated, ones.kept), (4 << 10, 0));
@@ -215,7 +209,7 @@ fn a_stream_that_moves_between_threads_is_split_by_attempt() {
         });
         assert_eq!(rows.unwrap(), 4);
     });
-    is_counted(&recording);
+    assert_counted(&recording);
     let table =
         recording.lines().function("waits").columns([Column::Hits, Column::Ooms]).by_attempt().to_string();
     for title in [
@@ -235,7 +229,7 @@ fn tasks_that_are_dropped_while_they_wait_leave_nothing() {
         assert!(task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         thread::spawn(|| drop(task)).join().unwrap();
     });
-    is_counted(&recording);
+    assert_counted(&recording);
     assert_eq!(figures(&recording, "waits", "let ones = tensor(rows)?;").kept, 0);
 }
 
@@ -265,7 +259,7 @@ fn attributes_in_either_order_have_the_same_rows_with_a_fallback_too() {
         let undone = Cell::new(0);
         let _budget = Budget::beyond_allocated(4 << 10);
         let recording = record_at(Depth::Events, || pieces(0, 8, &undone).unwrap());
-        is_counted(&recording);
+        assert_counted(&recording);
         let row = |text| {
             let number = recording.lines().number("pieces", text).unwrap();
             let hits = recording.lines().row("pieces", number).unwrap().hits;

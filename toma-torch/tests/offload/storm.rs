@@ -41,7 +41,7 @@ fn ramp(first: i64, size: i64) -> Tensor {
     Tensor::arange_start(first, first + size, ground::floats())
 }
 
-fn elements(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
+pub(crate) fn elements(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
     let mut elements = vec![0_f32; tensor.numel()];
     tensor.f_copy_data(&mut elements, tensor.numel()).map(|()| elements)
 }

@@ -13,17 +13,13 @@ use toma_torch::{Error, ErrorKind};
 use crate::child::poisoned;
 use crate::kit::{alone, cpu_device, manager};
 use crate::rounds::rounds;
+use crate::storm::elements;
 
 /// Large enough that the system takes its pages back when the memory is freed.
 const SIZE: i64 = 256;
 
 fn weights() -> Tensor {
     Tensor::arange(SIZE * SIZE, ground::floats()).view([SIZE, SIZE]) * 1e-3
-}
-
-fn elements(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
-    let mut elements = vec![0_f32; tensor.numel()];
-    tensor.f_copy_data(&mut elements, tensor.numel()).map(|()| elements)
 }
 
 /// Returns the result, or `None` if the tensor was refused as evicted; any other error fails the test.

@@ -10,18 +10,10 @@ use toma_torch::cpu::{self, Budget};
 use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
 
 use crate::nets::{self, Net, ROWS};
-use crate::stage::{FLOATS, alone, caught, panic_of, size};
+use crate::stage::{FLOATS, alone, caught, panic_of, peak_of, size};
 
 fn nets() -> [Net; 5] {
     [nets::perceptron(), nets::convolution(), nets::lstm(), nets::transformer(0.1), nets::residual()]
-}
-
-/// Returns the peak bytes beyond those before, while `work` runs.
-fn peak(work: impl FnOnce()) -> u64 {
-    let before = cpu::allocated_bytes();
-    cpu::reset_peak_allocated_bytes();
-    work();
-    cpu::peak_allocated_bytes() - before
 }
 
 fn report() -> Report {
@@ -57,7 +49,7 @@ fn nets_within_any_budget_never_run_out_of_memory() {
         let works: &[fn(&Net, usize)] = if only_trains { &[train] } else { &[train, infer] };
         for work in works {
             work(&net, ROWS);
-            let [whole, least] = [ROWS, 1].map(|most| peak(|| work(&net, most)));
+            let [whole, least] = [ROWS, 1].map(|most| peak_of(|| work(&net, most)));
             // Up to 8 % above the whole, because oneDNN allocates whole pages for an LSTM.
             for part in [108, 90, 60, 30, 5] {
                 let bytes = least + whole.saturating_sub(least) * part / 100;

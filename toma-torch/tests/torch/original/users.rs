@@ -13,21 +13,13 @@ use toma_torch::{Backward as _, DryRun, Forward as _, Loss, ModeGuard, dry_run, 
 
 use super::{DOUBLES, ROWS};
 use crate::dry::{assert_twins, enter_cpu_autocast};
-use crate::stage::{FLOATS, alone, difference, panic_of, printed_by, size};
-
-/// Returns the peak bytes beyond those before, while `work` runs.
-fn peak(work: impl FnOnce()) -> u64 {
-    let before = cpu::allocated_bytes();
-    cpu::reset_peak_allocated_bytes();
-    work();
-    cpu::peak_allocated_bytes() - before
-}
+use crate::stage::{FLOATS, alone, difference, panic_of, peak_of, printed_by, size};
 
 /// Returns the report of `work` in about as much memory as half of the rows take.
 fn in_half_the_memory(mut work: impl FnMut(usize)) -> Report {
     // Tensors that the first run makes and leaves, such as gradients, exist in the other runs.
     work(ROWS);
-    let [whole, single] = [ROWS, 1].map(|most| peak(|| work(most)));
+    let [whole, single] = [ROWS, 1].map(|most| peak_of(|| work(most)));
     let _budget = Budget::beyond_allocated(u64::midpoint(whole, single));
     work(ROWS);
     report::last().expect("a call has ended")
