@@ -165,12 +165,12 @@ void* toma_storage_keep(void* remembered) noexcept {
 void toma_storage_let_go(void* kept) noexcept { Strong::reclaim(&storage_at(kept)); }
 
 bool toma_storage_use(const void* tensor, bool second, toma_use* out) noexcept {
-  const auto& typed = *static_cast<const at::Tensor*>(tensor);
-  if (!typed.defined() || (second && typed.has_storage())) {
+  const auto& handle = toma::tensor_of(tensor);
+  if (!handle.defined() || (second && handle.has_storage())) {
     return false;
   }
-  auto of = typed.has_storage() ? typed : at::Tensor();
-  toma::each_part_of(typed, [&](const at::Tensor& part) { of = second && of.defined() ? of : part; });
+  auto of = handle.has_storage() ? handle : at::Tensor();
+  toma::each_part_of(handle, [&](const at::Tensor& part) { of = second && of.defined() ? of : part; });
   if (of.defined() && of.has_storage()) {
     *out = toma::use_of(*of.storage().unsafeGetStorageImpl(), of.device(), false);
   }
