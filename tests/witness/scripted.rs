@@ -116,7 +116,7 @@ impl Session {
         thread_ends();
         assert_eq!(*locked(&MISTAKES), Vec::<String>::new());
         let attempts = std::mem::take(&mut *locked(&ATTEMPTS));
-        assert!(attempts.values().all(|ended| *ended), "not told to their end: {attempts:?}");
+        assert!(attempts.values().all(|ended| *ended), "not reported to their end: {attempts:?}");
         lines().iter().map(|line| line.clone() + "\n").collect()
     }
 }

@@ -206,7 +206,7 @@ fn an_observer_of_everything_may_run_loops_itself() {
             let with = execute::with::<NoCache>().name("inner").observer(&own);
             let fails = with.batch(2, |size| if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) });
             fails.unwrap();
-            assert_eq!(seen.swap(0, Relaxed), 7, "an observer given to the call itself is told");
+            assert_eq!(seen.swap(0, Relaxed), 7, "an observer given to the call itself is notified");
         });
         execute::with::<NoCache>().name("outer").range(0..4, 2, |_, _| ());
         assert_eq!(

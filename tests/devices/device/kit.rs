@@ -135,7 +135,7 @@ pub(crate) fn is_free(device: &FakeDevice) -> bool {
 }
 
 /// Ends the process, with the name of the test, if the guard lives for too long: a test that hangs cannot fail.
-pub(crate) struct MustEnd(#[expect(dead_code, reason = "told by its end")] Sender<()>);
+pub(crate) struct MustEnd(#[expect(dead_code, reason = "its end is the signal")] Sender<()>);
 
 pub(crate) fn must_end() -> MustEnd {
     let ((ends, ended), test) = (channel(), thread::current());

@@ -143,13 +143,13 @@ fn the_report_comes_last() {
         })
         .classify(|_: &Noted| Failure::new(Class::OutOfMemory, "full"))
         .by_cost(|i| COSTS[i - 10])
-        .left_out(|_| notes.borrow_mut().push("told"))
+        .left_out(|_| notes.borrow_mut().push("reported"))
         .range(10..15, 10, |start, end| {
             notes.borrow_mut().push("run");
             if is_too_large(start - 10, end - 10) { Err(Noted(Rc::clone(&notes))) } else { Ok(()) }
         })
-        .unwrap_or_else(|_| panic!("it is told"));
-    assert_eq!(notes.take(), ["run", "run", "dropped", "undone", "told", "run"]);
+        .unwrap_or_else(|_| panic!("it is reported"));
+    assert_eq!(notes.take(), ["run", "run", "dropped", "undone", "reported", "run"]);
 }
 
 #[test]

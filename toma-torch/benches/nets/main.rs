@@ -99,7 +99,7 @@ fn main() -> ExitCode {
         arguments = Arguments { name: "minilm".to_owned(), items: 10, ..arguments };
     }
     cpu::count();
-    println!("| net | numbers | items | said | counted | off | reserved: said | counted |");
+    println!("| net | numbers | items | predicted | counted | off | reserved: predicted | counted |");
     println!("|---|---|---|---|---|---|---|---|");
     let is_chosen = |net: &Net| {
         net.name.contains(&arguments.name) && !LEFT_OUT.iter().any(|name| net.name.starts_with(name))

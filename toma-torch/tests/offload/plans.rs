@@ -190,7 +190,7 @@ fn a_step_that_differs_from_its_prediction_goes_on_by_demand() {
             drop(failing);
             assert!(outcome.is_err() || &bits(&outcome.unwrap()) == expected);
         }
-        assert!(manager.report().operators > before.operators, "they are told again");
+        assert!(manager.report().operators > before.operators, "they are reported again");
     }
 }
 

@@ -56,7 +56,7 @@ impl Process {
     pub(crate) fn waits_for_line(&mut self, line: &str) {
         let mut seen = String::new();
         while !seen.lines().last().is_some_and(|last| last.ends_with(line)) {
-            assert!(self.stdout.read_line(&mut seen).unwrap() > 0, "{line:?} is not said:\n{seen}");
+            assert!(self.stdout.read_line(&mut seen).unwrap() > 0, "{line:?} is not printed:\n{seen}");
         }
     }
 

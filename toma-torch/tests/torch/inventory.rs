@@ -336,7 +336,7 @@ fn other_elements_than_floats_have_their_bytes() {
     let taken = inventory().tensor("q", &quantized).tensor("channels", &by_channel).tensor("c", &complex);
     let taken = taken.take().unwrap();
     assert_eq!(rows(&taken), [("c", 480), ("q", 30), ("channels", 30)]);
-    assert_eq!(taken.used_bytes(&HOST), cpu::allocated_bytes(), "what tells its scales is in a row, too");
+    assert_eq!(taken.used_bytes(&HOST), cpu::allocated_bytes(), "its scales are in a row, too");
 }
 
 #[test]

@@ -113,8 +113,8 @@ impl Error for Mute {}
 
 #[test]
 fn a_backend_classifies_its_own_errors() {
-    add_failure::<Mute>(|_| Failure::new(Class::Poisoned, "said for it").requesting(Some(3)));
-    let expected = Failure::new(Class::Poisoned, "said for it").requesting(Some(3));
+    add_failure::<Mute>(|_| Failure::new(Class::Poisoned, "classified for it").requesting(Some(3)));
+    let expected = Failure::new(Class::Poisoned, "classified for it").requesting(Some(3));
     assert_eq!(io::Error::other(Mute).classify(), expected);
     assert_eq!(classify_panic(&Mute), expected);
 }
