@@ -45,7 +45,7 @@ mod way;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// Learns digits under one budget in each way that there is, and compares what each takes.
+/// Learns digits under one budget in each way that there is, and compares their bytes and times.
 #[derive(Debug, Parser)]
 #[command(name = "tour", max_term_width = 100)]
 struct Arguments {
@@ -55,7 +55,7 @@ struct Arguments {
     /// Steps in each way
     #[arg(long, value_name = "N", default_value = "20")]
     steps: NonZeroUsize,
-    /// The budget, in percent of what a plain step takes
+    /// The budget, in percent of the bytes of a plain step
     #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = clap::value_parser!(u64).range(1..100))]
     budget: u64,
     /// The budget that checkpoints exceed, too
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     // From the first tensor on, so that all are counted.
     cpu::count();
-    // Threads of libtorch that wait for a core make times that tell nothing.
+    // Threads of libtorch that wait for a core make times meaningless.
     tch::set_num_threads(1);
     show::show(arguments, to)
 }

@@ -17,6 +17,7 @@ use crate::data::Data;
 use crate::net::{Accumulated, Net};
 
 #[path = "train/data.rs"]
+#[allow(dead_code, reason = "its batches differ")]
 mod data;
 #[path = "quickstart/digits.rs"]
 mod digits;

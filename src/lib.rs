@@ -22,7 +22,7 @@
 //!
 //! let points: Vec<f32> = (0_u16..3000).map(|i| f32::from(i).sin()).collect();
 //! let mut out = vec![0.0; points.len()];
-//! // All gaps take 34 MiB. Linux can be told to leave this process 16.
+//! // All gaps take 34 MiB. A limit leaves this process 16.
 //! let limit = used_bytes().and_then(|used| set_cpu_memory_limit(used + (16 << 20)));
 //! # let is_limited = limit.is_ok();
 //! nearest(0, points.len(), &points, &mut out)?;
@@ -202,7 +202,7 @@ pub use plan::checkpoint;
 pub mod trace {
     pub use toma_trace::{Access, Live, Peak, Place, Size, Trace, Unreadable, holdings, write};
 
-    /// What each line of a program does to memory.
+    /// Memory by line of a program.
     pub mod lines {
         pub use toma_trace::lines::{Diff, Figures, Lines, NoEvents, Row};
     }

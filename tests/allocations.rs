@@ -213,7 +213,7 @@ fn a_failing_call_allocates_little_and_keeps_nothing() {
 }
 
 #[test]
-fn marks_that_nothing_hears() {
+fn marks_without_a_receiver() {
     #[toma::profile]
     fn marked(values: &[u32]) -> u32 {
         let mut sum = 0;

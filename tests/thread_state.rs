@@ -92,7 +92,7 @@ fn a_panic_and_an_error_that_are_retried_leave_the_modes_of_before() {
 }
 
 #[test]
-fn what_is_passed_on_leaves_the_modes_of_before_too() {
+fn a_failure_that_is_passed_on_restores_the_modes_too() {
     stage();
     let error = execute::with::<NoCache>().batch(1, |_| {
         MODE.set(7);
@@ -145,7 +145,7 @@ fn an_inner_loop_comes_back_to_the_modes_of_the_outer_body() {
 }
 
 #[test]
-fn a_library_is_told_where_out_of_memory_would_be_retried() {
+fn a_library_is_notified_where_out_of_memory_would_be_retried() {
     stage();
     let mut retried = Vec::new();
     execute::with::<NoCache>().batch(2, |outer| {

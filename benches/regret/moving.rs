@@ -64,7 +64,7 @@ fn line(subject: Subject<'_>, worlds: &[World], (about, moments): &(&str, [usize
     let figures = [("doubles", &doubles), ("halves", &halves)];
     let missed = figures.into_iter().filter(|(_, figures)| policy.has_bars && figures.at(95) > STEPS);
     missed
-        .map(|(what, _)| format!("{} {} {}: {what} after {about}", policy.name, form.word(), source.word()))
+        .map(|(title, _)| format!("{} {} {}: {title} after {about}", policy.name, form.word(), source.word()))
         .collect()
 }
 
@@ -86,7 +86,7 @@ struct Attempt {
 }
 
 impl World {
-    /// Returns whether the run is long enough for a change to matter, with room above the limit.
+    /// Returns true if the run is long enough for a change to matter, with room above the limit.
     fn is_for_moving(&self) -> bool {
         self.items == 1_000_000 && 4 * self.limit <= self.initial && self.items >= 1000 * self.limit
     }

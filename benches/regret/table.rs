@@ -80,9 +80,9 @@ impl Row {
         ];
         let missed = bars.into_iter().filter(|(_, figure, bar)| policy.has_bars && figure > bar);
         missed
-            .map(|(what, figure, bar)| {
+            .map(|(title, figure, bar)| {
                 let (form, source) = (self.form.word(), self.source.word());
-                format!("{} {form} {source} {what}: {figure:.3}, not {bar}", self.policy)
+                format!("{} {form} {source} {title}: {figure:.3}, not {bar}", self.policy)
             })
             .collect()
     }

@@ -68,9 +68,9 @@ fn plans(arguments: &Arguments, costs: &Costs) -> Result<Vec<(String, Plan)>> {
         ("in its time", as_fast),
         ("in the least", costs.least_bytes()),
     ];
-    let told = arguments.budget.map(|budget| ("in the budget", budget.as_u64()));
+    let reported = arguments.budget.map(|budget| ("in the budget", budget.as_u64()));
     let mut plans = vec![("memonger".to_owned(), memonger)];
-    for (name, bytes) in budgets.into_iter().chain(told) {
+    for (name, bytes) in budgets.into_iter().chain(reported) {
         plans.push((format!("{solver} {name}"), costs.plan(bytes, solver)?));
     }
     Ok(plans)

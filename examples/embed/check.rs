@@ -11,7 +11,7 @@ use crate::job::Parts;
 use crate::memory::Memory;
 use crate::search::dot;
 use crate::texts::{LINES, Tokens};
-use crate::{Result, say};
+use crate::{Result, print};
 
 /// Output of reference.py, which uses the published implementation.
 const REFERENCE: &str = include_str!("reference.json");
@@ -53,7 +53,7 @@ fn against_reference(parts: &Parts) -> Result<()> {
     let right: Vec<f32> = pairs.iter().map(|pair| pair.cosine).collect();
     let worst = compare("cosine", &cosines.collect::<Vec<_>>(), &right, COSINE)?;
     let pairs = pairs.len();
-    say(format_args!(
+    print(format_args!(
         "check: cosines of {pairs} pairs differ from the published implementation's by at most {worst:.1e}"
     ))
 }
@@ -72,7 +72,7 @@ fn against_fixed(parts: &Parts, budget: Option<ByteSize>, texts: &[Tokens]) -> R
             let mut embedder = adapt(parts, &memory, policy);
             let worst = compare("value", &embedder.embed(texts)?, &right, VALUE)?;
             let (lines, out_of_memory) = (embedder.summary.lines(), embedder.summary.out_of_memory());
-            say(format_args!(
+            print(format_args!(
                 "check: {memory}, {policy:?}: {lines} lines, {out_of_memory} out of memory, values differ from \
                  fixed batches' by at most {worst:.1e}"
             ))?;

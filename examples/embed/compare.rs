@@ -16,7 +16,7 @@ use crate::memory::Memory;
 use crate::model::Model;
 use crate::summary::Summary;
 use crate::texts::Tokens;
-use crate::{Result, first_line, say};
+use crate::{Result, first_line, print};
 
 /// Texts of a turn: enough that the cost of ending a turn is small.
 const TURN: usize = 256;
@@ -83,7 +83,7 @@ impl<'a> Ways<'a> {
     /// Prints the comparison, and the results of the first way.
     pub(crate) fn print(&self) -> Result<()> {
         if self.all.len() > 1 {
-            self.table().iter().try_for_each(say)?;
+            self.table().iter().try_for_each(print)?;
         }
         eprint!("{}", self.summary());
         Ok(())

@@ -90,12 +90,12 @@ impl<'a> Embedder<'a> {
 
 /// # Errors
 /// When a value differs by more than `allowed`, or is NaN. Otherwise returns the largest difference.
-pub(crate) fn compare(what: &str, values: &[f32], others: &[f32], allowed: f32) -> Result<f32> {
+pub(crate) fn compare(name: &str, values: &[f32], others: &[f32], allowed: f32) -> Result<f32> {
     let mut largest = 0.0;
     for (value, other) in values.iter().zip(others) {
         let difference = (value - other).abs();
         if difference.is_nan() || difference > allowed {
-            return Err(format!("check: a {what} differs by {difference:e}, allowed is {allowed:e}").into());
+            return Err(format!("check: a {name} differs by {difference:e}, allowed is {allowed:e}").into());
         }
         largest = difference.max(largest);
     }

@@ -18,7 +18,7 @@ use crate::model::Model;
 use crate::output;
 use crate::search::Nearest;
 use crate::texts::Words;
-use crate::{Result, check, place, say};
+use crate::{Result, check, place, print};
 
 /// Lines that are sorted by length together. More would make batches hardly more uniform.
 pub(crate) const WINDOW: usize = 65_536;
@@ -131,7 +131,7 @@ fn embed(
         eprintln!("the input is empty, so there are 0 rows");
     }
     for hit in nearest.iter().flat_map(|nearest| &nearest.hits) {
-        say(format_args!("{:.4}  line {:>6}  {}", hit.score, hit.line, hit.text))?;
+        print(format_args!("{:.4}  line {:>6}  {}", hit.score, hit.line, hit.text))?;
     }
     ways.print()?;
     if let Some(path) = &arguments.svg {

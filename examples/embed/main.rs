@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 ///
 /// A reader that has closed the pipe, as `head` does, is no error and ends no work: there may be a file to write and a
 /// check to fail.
-fn say(line: impl Display) -> Result<()> {
+fn print(line: impl Display) -> Result<()> {
     let written = writeln!(io::stdout(), "{line}");
     let failed = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe);
     failed.map_or(Ok(()), |error| Err(format!("standard output: {error}").into()))

@@ -63,16 +63,16 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_written_is_said_early() {
+    fn a_name_that_cannot_be_written_is_refused_early() {
         let scratch = scratch();
-        let says = |path: &Path| check(path).unwrap_err().to_string();
+        let refusal = |path: &Path| check(path).unwrap_err().to_string();
         for name in ["a", "a.NPY.gz", "npy", ".npy", "a.csv"] {
-            assert!(says(Path::new(name)).ends_with("must end in .npy or .safetensors"), "{name}");
+            assert!(refusal(Path::new(name)).ends_with("must end in .npy or .safetensors"), "{name}");
         }
         let missing = scratch.path().join("missing/a.npy");
-        assert!(says(&missing).contains("there is no folder "), "{}", says(&missing));
+        assert!(refusal(&missing).contains("there is no folder "), "{}", refusal(&missing));
         let folder = scratch.path().join("folder.npy");
         fs::create_dir(&folder).unwrap();
-        assert!(says(&folder).ends_with("is a folder"));
+        assert!(refusal(&folder).ends_with("is a folder"));
     }
 }

@@ -38,10 +38,10 @@ pub(crate) fn scratch() -> TempDir {
 fn model_folder() -> Option<PathBuf> {
     let folder = set("MINILM_DIR").map(PathBuf::from);
     if folder.is_none() {
-        let says = "MINILM_DIR does not say where the model is, `cargo xtask test` provides it";
-        assert!(set("CI").is_none(), "{says}");
+        let reason = "MINILM_DIR does not say where the model is, `cargo xtask test` provides it";
+        assert!(set("CI").is_none(), "{reason}");
         let test = std::thread::current();
-        let _ = writeln!(io::stderr(), "skipped: {}: {says}", test.name().unwrap_or("a test"));
+        let _ = writeln!(io::stderr(), "skipped: {}: {reason}", test.name().unwrap_or("a test"));
     }
     folder
 }
@@ -165,8 +165,8 @@ fn too_small_a_budget_is_an_error_with_its_figures() {
     let needs: u64 = error.split(' ').nth(7).unwrap().parse().unwrap();
     let barely = (needs + 10_000).to_string();
     let error = run("word ".repeat(300).as_bytes(), &["--budget", &barely]).unwrap_err();
-    let says = "not even one text of up to 256 tokens fits beside the model: ";
-    assert!(error.contains(says) && error.lines().count() == 1, "{error}");
+    let text = "not even one text of up to 256 tokens fits beside the model: ";
+    assert!(error.contains(text) && error.lines().count() == 1, "{error}");
 }
 
 #[test]

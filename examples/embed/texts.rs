@@ -30,11 +30,11 @@ pub(crate) struct Words {
 
 impl Words {
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let say = |error| format!("{}: {error}", path.display());
-        let mut tokenizer = Tokenizer::from_file(path).map_err(say)?;
+        let with_path = |error| format!("{}: {error}", path.display());
+        let mut tokenizer = Tokenizer::from_file(path).map_err(with_path)?;
         let truncation = TruncationParams { max_length: MOST, ..TruncationParams::default() };
         // The file requests padding to 128 tokens, always; batches are padded later, when their texts are known.
-        tokenizer.with_truncation(Some(truncation)).map_err(say)?.with_padding(None);
+        tokenizer.with_truncation(Some(truncation)).map_err(with_path)?.with_padding(None);
         Ok(Self { tokenizer })
     }
 

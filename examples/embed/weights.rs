@@ -107,9 +107,9 @@ mod tests {
             ("\"num_hidden_layers\"", "\"layers\"", "missing field `num_hidden_layers`"),
             ("\"num_hidden_layers\": 1", "\"num_hidden_layers\": -1", "invalid value: integer `-1`"),
         ];
-        for (part, other, says) in cases {
+        for (part, other, text) in cases {
             let error = Config::parse(&RIGHT.replacen(part, other, 1)).unwrap_err().to_string();
-            assert!(error.contains(says), "{other}: {error}");
+            assert!(error.contains(text), "{other}: {error}");
         }
     }
 

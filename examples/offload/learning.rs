@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use bytesize::ByteSize;
 use clap::ValueEnum as _;
+use tch::Device;
 use tch::nn::{self, OptimizerConfig as _};
-use tch::{Device, Kind};
 use toma::torch::offload::{Manager, Report};
 use toma::torch::{Backward as _, Loss, cpu};
 use toma::{NoCache, execute};
 
-use crate::data::{Data, Set};
+use crate::data::Set;
 use crate::net::Net;
 use crate::{Arguments, Policy, Result, Share};
 
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     // Times mean nothing if threads of libtorch wait for a core.
     tch::set_num_threads(1);
     let Arguments { batch, steps, .. } = arguments;
-    let batches = batches(arguments)?;
+    let batches = Set::fixed_batches(arguments.batch.get(), arguments.steps.get())?;
     let name = arguments.net.to_possible_value().ok_or("a net without a name")?;
     writeln!(
         to,
@@ -80,18 +80,6 @@ fn check(resident: &Learned, learned: &Learned, policy: Policy, budget: u64) -> 
         return Err(format!("{policy} took {} bytes in a budget of {budget}", learned.peak_bytes).into());
     }
     Ok(())
-}
-
-/// The batches, which are the same for all runs.
-fn batches(arguments: &Arguments) -> Result<Vec<Set>> {
-    let data = Data::load(Kind::Float)?;
-    tch::manual_seed(7);
-    let size = arguments.batch.get();
-    if data.training.len() < size {
-        return Err(format!("--batch {size}: there are {} images", data.training.len()).into());
-    }
-    let batches = std::iter::repeat_with(|| data.training.batches(size)).flatten();
-    Ok(batches.filter(|batch| batch.len() == size).take(arguments.steps.get()).collect())
 }
 
 fn learn(arguments: &Arguments, batches: &[Set], within: Option<(Policy, u64)>) -> Result<Learned> {

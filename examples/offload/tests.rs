@@ -34,7 +34,7 @@ fn budgets_are_bytes_or_shares() {
 
 /// One test, because budgets belong to the process.
 #[test]
-fn each_eviction_learns_the_same_and_a_budget_that_is_too_small_says_so() {
+fn each_eviction_learns_the_same_and_a_budget_that_is_too_small_is_reported() {
     for net in ["residual", "perceptron"] {
         let text = printed(&format!("--net {net} --batch 100 --steps 4 --budget 60% --budget 35%")).unwrap();
         for name in ["genoa", "lru", "next-event", "flow"] {

@@ -110,8 +110,8 @@ fn write_files(recording: &Recording, folder: &Path, to: &mut dyn Write) -> Resu
         ("memory_viz.pickle", "for pytorch.org/memory_viz"),
         ("perfetto.json", "for ui.perfetto.dev"),
     ];
-    for (name, what) in files {
-        writeln!(to, "  {}  {what}", path(name).display())?;
+    for (name, purpose) in files {
+        writeln!(to, "  {}  {purpose}", path(name).display())?;
     }
     Ok(())
 }

@@ -83,10 +83,10 @@ fn training_shows_all_in_order_and_writes_files() {
 fn embedding_shows_all_in_order() {
     let _alone = alone();
     if std::env::var_os("MINILM_DIR").is_none_or(|folder| folder.is_empty()) {
-        let says = "MINILM_DIR does not say where the model is, `cargo xtask test` provides it";
-        assert!(std::env::var_os("CI").is_none(), "{says}");
+        let text = "MINILM_DIR does not say where the model is, `cargo xtask test` provides it";
+        assert!(std::env::var_os("CI").is_none(), "{text}");
         // Written to stderr directly, because the test harness hides captured output of tests that pass.
-        let _ = writeln!(io::stderr(), "skipped: embedding_shows_all_in_order: {says}");
+        let _ = writeln!(io::stderr(), "skipped: embedding_shows_all_in_order: {text}");
         return;
     }
     let (text, error) = printed("--batch 8 --budget 4MiB");
@@ -111,7 +111,7 @@ fn embedding_shows_all_in_order() {
 }
 
 #[test]
-fn memory_that_suffices_is_said_to() {
+fn sufficient_memory_is_reported() {
     let _alone = alone();
     let (text, error) = printed("--train --batch 10 --budget 100MiB");
     assert_eq!(error, None);

@@ -42,29 +42,30 @@ pub(crate) fn compare(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     let folder = env::temp_dir().join(format!("toma-ranks-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
     let weights = folder.join("weights.safetensors");
-    let compared = together(arguments, &weights).and_then(|told| {
-        tell(arguments, &told, to)?;
-        compare_with_one(arguments, &told[0].0, &weights, to)
+    let compared = together(arguments, &weights).and_then(|sent| {
+        send(arguments, &sent, to)?;
+        compare_with_one(arguments, &sent[0].0, &weights, to)
     });
     fs::remove_dir_all(&folder)?;
     compared
 }
 
 /// The losses of a process, and the record of its steps.
-type Told = (Vec<f64>, Ran);
+type Message = (Vec<f64>, Ran);
 
-fn together(arguments: &Arguments, weights: &Path) -> Result<Vec<Told>> {
+fn together(arguments: &Arguments, weights: &Path) -> Result<Vec<Message>> {
     // A port that is currently free.
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let started = (0..arguments.ranks.get()).map(|rank| start(arguments, weights, port, rank));
     let started: Vec<_> = started.collect::<Result<_>>()?;
-    let heard: Vec<_> = started.into_iter().enumerate().map(|(rank, child)| hear(rank, child)).collect();
+    let received: Vec<_> =
+        started.into_iter().enumerate().map(|(rank, child)| receive(rank, child)).collect();
     // The failed rank's own error says more than the errors of the others about it.
     let is_cause = |error: &&String| !error.contains(&format!(" of {} ended ", arguments.ranks));
-    if let Some(cause) = heard.iter().filter_map(|heard| heard.as_ref().err()).find(is_cause) {
+    if let Some(cause) = received.iter().filter_map(|received| received.as_ref().err()).find(is_cause) {
         return Err(cause.clone().into());
     }
-    Ok(heard.into_iter().collect::<Result<_, _>>()?)
+    Ok(received.into_iter().collect::<Result<_, _>>()?)
 }
 
 fn start(arguments: &Arguments, weights: &Path, port: u16, rank: usize) -> Result<Child> {
@@ -79,26 +80,26 @@ fn start(arguments: &Arguments, weights: &Path, port: u16, rank: usize) -> Resul
     Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
 }
 
-fn hear(rank: usize, child: Child) -> Result<Told, String> {
+fn receive(rank: usize, child: Child) -> Result<Message, String> {
     let ended = child.wait_with_output().map_err(|error| format!("rank {rank}: {error}"))?;
-    let [told, error] = [&ended.stdout, &ended.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    let [sent, error] = [&ended.stdout, &ended.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     if !ended.status.success() {
-        let said = error.lines().rfind(|line| !line.starts_with("note: ") && !line.is_empty());
-        let said = said.unwrap_or("ended without a word").trim_start_matches("error: ");
-        return Err(format!("rank {rank}: {said}"));
+        let cause = error.lines().rfind(|line| !line.starts_with("note: ") && !line.is_empty());
+        let cause = cause.unwrap_or("ended without a word").trim_start_matches("error: ");
+        return Err(format!("rank {rank}: {cause}"));
     }
-    read(&told).ok_or_else(|| format!("rank {rank} said {told:?}"))
+    read(&sent).ok_or_else(|| format!("rank {rank} sent {sent:?}"))
 }
 
-fn read(told: &str) -> Option<Told> {
-    let mut lines: Vec<_> = told.lines().collect();
+fn read(sent: &str) -> Option<Message> {
+    let mut lines: Vec<_> = sent.lines().collect();
     let ran = Ran::read(lines.pop()?)?;
     Some((lines.into_iter().map(|line| line.parse().ok()).collect::<Option<_>>()?, ran))
 }
 
-fn tell(arguments: &Arguments, told: &[Told], to: &mut dyn Write) -> Result<()> {
+fn send(arguments: &Arguments, sent: &[Message], to: &mut dyn Write) -> Result<()> {
     writeln!(to, "rank  {:>10}  attempts  out of memory  again for others  images in a piece", "budget")?;
-    for (rank, (_, ran)) in told.iter().enumerate() {
+    for (rank, (_, ran)) in sent.iter().enumerate() {
         let Ran { attempts, out_of_memory, elsewhere, size } = ran;
         let budget = arguments.budget(rank).to_string();
         writeln!(

@@ -17,7 +17,7 @@ fn the_last_budget_is_for_all_others() {
 }
 
 #[test]
-fn what_is_told_is_read() {
+fn sent_messages_are_read() {
     let ran = Ran { attempts: 7, out_of_memory: 2, elsewhere: 1, size: 64 };
     assert_eq!(Ran::read(&ran.to_string()), Some(ran));
     assert_eq!(Ran::read("7 2 x 1"), None);

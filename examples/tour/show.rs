@@ -4,10 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
-use tch::Kind;
 use toma::torch::checkpoint;
 
-use crate::data::{Data, Set};
+use crate::data::Set;
 use crate::learning::{REGION, learn};
 use crate::page::Page;
 use crate::peak::write_line;
@@ -18,7 +17,7 @@ use crate::{Arguments, Result, place};
 pub(crate) fn show(arguments: &Arguments, to: &mut dyn Write) -> Result<()> {
     let path = arguments.html.clone().map_or_else(beside_the_program, Ok)?;
     place::check("--html", &path)?;
-    let batches = batches(arguments)?;
+    let batches = Set::fixed_batches(arguments.batch.get(), arguments.steps.get())?;
     let Arguments { batch, steps, .. } = arguments;
     let title = format!("Digits are learned in {steps} steps of {batch} images, in each way");
     writeln!(to, "{title}. Bytes are those beside the data.\n\n{}", line(&COLUMNS))?;
@@ -56,18 +55,6 @@ impl Arguments {
             Room::Tight => Some(whole * self.tight / 100),
         }
     }
-}
-
-/// The batches, which are the same for all ways.
-fn batches(arguments: &Arguments) -> Result<Vec<Set>> {
-    let data = Data::load(Kind::Float)?;
-    tch::manual_seed(7);
-    let size = arguments.batch.get();
-    if data.training.len() < size {
-        return Err(format!("--batch {size}: there are {} images", data.training.len()).into());
-    }
-    let batches = std::iter::repeat_with(|| data.training.batches(size)).flatten();
-    Ok(batches.filter(|batch| batch.len() == size).take(arguments.steps.get()).collect())
 }
 
 fn beside_the_program() -> Result<PathBuf> {

@@ -101,7 +101,7 @@ fn another_loss_a_failure_and_a_byte_too_many_are_errors() {
 }
 
 #[test]
-fn a_way_that_ends_early_says_what_ended_it() {
+fn a_way_that_ends_early_prints_the_reason() {
     let learned = Learned { ended: Some("no room".to_owned()), ..Learned::default() };
     let error = row(Expected::SameBits, learned).unwrap_err();
     assert!(error.ends_with("loss differs ended; no room"), "{error}");

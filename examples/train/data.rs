@@ -53,6 +53,17 @@ impl Set {
         parts.into_iter().map(|places| self.select(&places))
     }
 
+    /// The first `count` full batches, which are the same in every run.
+    pub(crate) fn fixed_batches(size: usize, count: usize) -> Result<Vec<Self>> {
+        let Data { training, .. } = Data::load(Kind::Float)?;
+        tch::manual_seed(7);
+        if training.len() < size {
+            return Err(format!("--batch {size}: there are {} images", training.len()).into());
+        }
+        let batches = std::iter::repeat_with(|| training.batches(size)).flatten();
+        Ok(batches.filter(|batch| batch.len() == size).take(count).collect())
+    }
+
     fn select(&self, places: &Tensor) -> Self {
         Self { images: self.images.index_select(0, places), classes: self.classes.index_select(0, places) }
     }

@@ -23,8 +23,8 @@ fn sizes(limit: impl Fn() -> usize) -> Vec<usize> {
 }
 
 #[test]
-fn what_a_hook_gives_back_saves_the_size() {
-    alone("hooks::what_a_hook_gives_back_saves_the_size", || {
+fn bytes_that_a_hook_frees_save_the_size() {
+    alone("hooks::bytes_that_a_hook_frees_save_the_size", || {
         let room = Arc::new(AtomicUsize::new(2));
         let more = Arc::clone(&room);
         let hooked = on_release(move |pressure: &Pressure<'_>| {

@@ -162,7 +162,7 @@ fn more_memory_lets_pieces_grow_again() {
 }
 
 #[test]
-fn what_is_worth_repeating_for_grows() {
+fn a_size_worth_repeating_for_grows() {
     for shows in SHOWN {
         let work = Work::new(1, 100, shows);
         let source = Shown(work.device.clone(), shows);

@@ -77,7 +77,7 @@ fn the_innermost_attempt_asks() {
 }
 
 #[test]
-fn what_the_outer_body_offers_is_asked_once_the_inner_loop_has_given_up() {
+fn plans_of_the_outer_body_are_asked_once_the_inner_loop_has_given_up() {
     let (outer, inner) = (Region::new(&[1, 1], 500), Region::new(&[10, 9], 5));
     let mut tries = 0;
     let size = execute::with::<NoCache>().batch(20, |size| {

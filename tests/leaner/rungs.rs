@@ -55,33 +55,33 @@ fn a_size_that_a_leaner_plan_saved_settles_nothing() {
 }
 
 #[test]
-fn events_tell_the_rung() {
+fn events_have_the_rung() {
     let region = Region::new(&[10, 5], 50);
-    let told = Mutex::new(Vec::new());
+    let received = Mutex::new(Vec::new());
     let see = |event: &Event<'_>| {
         if let EventKind::Answered { size, answer } = event.kind {
-            told.lock().unwrap().push((size, answer));
+            received.lock().unwrap().push((size, answer));
         }
     };
     execute::with::<NoCache>().observer(&see).batch(20, |size| region.run(size)).unwrap();
-    let told = told.into_inner().unwrap();
-    assert_eq!(told, [(20, Answer::Again(Rung::Leaner)), (20, Answer::Shrink(10))]);
+    let received = received.into_inner().unwrap();
+    assert_eq!(received, [(20, Answer::Again(Rung::Leaner)), (20, Answer::Shrink(10))]);
     assert_eq!(Rung::Leaner.to_string(), "leaner");
-    assert_eq!(told[0].1.to_string(), "tries it once more, a leaner plan asked for");
+    assert_eq!(received[0].1.to_string(), "tries it once more, a leaner plan asked for");
 }
 
 #[test]
 fn without_a_leaner_plan_a_smaller_size_comes_at_once() {
     let region = Region::new(&[10], 50);
-    let told = Mutex::new(Vec::new());
+    let received = Mutex::new(Vec::new());
     let see = |event: &Event<'_>| {
         if let EventKind::Answered { answer, .. } = event.kind {
-            told.lock().unwrap().push(answer);
+            received.lock().unwrap().push(answer);
         }
     };
     execute::with::<GlobalCache>().observer(&see).batch(8, |size| region.run(size)).unwrap();
     assert_eq!(region.attempts(), [(8, 0), (4, 0)]);
-    assert_eq!(*told.lock().unwrap(), [Answer::Shrink(4)]);
+    assert_eq!(*received.lock().unwrap(), [Answer::Shrink(4)]);
     assert_eq!(report::last().unwrap().settled, Some(4));
 }
 

@@ -16,9 +16,9 @@ fn a_run_with_injected_failures_leaves_a_real_file_untouched() {
         batch(&folder.cache(), "known", 100, 30);
         let seen = || (folder.text(), folder.file().metadata().unwrap().modified().unwrap());
         let (before, path) = (seen(), folder.file());
-        let settings = [&folder.told(path.to_str().unwrap())[..], &[("TOMA_INJECT", "0.9,7")]].concat();
-        let said = child::run(test, &settings).unwrap().passed();
-        assert!(said[0].contains("injecting out of memory"), "{said:?}");
+        let settings = [&folder.settings(path.to_str().unwrap())[..], &[("TOMA_INJECT", "0.9,7")]].concat();
+        let lines = child::run(test, &settings).unwrap().passed();
+        assert!(lines[0].contains("injecting out of memory"), "{lines:?}");
         return assert_eq!(seen(), before);
     };
     // The sizes of calls whose every attempt really fits.

@@ -50,14 +50,14 @@ impl Folder {
     }
 
     /// Returns the environment of a child that receives `order` and whose home is this folder.
-    pub(crate) fn told<'a>(&'a self, order: &'a str) -> [(&'static str, &'a str); 3] {
+    pub(crate) fn settings<'a>(&'a self, order: &'a str) -> [(&'static str, &'a str); 3] {
         let home = self.0.path().to_str().unwrap();
         [("TOMA_TEST_ORDER", order), ("HOME", home), ("XDG_CACHE_HOME", home)]
     }
 
     /// Runs the test of this name in a child, and returns its lines on standard error.
     pub(crate) fn child(&self, test: &str, order: &str) -> Vec<String> {
-        child::run(test, &self.told(order)).unwrap().passed()
+        child::run(test, &self.settings(order)).unwrap().passed()
     }
 }
 

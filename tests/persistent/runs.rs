@@ -56,7 +56,7 @@ fn range(
 }
 
 #[test]
-fn name_line_key_device_and_total_tell_entries_apart() {
+fn name_line_key_device_and_total_distinguish_entries() {
     let (folder, devices) = (Folder::new(), [(); 2].map(|()| FakeDevice::new(404_000)));
     let starts = |name, key, device: usize| range(&folder, (name, key), &devices[device], &Halve)[0];
     for start in [1000, 250] {
@@ -96,7 +96,7 @@ fn the_file_comes_before_a_seed_and_a_seed_before_a_table_until_they_are_cleared
 
 /// Measurements made next to a neighbor predict the size that fits without it, from the first attempt on.
 #[test]
-fn what_was_measured_outlives_the_run() {
+fn measurements_outlive_the_run() {
     let (folder, device, policy) = (Folder::new(), FakeDevice::new(404_000), Adaptive::default());
     let neighbor = device.alloc(300_000).unwrap();
     let first = range(&folder, ("a", 1), &device, &policy);

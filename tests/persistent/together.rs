@@ -36,13 +36,13 @@ fn two_processes_at_once_lose_nothing_wherever_they_are_killed() {
             assert!(child.wait().unwrap().success() || is_killed);
         }
         for name in names {
-            let said = fs::read_to_string(folder.join(&name)).unwrap();
-            known.insert(name, said.lines().last().unwrap().parse::<usize>().unwrap());
+            let text = fs::read_to_string(folder.join(&name)).unwrap();
+            known.insert(name, text.lines().last().unwrap().parse::<usize>().unwrap());
         }
         let found: BTreeMap<_, _> = folder.settled().into_iter().collect();
-        for (name, said) in &known {
+        for (name, size) in &known {
             let found = found.get(name);
-            assert!(found == Some(said) || found == Some(&(said / 2)), "{name}: {found:?} of {said}");
+            assert!(found == Some(size) || found == Some(&(size / 2)), "{name}: {found:?} of {size}");
         }
     }
     let written = known.values().map(|size| (LARGEST / size).ilog2()).sum::<u32>();
@@ -53,8 +53,8 @@ fn two_processes_at_once_lose_nothing_wherever_they_are_killed() {
 fn start(folder: &Folder, name: &str) -> Child {
     let test = "together::two_processes_at_once_lose_nothing_wherever_they_are_killed";
     let path = folder.join(name);
-    let mut child = child::start(test, &folder.told(path.to_str().unwrap())).unwrap();
-    while !fs::metadata(&path).is_ok_and(|said| said.len() > 0) {
+    let mut child = child::start(test, &folder.settings(path.to_str().unwrap())).unwrap();
+    while !fs::metadata(&path).is_ok_and(|file| file.len() > 0) {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it remembered anything");
         thread::sleep(Duration::from_millis(1));
     }
@@ -63,12 +63,12 @@ fn start(folder: &Folder, name: &str) -> Child {
 
 /// Writes each size to `path` once it is remembered in the file next to `path`.
 fn learn_until_killed(path: &Path) {
-    let (cache, mut said) =
+    let (cache, mut settled) =
         (PersistentCache::at(path.with_file_name("sizes.json")), File::create(path).unwrap());
     let (name, mut size) = (path.file_name().unwrap().to_str().unwrap(), LARGEST);
     while size > 1 {
         size = *batch(&cache, name, LARGEST, size / 2).last().unwrap();
-        said.write_all(format!("{size}\n").as_bytes()).unwrap();
+        settled.write_all(format!("{size}\n").as_bytes()).unwrap();
     }
 }
 

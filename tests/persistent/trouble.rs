@@ -42,7 +42,7 @@ fn locked(folder: &Folder) -> PathBuf {
 }
 
 #[test]
-fn what_cannot_be_used_is_one_line_and_no_failure() {
+fn an_unusable_file_is_one_line_and_no_failure() {
     if let Some(path) = order() {
         let cache = PersistentCache::at(path);
         assert_eq!(batch(&cache, "a", 100, 30), [100, 50, 25]);
@@ -65,12 +65,12 @@ fn what_cannot_be_used_is_one_line_and_no_failure() {
 }
 
 fn complains(folder: &Folder, path: &Path, why: &str) {
-    let test = "trouble::what_cannot_be_used_is_one_line_and_no_failure";
-    let said = folder.child(test, path.to_str().unwrap());
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].starts_with(&format!("toma: size cache {}: ", path.display())), "{said:?}");
-    assert!(said[0].contains(why), "{said:?}");
-    assert!(said[0].ends_with("; sizes are remembered in memory only until that is repaired"), "{said:?}");
+    let test = "trouble::an_unusable_file_is_one_line_and_no_failure";
+    let lines = folder.child(test, path.to_str().unwrap());
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with(&format!("toma: size cache {}: ", path.display())), "{lines:?}");
+    assert!(lines[0].contains(why), "{lines:?}");
+    assert!(lines[0].ends_with("; sizes are remembered in memory only until that is repaired"), "{lines:?}");
 }
 
 #[test]

@@ -19,9 +19,9 @@ fn call(cache: &PersistentCache, limit: usize) -> usize {
 fn a_warm_call_touches_no_file_and_allocates_nothing() {
     let Some(path) = order() else {
         let (folder, test) = (Folder::new(), "warm::a_warm_call_touches_no_file_and_allocates_nothing");
-        let said = folder.child(test, folder.file().to_str().unwrap());
-        let begins = said.iter().map(|line| line.split(' ').next().unwrap()).collect::<Vec<_>>();
-        return assert_eq!(begins, ["warm", "toma:"].repeat(3), "each complains once it looks: {said:?}");
+        let lines = folder.child(test, folder.file().to_str().unwrap());
+        let begins = lines.iter().map(|line| line.split(' ').next().unwrap()).collect::<Vec<_>>();
+        return assert_eq!(begins, ["warm", "toma:"].repeat(3), "each complains once it looks: {lines:?}");
     };
     let [learner, finder, knows_nothing] = [(); 3].map(|()| PersistentCache::at(&path));
     // The first call looks for the file, the second one looks into the store after that, and the third one is warm.

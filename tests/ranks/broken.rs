@@ -21,22 +21,22 @@ type Boxed = Box<dyn std::error::Error + Send + Sync>;
 
 #[test]
 fn a_name_may_be_used_again() {
-    let said = on_each(2, |rank| {
+    let results = on_each(2, |rank| {
         [5, 3].map(|value| {
             let evaluation = rank.named("evaluation", rank.store().clone());
             evaluation.smallest(value + rank.rank()).unwrap()
         })
     });
-    assert_eq!(said, [[5, 3]; 2]);
+    assert_eq!(results, [[5, 3]; 2]);
 }
 
 #[test]
 fn a_name_may_be_used_twice_at_a_time() {
-    let said = on_each(2, |rank| {
+    let results = on_each(2, |rank| {
         let [one, other] = [(); 2].map(|()| rank.named("evaluation", rank.store().clone()));
         [one.smallest(5).unwrap(), other.smallest(3).unwrap(), one.smallest(7).unwrap()]
     });
-    assert_eq!(said, [[5, 3, 7]; 2]);
+    assert_eq!(results, [[5, 3, 7]; 2]);
 }
 
 #[test]
@@ -54,9 +54,9 @@ fn keys_do_not_pile_up_where_calls_end_in_errors() {
 }
 
 #[test]
-fn a_call_that_was_never_begun_is_told_to_all() {
+fn a_call_that_was_never_begun_is_reported_to_all() {
     let dropped = Barrier::new(2);
-    let said = on_each(2, |rank| {
+    let results = on_each(2, |rank| {
         let rows = || {
             execute::with::<NoCache>().name("rows").ranks(&rank).iter(0..4, 2, |_, _| Ok::<_, io::Error>(()))
         };
@@ -66,14 +66,14 @@ fn a_call_that_was_never_begun_is_told_to_all() {
             return (Vec::new(), rank.smallest(3));
         }
         dropped.wait();
-        let said = (0..4).map(|_| rows().find_map(Result::err).unwrap().to_string()).collect();
-        (said, rank.smallest(3))
+        let results = (0..4).map(|_| rows().find_map(Result::err).unwrap().to_string()).collect();
+        (results, rank.smallest(3))
     });
-    assert_eq!(said[0], (Vec::new(), Ok(3)));
-    for said in &said[1].0 {
-        assert!(said.starts_with("rank 0 of 2 ended "), "{said}");
+    assert_eq!(results[0], (Vec::new(), Ok(3)));
+    for results in &results[1].0 {
+        assert!(results.starts_with("rank 0 of 2 ended "), "{results}");
     }
-    assert_eq!((said[1].0.len(), &said[1].1), (4, &Ok(3)));
+    assert_eq!((results[1].0.len(), &results[1].1), (4, &Ok(3)));
 }
 
 #[test]
@@ -157,7 +157,7 @@ impl Predict for Panics {
 
 #[test]
 fn a_panic_before_the_first_attempt_ends_the_call_elsewhere() {
-    let said = on_each_within(2, Duration::from_secs(5), |rank| {
+    let results = on_each_within(2, Duration::from_secs(5), |rank| {
         let with = execute::with::<NoCache>().name("step").device(Host::shared()).ranks(&rank);
         let with = if rank.rank() == 0 { with.predict(&Panics) } else { with };
         let run = || with.batch(4, Ok::<_, io::Error>);
@@ -165,8 +165,8 @@ fn a_panic_before_the_first_attempt_ends_the_call_elsewhere() {
         // The handle is still there.
         (done.map(|done| done.map_err(|error| error.to_string())), rank)
     });
-    let said: Vec<_> = said.into_iter().map(|(said, _)| said).collect();
-    assert_eq!(said, [Err(()), Ok(Err("rank 0 of 2 ended batch `step`: panicked".to_owned()))]);
+    let results: Vec<_> = results.into_iter().map(|(results, _)| results).collect();
+    assert_eq!(results, [Err(()), Ok(Err("rank 0 of 2 ended batch `step`: panicked".to_owned()))]);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn an_injected_failure_is_remembered_on_no_rank() {
 
 #[test]
 fn a_body_that_would_wait_for_other_ranks_is_refused() {
-    let said = on_each_within(2, Duration::from_secs(5), |rank| {
+    let results = on_each_within(2, Duration::from_secs(5), |rank| {
         let other = rank.named("other", rank.store().clone());
         let done = execute::with::<NoCache>().name("step").ranks(&rank).batch(4, |size| {
             if rank.rank() == 1 && size > 2 {
@@ -241,7 +241,7 @@ fn a_body_that_would_wait_for_other_ranks_is_refused() {
         done.unwrap_err().to_string()
     });
     let refused = "barrier in an attempt on which ranks agree: must be outside of it";
-    assert!(said[0] == refused && said[1].contains(refused), "{said:?}");
+    assert!(results[0] == refused && results[1].contains(refused), "{results:?}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn the_next_call_runs_as_if_nothing_had_happened() {
 
 #[test]
 fn a_panic_goes_on_where_it_happened() {
-    let said = on_each(2, |rank| {
+    let results = on_each(2, |rank| {
         panics(|| {
             execute::with::<NoCache>().name("step").ranks(&rank).batch(4, |size| {
                 assert!(rank.rank() == 1, "rank 0 is tired");
@@ -83,21 +83,28 @@ fn a_panic_goes_on_where_it_happened() {
             })
         })
     });
-    assert_eq!(said, ["rank 0 is tired", "rank 0 of 2 ended batch `step` after 1 attempts: rank 0 is tired"]);
+    assert_eq!(
+        results,
+        ["rank 0 is tired", "rank 0 of 2 ended batch `step` after 1 attempts: rank 0 is tired"]
+    );
 }
 
 #[test]
 fn out_of_memory_at_the_smallest_size_ends_the_call() {
-    let said = on_each(2, |rank| {
+    let results = on_each(2, |rank| {
         let done = execute::with::<NoCache>().name("step").ranks(&rank).batch(4, |size| {
             if rank.rank() == 0 { Err(Boxed::from(OutOfMemory::new(None))) } else { Ok(size) }
         });
         let report = report::last().unwrap();
         (done.unwrap_err().to_string(), report.attempts, report.gave_up.is_some())
     });
-    assert_eq!(said[0].1, said[1].1);
-    assert!(said[1].0.starts_with("rank 0 of 2 ended batch `step` after 3 attempts: "), "{}", said[1].0);
-    assert!(said[0].2 && said[1].2);
+    assert_eq!(results[0].1, results[1].1);
+    assert!(
+        results[1].0.starts_with("rank 0 of 2 ended batch `step` after 3 attempts: "),
+        "{}",
+        results[1].0
+    );
+    assert!(results[0].2 && results[1].2);
 }
 
 #[derive(Debug, PartialEq)]
@@ -114,13 +121,13 @@ impl std::error::Error for Own {}
 #[test]
 fn errors_of_ones_own_are_made_by_what_was_added() {
     ranks::add_error(|error| Own(format!("converted: {error}")));
-    let said = on_each(2, |rank| {
+    let results = on_each(2, |rank| {
         let with = execute::with::<NoCache>().name("step").ranks(&rank);
         with.batch(4, |size| if rank.rank() == 0 { Err(Own("mine".to_owned())) } else { Ok(size) })
     });
-    assert_eq!(said[0], Err(Own("mine".to_owned())));
+    assert_eq!(results[0], Err(Own("mine".to_owned())));
     let converted = "converted: rank 0 of 2 ended batch `step` after 1 attempts: mine";
-    assert_eq!(said[1], Err(Own(converted.to_owned())));
+    assert_eq!(results[1], Err(Own(converted.to_owned())));
 }
 
 /// Classifies every error as `Class::Other`.
@@ -130,51 +137,54 @@ fn other<E>(_: &E) -> Class {
 
 #[test]
 fn an_error_that_cannot_be_made_is_a_panic() {
-    let said = on_each(2, |rank| {
+    let results = on_each(2, |rank| {
         let with = execute::with::<NoCache>().name("step").ranks(&rank).classify(other);
         catch_unwind(AssertUnwindSafe(|| {
             with.batch(4, |size| if rank.rank() == 0 { Err(()) } else { Ok(size) })
         }))
         .map_err(|payload| *payload.downcast::<String>().expect("it has words"))
     });
-    assert_eq!(said[0], Ok(Err(())));
+    assert_eq!(results[0], Ok(Err(())));
     assert!(
-        said[1].as_ref().is_err_and(|said| said.starts_with("rank 0 of 2 ended batch `step`")),
-        "{said:?}"
+        results[1].as_ref().is_err_and(|results| results.starts_with("rank 0 of 2 ended batch `step`")),
+        "{results:?}"
     );
 }
 
 #[test]
 fn a_rank_that_does_not_come_is_named_in_time() {
     let begun = Instant::now();
-    let said = on_each_within(3, Duration::from_millis(200), |rank| {
-        let said = (rank.rank() != 1).then(|| {
+    let results = on_each_within(3, Duration::from_millis(200), |rank| {
+        let results = (rank.rank() != 1).then(|| {
             let with = execute::with::<NoCache>().name("step").ranks(&rank);
             with.batch(4, Ok::<_, io::Error>).unwrap_err().to_string()
         });
-        (said, rank)
+        (results, rank)
     });
     let missing = Some("batch `step`: no vote of rank 1 of 3 within 200ms".to_owned());
-    assert_eq!(said.into_iter().map(|(said, _)| said).collect::<Vec<_>>(), [missing.clone(), None, missing]);
+    assert_eq!(
+        results.into_iter().map(|(results, _)| results).collect::<Vec<_>>(),
+        [missing.clone(), None, missing]
+    );
     assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
 fn a_rank_that_leaves_is_named_at_once() {
-    let said = on_each(3, |rank| {
+    let results = on_each(3, |rank| {
         (rank.rank() != 1).then(|| {
             let with = execute::with::<NoCache>().name("step").ranks(&rank);
             with.batch(4, Ok::<_, io::Error>).unwrap_err().to_string()
         })
     });
     let left = Some("rank 1 of 3 ended its work: its ranks were dropped".to_owned());
-    assert_eq!(said, [left.clone(), None, left]);
+    assert_eq!(results, [left.clone(), None, left]);
 }
 
 #[test]
-fn a_rank_that_comes_too_late_hears_the_same() {
+fn a_rank_that_comes_too_late_receives_the_same() {
     let late = Barrier::new(2);
-    let said = on_each_within(2, Duration::from_millis(100), |rank| {
+    let results = on_each_within(2, Duration::from_millis(100), |rank| {
         if rank.rank() == 1 {
             late.wait();
         }
@@ -184,22 +194,22 @@ fn a_rank_that_comes_too_late_hears_the_same() {
         }
         done.unwrap_err().to_string()
     });
-    assert_eq!(said, ["batch `step`: no vote of rank 1 of 2 within 100ms"; 2]);
+    assert_eq!(results, ["batch `step`: no vote of rank 1 of 2 within 100ms"; 2]);
 }
 
 #[test]
 fn different_calls_name_each_other() {
-    let said = on_each(3, |rank| {
+    let results = on_each(3, |rank| {
         let name = if rank.rank() == 2 { "evaluate" } else { "train" };
         let with = execute::with::<NoCache>().name(name).ranks(&rank);
         with.batch(4, Ok::<_, io::Error>).unwrap_err().to_string()
     });
-    assert_eq!(said, ["ranks differ: rank 0 is at batch `train`, rank 2 at batch `evaluate`"; 3]);
+    assert_eq!(results, ["ranks differ: rank 0 is at batch `train`, rank 2 at batch `evaluate`"; 3]);
 }
 
 #[test]
 fn a_call_and_a_barrier_differ() {
-    let said = on_each(2, |rank| {
+    let results = on_each(2, |rank| {
         let with = execute::with::<NoCache>().name("train").ranks(&rank);
         if rank.rank() == 0 {
             with.range(0..4, 4, |_, _| Ok::<_, Error>(())).unwrap_err()
@@ -207,13 +217,13 @@ fn a_call_and_a_barrier_differ() {
             rank.barrier().unwrap_err()
         }
     });
-    assert_eq!(said[0], said[1]);
-    assert_eq!(said[0].to_string(), "ranks differ: rank 0 is at pieces `train`, rank 1 at barrier");
+    assert_eq!(results[0], results[1]);
+    assert_eq!(results[0].to_string(), "ranks differ: rank 0 is at pieces `train`, rank 1 at barrier");
 }
 
 #[test]
 fn a_call_inside_of_an_attempt_is_refused() {
-    let said = on_each(2, |rank| {
+    let results = on_each(2, |rank| {
         let evaluation = rank.named("evaluation", rank.store().clone());
         let inner = |over: &ThreadRank| {
             execute::with::<NoCache>().name("inner").ranks(over).batch(4, |size| size);
@@ -224,12 +234,12 @@ fn a_call_inside_of_an_attempt_is_refused() {
     });
     let refused =
         "inner: ranks inside of an attempt on which ranks agree: must be on the outermost call alone";
-    assert_eq!(said, [[refused; 2], [refused; 2]]);
+    assert_eq!(results, [[refused; 2], [refused; 2]]);
 }
 
 #[test]
 fn a_second_thread_of_a_rank_needs_a_name_of_its_own() {
-    let said = on_each(2, |rank| {
+    let results = on_each(2, |rank| {
         let evaluation = rank.named("evaluation", rank.store().clone());
         let other = |over: &ThreadRank| {
             std::thread::scope(|scope| {
@@ -242,12 +252,12 @@ fn a_second_thread_of_a_rank_needs_a_name_of_its_own() {
         let beside = (other(&rank), other(&evaluation));
         (pieces.count(), beside)
     });
-    assert_eq!(said, [(1, (None, Some(4))); 2]);
+    assert_eq!(results, [(1, (None, Some(4))); 2]);
 }
 
 #[test]
 fn an_iterator_that_is_dropped_ends_the_call_elsewhere() {
-    let said = on_each(2, |rank| {
+    let results = on_each(2, |rank| {
         let with = execute::with::<NoCache>().name("rows").ranks(&rank);
         let mut rows = with.iter(0..8, 2, |start, _| Ok::<_, io::Error>(start));
         let first = rows.next().unwrap().unwrap();
@@ -259,12 +269,12 @@ fn an_iterator_that_is_dropped_ends_the_call_elsewhere() {
         (first, error)
     });
     let dropped = "rank 0 of 2 ended pieces `rows` after 2 attempts: was dropped before its end";
-    assert_eq!(said, [(0, None), (0, Some(dropped.to_owned()))]);
+    assert_eq!(results, [(0, None), (0, Some(dropped.to_owned()))]);
 }
 
 #[test]
 fn an_action_that_panics_ends_the_call_elsewhere() {
-    let said = on_each(2, |rank| {
+    let results = on_each(2, |rank| {
         let done = catch_unwind(AssertUnwindSafe(|| {
             execute::with::<NoCache>().name("step").ranks(&rank).range(0..4, 2, |start, _| {
                 let fails = rank.rank() == 0 && start == 0;
@@ -275,7 +285,7 @@ fn an_action_that_panics_ends_the_call_elsewhere() {
         done.map_err(drop).map(|done| done.map_err(|error| error.to_string()))
     });
     let elsewhere = "rank 0 of 2 ended pieces `step` after 2 attempts: panicked";
-    assert_eq!(said, [Err(()), Ok(Err(elsewhere.to_owned()))]);
+    assert_eq!(results, [Err(()), Ok(Err(elsewhere.to_owned()))]);
 }
 
 #[test]

@@ -90,10 +90,10 @@ impl Store for Handle {
 }
 
 /// Verdicts that a rank has received so far, one for each vote.
-type Heard = Vec<Option<Result<Agreed, Error>>>;
+type Received = Vec<Option<Result<Agreed, Error>>>;
 
 /// Verdicts that a rank has received, and its next operation.
-type Progress = (Heard, Option<Operation>);
+type Progress = (Received, Option<Operation>);
 
 /// Cache of the progress of a rank after these answers, which are the same in many orders.
 type Known = HashMap<Rc<Vec<Answer>>, Rc<Progress>>;
@@ -116,18 +116,18 @@ impl World {
         let answers = Mutex::new(self.answers[rank].iter().cloned().collect());
         let replay = Arc::new(Replay { answers, next: Mutex::default() });
         let member = Member::new(Handle(replay.clone()), rank, self.answers.len()).unwrap();
-        let mut heard = Heard::new();
+        let mut received = Received::new();
         for vote in votes {
             let cast = member.cast(vote.clone());
             // A rank that leaves a call waits for no answer.
             let leaves = matches!(vote.state, RankState::Ended(_));
             let verdict = if leaves { None } else { Some(cast.and_then(|waiting| waiting())) };
             if let Some(next) = replay.next.lock().unwrap().take() {
-                return (heard, Some(next));
+                return (received, Some(next));
             }
-            heard.push(verdict);
+            received.push(verdict);
         }
-        (heard, None)
+        (received, None)
     }
 
     fn known_progress(&self, rank: usize, votes: &[Vote], known: &mut Known) -> Rc<Progress> {
@@ -252,19 +252,19 @@ fn explore(votes: &[&Vec<Vote>], mishaps: Mishaps) -> usize {
                 open.push(World { dead: Some(rank), ..world.clone() });
             }
         }
-        let heard: Vec<_> = ranks.iter().map(|progress| &progress.0).collect();
-        assert!(waiting == 0 || moves > 0, "{waiting} wait for ever: {heard:?}");
-        check(&world, &heard, votes);
+        let received: Vec<_> = ranks.iter().map(|progress| &progress.0).collect();
+        assert!(waiting == 0 || moves > 0, "{waiting} wait for ever: {received:?}");
+        check(&world, &received, votes);
     }
     seen.len()
 }
 
 /// Asserts that all ranks with a verdict on a vote have the same verdict, and the expected one.
-fn check(world: &World, heard: &[&Heard], votes: &[&Vec<Vote>]) {
+fn check(world: &World, received: &[&Received], votes: &[&Vec<Vote>]) {
     for round in 0..votes[0].len() {
-        let mut verdicts = heard.iter().filter_map(|heard| heard.get(round)?.as_ref());
+        let mut verdicts = received.iter().filter_map(|received| received.get(round)?.as_ref());
         let Some(first) = verdicts.next() else { continue };
-        assert!(verdicts.all(|verdict| verdict == first), "{round}: {heard:?}");
+        assert!(verdicts.all(|verdict| verdict == first), "{round}: {received:?}");
         let cast: Vec<_> = votes.iter().map(|votes| &votes[round]).collect();
         match (first, expected(&cast)) {
             (Ok(agreed), Ok((next, failed, done))) => {
@@ -275,13 +275,13 @@ fn check(world: &World, heard: &[&Heard], votes: &[&Vec<Vote>]) {
             (Err(Error::Missing { ranks, .. }), _) => {
                 assert!(world.timed_out && !ranks.is_empty() && ranks.len() < votes.len());
             }
-            (heard, expected) => panic!("{round}: {heard:?} instead of {expected:?}"),
+            (received, expected) => panic!("{round}: {received:?} instead of {expected:?}"),
         }
     }
 }
 
 #[test]
-fn all_ranks_hear_the_same_in_every_order() {
+fn all_ranks_receive_the_same_in_every_order() {
     let all = [0, 1, 2].map(choices);
     let choices = |number: usize| [&all[0][number / 16], &all[1][number / 4 % 4], &all[2][number % 4]];
     // A quarter of all choices includes each choice of any two ranks.

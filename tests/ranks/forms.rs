@@ -82,7 +82,7 @@ fn an_iterator_goes_on_voting_until_all_are_done() {
 }
 
 #[test]
-fn what_failed_elsewhere_is_undone() {
+fn a_piece_that_failed_elsewhere_is_undone() {
     let undone = on_each(2, |rank| {
         let undone = RefCell::new(Vec::new());
         execute::with::<NoCache>()
@@ -96,7 +96,7 @@ fn what_failed_elsewhere_is_undone() {
 }
 
 #[test]
-fn what_is_settled_is_learned_by_every_rank() {
+fn a_settled_size_is_learned_by_every_rank() {
     let caches = [GlobalCache::new(), GlobalCache::new()];
     for expected in [(64, 3), (16, 1)] {
         let seen = on_each(2, |rank| {
@@ -126,7 +126,7 @@ fn the_first_size_is_the_smallest_that_any_rank_knows() {
 }
 
 #[test]
-fn reports_say_which_rank_failed() {
+fn reports_name_the_rank_that_failed() {
     let shown = on_each(3, |rank| {
         let name = "step";
         execute::with::<NoCache>()

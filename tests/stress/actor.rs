@@ -81,8 +81,8 @@ impl Actor {
         Token::new(&self.alive)
     }
 
-    pub(crate) fn does(&self, what: &'static str, depth: usize, items: (usize, usize)) {
-        self.world.slots[self.slot].does(Action { what, depth, items });
+    pub(crate) fn does(&self, name: &'static str, depth: usize, items: (usize, usize)) {
+        self.world.slots[self.slot].does(Action { name, depth, items });
     }
 
     pub(crate) fn fault(&self, class: Class) -> Fault {

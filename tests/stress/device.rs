@@ -49,8 +49,8 @@ impl Device {
                 assert!(peak <= *largest, "the peak is {peak}, and no budget was above {largest}");
             }
             Err(refused) => {
-                let told = (refused.requested_bytes, refused.budget_bytes);
-                assert_eq!(told, (bytes, budget));
+                let received = (refused.requested_bytes, refused.budget_bytes);
+                assert_eq!(received, (bytes, budget));
                 assert!(refused.free_bytes < bytes, "{bytes} bytes were refused for no reason");
             }
         }

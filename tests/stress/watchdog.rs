@@ -16,15 +16,15 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Last action of a thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Action {
-    pub(crate) what: &'static str,
+    pub(crate) name: &'static str,
     pub(crate) depth: usize,
     pub(crate) items: (usize, usize),
 }
 
 impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, depth, items: (start, end) } = self;
-        write!(f, "{what} at {start}..{end}, in {depth} other calls")
+        let Self { name, depth, items: (start, end) } = self;
+        write!(f, "{name} at {start}..{end}, in {depth} other calls")
     }
 }
 

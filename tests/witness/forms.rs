@@ -42,7 +42,7 @@ fn see(event: &Event<'_>) {
 }
 
 #[test]
-fn what_comes_when() {
+fn the_order_of_notifications() {
     let session = Session::new();
     execute::with::<NoCache>()
         .observer(&see)
@@ -118,7 +118,7 @@ async fn awaited(start: usize, end: usize) -> Result<(), OutOfMemory> {
 }
 
 #[test]
-fn all_forms_tell_the_same() {
+fn all_forms_report_the_same() {
     let session = Session::new();
     let with = || execute::with::<NoCache>();
     let forms: [(&str, &dyn Fn()); 9] = [
@@ -137,11 +137,11 @@ fn all_forms_tell_the_same() {
     ];
     for (name, form) in forms {
         form();
-        let told = session.take();
-        assert!(told.starts_with("enter"), "{name}");
+        let received = session.take();
+        assert!(received.starts_with("enter"), "{name}");
         // Each call gets a new letter on the thread.
-        let first = told.chars().nth("enter ".len()).unwrap();
-        four_items().assert_eq(&told.replace(&format!(" {first}"), " a"));
+        let first = received.chars().nth("enter ".len()).unwrap();
+        four_items().assert_eq(&received.replace(&format!(" {first}"), " a"));
     }
 }
 
@@ -245,8 +245,8 @@ fn items_that_are_left_out_are_dropped_inside() {
     // The error is kept, and the caller drops it outside of the attempt.
     let with = execute::with::<NoCache>().classify(class).by_cost(|item| if item == 1 { 9 } else { 2_u64 });
     drop(with.range(0..3, 9, body).unwrap_err());
-    let told = session.take();
-    assert!(told.ends_with("ended b3: Succeeded\nitem dropped at depth 0\n"), "{told}");
+    let received = session.take();
+    assert!(received.ends_with("ended b3: Succeeded\nitem dropped at depth 0\n"), "{received}");
 }
 
 #[test]
@@ -254,8 +254,10 @@ fn attempts_in_fallback_are_attempts() {
     let session = Session::new();
     let with = execute::with::<NoCache>().ladder(Ladder::default().fallback(true));
     with.batch(1, |_| if falls_back() { Ok(()) } else { Err(OutOfMemory::new(None)) }).unwrap();
-    let told = session.take();
-    assert!(told.ends_with("ended a1: Failed(OutOfMemory)\nenter a2 0..1\nleave a2\nended a2: Succeeded\n"));
+    let received = session.take();
+    assert!(
+        received.ends_with("ended a1: Failed(OutOfMemory)\nenter a2 0..1\nleave a2\nended a2: Succeeded\n")
+    );
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn a_call_that_began_before_is_asked_about_alone() {
 }
 
 #[test]
-fn an_attempt_that_runs_is_told_to_its_end() {
+fn an_attempt_that_runs_is_reported_to_its_end() {
     let session = Session::new();
     execute::with::<NoCache>().range(0..2, 1, |_, _| {
         listen(false);
@@ -107,12 +107,12 @@ fn dry_runs_are_no_attempts() {
         execute::with::<NoCache>().batch(1, inner)
     })
     .unwrap();
-    let told = session.take();
-    assert_eq!(asked(), 0, "{told}");
-    let entered: Vec<_> = told.lines().filter(|line| line.starts_with("enter")).collect();
+    let received = session.take();
+    assert_eq!(asked(), 0, "{received}");
+    let entered: Vec<_> = received.lines().filter(|line| line.starts_with("enter")).collect();
     let of_call = |call: &str| format!("enter {call}1 0..1");
-    assert_eq!(entered.len(), 8, "{told}");
-    assert_eq!(entered[..2], [of_call("a"), of_call("b")], "{told}");
+    assert_eq!(entered.len(), 8, "{received}");
+    assert_eq!(entered[..2], [of_call("a"), of_call("b")], "{received}");
 }
 
 #[test]
@@ -122,8 +122,11 @@ fn a_dry_run_of_a_call_that_began_before_is_none_either() {
     assert_eq!(values.next(), Some(0));
     assert_eq!(run_dry(|| values.next()).map_err(drop), Ok(Some(1)));
     assert_eq!(values.next(), Some(2));
-    let told = session.take();
-    assert!(told.contains("a1 0..1") && !told.contains("1..2") && told.contains("a3 2..3"), "{told}");
+    let received = session.take();
+    assert!(
+        received.contains("a1 0..1") && !received.contains("1..2") && received.contains("a3 2..3"),
+        "{received}"
+    );
 }
 
 /// With a witness as without one, such a call asks no release hook.

@@ -30,6 +30,6 @@ fn peaks_and_sizes_are_those_without_a_witness() {
     // Allocates all free bytes for a moment: before the attempt is measured, and after it.
     set_meanwhile(move |_| drop(used.alloc(500).unwrap()));
     assert_eq!(run(&memory), expected);
-    let told = session.take();
-    assert!(told.contains("asked") && told.contains("Succeeded"), "{told}");
+    let received = session.take();
+    assert!(received.contains("asked") && received.contains("Succeeded"), "{received}");
 }

@@ -288,7 +288,7 @@ fn be_quiet() {
 }
 
 #[test]
-fn programs_are_the_same_with_a_witness_that_is_told_of_all() {
+fn programs_are_the_same_with_a_witness_that_is_notified_of_all() {
     be_quiet();
     let (mut attempts, mut failures) = (0, 0);
     for seed in 0..PROGRAMS {
@@ -297,8 +297,8 @@ fn programs_are_the_same_with_a_witness_that_is_told_of_all() {
         assert_eq!(session.take(), "", "seed {seed}");
         assert_eq!(run(seed, true), expected, "seed {seed}");
         let asked = asked();
-        let told = session.take();
-        attempts += told.lines().filter(|line| line.starts_with("ended")).count();
+        let received = session.take();
+        attempts += received.lines().filter(|line| line.starts_with("ended")).count();
         failures += asked;
     }
     assert!(attempts > 10_000 && failures > 3_000, "{attempts} attempts, {failures} failures");

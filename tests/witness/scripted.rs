@@ -116,7 +116,7 @@ impl Session {
         thread_ends();
         assert_eq!(*locked(&MISTAKES), Vec::<String>::new());
         let attempts = std::mem::take(&mut *locked(&ATTEMPTS));
-        assert!(attempts.values().all(|ended| *ended), "not told to their end: {attempts:?}");
+        assert!(attempts.values().all(|ended| *ended), "not reported to their end: {attempts:?}");
         lines().iter().map(|line| line.clone() + "\n").collect()
     }
 }
@@ -124,7 +124,7 @@ impl Session {
 impl Session {
     /// Returns the notifications of this thread since the last call, where some attempts have no reported end.
     #[expect(clippy::unused_self, reason = "the notes are the session's while it lives")]
-    pub(crate) fn told_again(&self) -> Vec<String> {
+    pub(crate) fn received_again(&self) -> Vec<String> {
         locked(&MISTAKES).clear();
         locked(&ATTEMPTS).clear();
         lines()

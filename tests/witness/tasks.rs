@@ -120,14 +120,14 @@ fn a_body_that_is_dropped_while_it_waits_is_dropped_inside() {
         }
         lines();
         drop(task);
-        let told = session.take();
-        let told: Vec<_> = told.lines().map(|line| line.split(' ').next().unwrap()).collect();
+        let received = session.take();
+        let received: Vec<_> = received.lines().map(|line| line.split(' ').next().unwrap()).collect();
         let expected: &[&str] = match polls {
             // Before the first attempt, and between two attempts.
             0 | 2 => &[],
             _ => &["enter", "dropped", "leave", "ended"],
         };
-        assert_eq!(told, expected, "after {polls} polls");
+        assert_eq!(received, expected, "after {polls} polls");
     }
 }
 
@@ -201,11 +201,11 @@ where
 fn a_task_is_entered_where_it_is_polled() {
     let session = Session::new();
     let mut task = Box::pin(step());
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     loop {
         let (back, polled, lines) = poll_elsewhere(task);
         task = back;
-        told.push(lines.join(", "));
+        received.push(lines.join(", "));
         if let Poll::Ready(size) = polled {
             assert_eq!(size.unwrap(), 1);
             break;
@@ -213,7 +213,7 @@ fn a_task_is_entered_where_it_is_polled() {
     }
     assert_eq!(session.take(), "", "this thread ran nothing");
     assert_eq!(
-        told,
+        received,
         [
             "enter a1 0..2, leave a1",
             "enter a1 0..2 again, dropped at depth 1, leave a1, asked, enter a1 0..2 again, leave a1, \
@@ -228,9 +228,9 @@ fn a_task_is_entered_where_it_is_polled() {
 #[test]
 fn a_task_that_was_polled_elsewhere_is_dropped_here() {
     let session = Session::new();
-    let (task, polled, told) = poll_elsewhere(Box::pin(step()));
+    let (task, polled, received) = poll_elsewhere(Box::pin(step()));
     assert!(polled.is_pending());
-    assert_eq!(told, ["enter a1 0..2", "leave a1"]);
+    assert_eq!(received, ["enter a1 0..2", "leave a1"]);
     drop(task);
     expect![[r"
         enter a1 0..2 again
@@ -242,7 +242,7 @@ fn a_task_that_was_polled_elsewhere_is_dropped_here() {
 }
 
 #[test]
-fn two_threads_are_told_of_their_own() {
+fn two_threads_are_notified_of_their_own() {
     let session = Session::new();
     let meet = Arc::new(Barrier::new(2));
     let work = || {
@@ -264,9 +264,9 @@ fn two_threads_are_told_of_their_own() {
     let threads = [work(), work()].map(thread::spawn).map(|thread| thread.join().unwrap());
     session.take();
     let one_call = 9;
-    for told in threads {
-        assert_eq!(told.len(), 50 * one_call, "{told:?}");
-        for call in told.chunks(one_call) {
+    for received in threads {
+        assert_eq!(received.len(), 50 * one_call, "{received:?}");
+        for call in received.chunks(one_call) {
             let name = &call[0]["enter ".len().."enter a".len()];
             assert!(
                 call.iter().all(|line| line == "asked" || line.contains(&format!(" {name}"))),

@@ -52,9 +52,9 @@ impl Drop for Bomb {
 /// because it writes many lines to standard error.
 fn check(test: &str, raise: fn()) {
     if let Some(ended) = child::run(test, &[]) {
-        let said = "toma: the witness panicked and receives no attempt that begins from now on";
-        let said = ended.passed().iter().filter(|line| *line == said).count();
-        assert_eq!(said, FUNCTIONS.len() * 5);
+        let expected = "toma: the witness panicked and receives no attempt that begins from now on";
+        let printed = ended.passed().iter().filter(|line| *line == expected).count();
+        assert_eq!(printed, FUNCTIONS.len() * 5);
         return;
     }
     let expected = sizes();
@@ -74,13 +74,13 @@ fn check(test: &str, raise: fn()) {
         set_meanwhile(|_| ());
         listen(true);
         assert_eq!(sizes(), expected);
-        assert!(!session.told_again().is_empty(), "until it is told to");
+        assert!(!session.received_again().is_empty(), "until it stops listening");
     }
 }
 
 #[test]
-fn one_that_panics_is_told_no_more_and_the_work_goes_on() {
-    check("trouble::one_that_panics_is_told_no_more_and_the_work_goes_on", || panic!("a mistake"));
+fn one_that_panics_is_notified_no_more_and_the_work_goes_on() {
+    check("trouble::one_that_panics_is_notified_no_more_and_the_work_goes_on", || panic!("a mistake"));
 }
 
 #[test]
@@ -115,15 +115,15 @@ fn one_that_panics_while_another_panic_goes_through_does_not_end_the_process() {
 /// Neither the witness nor process-wide observers are notified of the loops that the witness runs.
 #[test]
 fn one_may_run_loops_itself() {
-    static TOLD: AtomicUsize = AtomicUsize::new(0);
+    static NOTIFIED: AtomicUsize = AtomicUsize::new(0);
     let session = Session::silent();
     let expected = sizes();
     listen(true);
     let guard = everywhere(|_: &Event<'_>| {
-        TOLD.fetch_add(1, Relaxed);
+        NOTIFIED.fetch_add(1, Relaxed);
     });
     sizes();
-    let (plain, events, questions) = (session.take(), TOLD.swap(0, Relaxed), asked());
+    let (plain, events, questions) = (session.take(), NOTIFIED.swap(0, Relaxed), asked());
     set_meanwhile(|_| {
         let own = Cell::new(0);
         let fails = |size| {
@@ -136,14 +136,14 @@ fn one_may_run_loops_itself() {
     });
     assert_eq!(sizes(), expected);
     drop(guard);
-    let told = session.take();
-    assert_eq!(told.lines().count(), plain.lines().count(), "{told}");
-    assert_eq!((asked(), TOLD.load(Relaxed)), (2 * questions, events));
+    let received = session.take();
+    assert_eq!(received.lines().count(), plain.lines().count(), "{received}");
+    assert_eq!((asked(), NOTIFIED.load(Relaxed)), (2 * questions, events));
 }
 
 /// Loops of an observer count as work, so the witness is notified of them.
 #[test]
-fn it_is_told_of_loops_of_observers() {
+fn it_is_notified_of_loops_of_observers() {
     let session = Session::new();
     let observer = |event: &Event<'_>| {
         if let toma::observe::EventKind::Failed { .. } = event.kind {
@@ -152,9 +152,9 @@ fn it_is_told_of_loops_of_observers() {
     };
     let body = |size| if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) };
     execute::with::<NoCache>().observer(&observer).batch(2, body).unwrap();
-    let told = session.take();
+    let received = session.take();
     assert!(
-        told.contains("asked\nenter b1 0..1\nleave b1\nended b1: Succeeded\nenter a1 0..2 again\n"),
-        "{told}"
+        received.contains("asked\nenter b1 0..1\nleave b1\nended b1: Succeeded\nenter a1 0..2 again\n"),
+        "{received}"
     );
 }

@@ -34,7 +34,7 @@ fn beside(device: &Named, call: impl FnOnce(&Barrier, &mpsc::Sender<()>) + Send)
 fn an_attempt_that_waits_for_its_turn_has_not_begun() {
     let session = Session::new();
     let device = Named("waited for");
-    let told = beside(&device, |meet, waits| {
+    let received = beside(&device, |meet, waits| {
         let observer = |event: &Event<'_>| {
             if let EventKind::Waits { .. } = event.kind {
                 note(format!("waits at depth {}", depth()));
@@ -66,7 +66,7 @@ fn an_attempt_that_waits_for_its_turn_has_not_begun() {
         leave a2
         ended a2: Succeeded
     "]]
-    .assert_eq(&told);
+    .assert_eq(&received);
     session.take();
 }
 
@@ -80,10 +80,10 @@ impl Drop for Value {
 }
 
 #[test]
-fn an_attempt_whose_loop_gave_way_is_told_as_failed() {
+fn an_attempt_whose_loop_gave_way_is_reported_as_failed() {
     let session = Session::new();
     let device = Named("given way on");
-    let told = beside(&device, |meet, waits| {
+    let received = beside(&device, |meet, waits| {
         let observer = |event: &Event<'_>| {
             if let EventKind::Waits { .. } = event.kind {
                 waits.send(()).unwrap();
@@ -128,6 +128,6 @@ fn an_attempt_whose_loop_gave_way_is_told_as_failed() {
         returned
         value dropped at depth 0
     "]]
-    .assert_eq(&told);
+    .assert_eq(&received);
     session.take();
 }

@@ -76,7 +76,7 @@ fn chunks_share_storage_and_results_are_written_in_place() {
 }
 
 #[test]
-fn what_cannot_be_cut_or_written_is_named_once() {
+fn tensors_that_cannot_be_cut_or_written_are_named_once() {
     let transposed = rows(4).t().unwrap();
     let mut attempts = 0;
     let failed = execute::with::<NoCache>().chunked(&transposed, 3, |chunk, start, _| -> Result<()> {
@@ -163,7 +163,7 @@ fn errors_of_unknown_types_are_known_by_their_words() {
 
 /// Needs candle's CUDA, which only nvcc can build: `cargo xtask test card` builds it if nvcc is installed.
 #[test]
-fn what_does_not_fit_on_a_device_is_worked_on_in_pieces() {
+fn data_that_do_not_fit_on_a_device_are_worked_on_in_pieces() {
     let device = match Device::new_cuda(0) {
         Ok(device) => device,
         Err(error) => {

@@ -1,4 +1,4 @@
-//! What a fingerprint costs against a bare walk over the same frames, and on two threads at once.
+//! Cost of a fingerprint against a bare walk over the same frames, and on two threads at once.
 //!
 //! `cargo bench -p toma-core --bench stack`. Both sides of a ratio run in turn, so that a busy machine
 //! slows both. `-- count N` makes only N fingerprints at depth 20, and `-- bare N` only N bare walks,
@@ -115,7 +115,7 @@ mod unix {
         start.elapsed().as_secs_f64() * 1e9 / f64::from(walks)
     }
 
-    /// Beside the same for arithmetic alone, which shows what the machine has left for two threads.
+    /// Next to arithmetic alone, which shows how much of the machine is left for two threads.
     /// Each run is shorter than a scheduler's time slice, or other programs would be measured.
     fn compare_threads() {
         let [mut walks, mut arithmetic] = [Vec::new(), Vec::new()];

@@ -286,5 +286,5 @@ impl<P: Policy, K, U: Unit> With<'_, P, K, (), U> {
 }
 
 fn value<R>(returned: Option<R>) -> R {
-    returned.expect("the expansion returns a value unless it is told to undo")
+    returned.expect("the expansion returns a value unless it undoes a piece")
 }

@@ -111,8 +111,8 @@ fn limit_below_what_is_in_use_is_refused_with_both_values() {
 }
 
 #[test]
-fn hard_limit_lowered_meanwhile_is_told_by_restore() {
-    in_child("hard_limit_lowered_meanwhile_is_told_by_restore", || {
+fn restore_reports_a_hard_limit_that_was_lowered_meanwhile() {
+    in_child("restore_reports_a_hard_limit_that_was_lowered_meanwhile", || {
         Resource::AS.set(INFINITY, INFINITY).unwrap();
         let limit = set_cpu_memory_limit(1 << 39).unwrap();
         Resource::AS.set(1 << 39, 1 << 40).unwrap();

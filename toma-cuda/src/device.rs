@@ -143,7 +143,7 @@ fn name(index: usize) -> String {
     format!("cuda:{index}")
 }
 
-fn failed(name: &str, what: &'static str, source: DriverError) -> io::Error {
+fn failed(name: &str, operation: &'static str, source: DriverError) -> io::Error {
     let kind = match source.0 {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => io::ErrorKind::OutOfMemory,
         CUresult::CUDA_ERROR_NO_DEVICE | CUresult::CUDA_ERROR_INVALID_DEVICE => io::ErrorKind::NotFound,
@@ -151,20 +151,20 @@ fn failed(name: &str, what: &'static str, source: DriverError) -> io::Error {
         CUresult::CUDA_ERROR_STUB_LIBRARY => io::ErrorKind::Unsupported,
         _ => io::ErrorKind::Other,
     };
-    io::Error::new(kind, DeviceError { name: name.to_owned(), what, source })
+    io::Error::new(kind, DeviceError { name: name.to_owned(), operation, source })
 }
 
 /// A failed operation on a device.
 #[derive(Debug)]
 struct DeviceError {
     name: String,
-    what: &'static str,
+    operation: &'static str,
     source: DriverError,
 }
 
 impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: cannot {} ({:?})", self.name, self.what, self.source.0)
+        write!(f, "{}: cannot {} ({:?})", self.name, self.operation, self.source.0)
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn builder(call: &Call<'_>) -> TokenStream {
     quote!(#toma::at::<#cache>(#toma::site!(#name)) #(#setters)* .judge(#judge))
 }
 
-/// The statement that undoes what a failed attempt did.
+/// The statement that undoes the changes of a failed attempt.
 pub(crate) fn undo(call: &Call<'_>) -> Option<TokenStream> {
     Some(match call.options.of(Kind::Undo)? {
         undo @ Expr::Closure(_) => quote!((#undo)();),

@@ -44,9 +44,9 @@ impl<'a> Call<'a> {
         hygienic(self.body.span())
     }
 
-    /// The method `what` of the attribute's form, such as `run_batch` for `run`.
-    pub(crate) fn method(&self, what: &str) -> Ident {
-        self.output.method(&format!("{what}_{}", self.form.name()))
+    /// The method `prefix` of the attribute's form, such as `run_batch` for `run`.
+    pub(crate) fn method(&self, prefix: &str) -> Ident {
+        self.output.method(&format!("{prefix}_{}", self.form.name()))
     }
 
     /// The parameters that callers pass.

@@ -122,11 +122,11 @@ fn filled(blocks: usize) {
     let least = || (0..1001).map(|_| failing()).min().unwrap_or_default();
     let bare = least();
     let profiling = Profiler::new().start().expect("the only one");
-    let told = least();
+    let reported = least();
     let filled = report::last().and_then(|report| report.filled);
-    assert!(filled.is_some(), "it is told");
+    assert!(filled.is_some(), "the failure is reported");
     drop((profiling, held));
-    let micros = told.saturating_sub(bare).as_secs_f64() * 1e6;
+    let micros = reported.saturating_sub(bare).as_secs_f64() * 1e6;
     println!("{:<46} {micros:>9.1} us  (bar: 100 us)", format!("what filled the memory, of {blocks} blocks"));
 }
 

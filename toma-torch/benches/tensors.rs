@@ -81,8 +81,8 @@ impl Bench {
             }
         };
         let ours = || execute::with::<NoCache>().chunked(&data, step, |chunk, _, _| work(chunk));
-        let what = format!("chunks of {step} of 1024 rows");
-        println!("{what:<46} {:>9.3}x  (bar: 1.02x)", middle(self.pairs(ours, hand, ratio)));
+        let name = format!("chunks of {step} of 1024 rows");
+        println!("{name:<46} {:>9.3}x  (bar: 1.02x)", middle(self.pairs(ours, hand, ratio)));
         println!("{:<46} {:>9.3}x", "  by hand against by hand", middle(self.pairs(hand, hand, ratio)));
     }
 
@@ -127,11 +127,11 @@ impl Bench {
         // Two rows fit forward, one fits backward.
         let _budget = Budget::beyond_allocated(5 << 12);
         let caught = |rows, panics| drop(catch_unwind(AssertUnwindSafe(|| attempt(rows, panics))));
-        for (panics, what) in
+        for (panics, name) in
             [(false, "retry after an error of backward"), (true, "retry after a panic of backward")]
         {
             self.overhead(
-                what,
+                name,
                 (5, "100 us"),
                 || drop(execute::with::<NoCache>().batch(2, |rows| attempt(rows, panics))),
                 || {
@@ -191,21 +191,21 @@ impl Bench {
         (0..self.rounds).map(quadruple).collect()
     }
 
-    fn overhead(&self, what: &str, (times, bar): (u32, &str), ours: impl Fn(), bare: impl Fn()) {
+    fn overhead(&self, name: &str, (times, bar): (u32, &str), ours: impl Fn(), bare: impl Fn()) {
         let nanoseconds = |took: Duration| took.as_secs_f64() * 1e9 / f64::from(times);
         let differences = self.pairs(
             || repeat(times, &ours),
             || repeat(times, &bare),
             |ours, bare| nanoseconds(ours) - nanoseconds(bare),
         );
-        println!("{what:<46} {:>8.0} ns  (bar: {bar})", middle(differences));
+        println!("{name:<46} {:>8.0} ns  (bar: {bar})", middle(differences));
     }
 
     /// Returns the cost in nanoseconds.
-    fn cost(&self, what: &str, times: u32, work: impl Fn()) -> f64 {
+    fn cost(&self, name: &str, times: u32, work: impl Fn()) -> f64 {
         let samples = self.pairs(|| repeat(times, &work), || (), |took, _| took.as_secs_f64());
         let nanoseconds = middle(samples) * 1e9 / f64::from(times);
-        println!("{what:<46} {nanoseconds:>8.0} ns");
+        println!("{name:<46} {nanoseconds:>8.0} ns");
         nanoseconds
     }
 }

@@ -9,9 +9,9 @@ fn main() {
     if std::env::var_os("CARGO_FEATURE_DOC_ONLY").is_some() {
         return;
     }
-    // torch-sys says where, and only to packages that depend on it directly. Without a libtorch it
+    // torch-sys reports where, and only to packages that depend on it directly. Without a libtorch it
     // has failed before with a message of its own.
-    let lib = std::env::var("DEP_TCH_LIBTORCH_LIB").expect("torch-sys tells where libtorch is");
+    let lib = std::env::var("DEP_TCH_LIBTORCH_LIB").expect("torch-sys reports where libtorch is");
     let include = include_folder(Path::new(&lib));
     if variable("LIBTORCH_BYPASS_VERSION_CHECK").is_none() {
         version::check(&include).unwrap_or_else(|refused| panic!("{refused}"));
@@ -45,12 +45,12 @@ fn main() {
     println!("cargo:rustc-link-lib=dylib=c10");
 }
 
-/// Where torch-sys looks for headers, which it does not tell: a Python's are beside its libraries, and
-/// elsewhere a variable may say that they are not.
+/// Folder in which torch-sys looks for headers, which it does not report: a Python's are beside its libraries, and
+/// elsewhere a variable may give another folder.
 fn include_folder(lib: &Path) -> PathBuf {
     let of_python = variable("LIBTORCH_USE_PYTORCH").is_some();
-    let told = variable("LIBTORCH_INCLUDE").or_else(|| variable("LIBTORCH")).filter(|_| !of_python);
-    let include = told.map_or_else(|| lib.join("../include"), |root| Path::new(&root).join("include"));
+    let given = variable("LIBTORCH_INCLUDE").or_else(|| variable("LIBTORCH")).filter(|_| !of_python);
+    let include = given.map_or_else(|| lib.join("../include"), |root| Path::new(&root).join("include"));
     let header = include.join("c10/core/CachingDeviceAllocator.h");
     assert!(
         header.exists(),

@@ -31,7 +31,7 @@ const std::string& nothing() {
 }
 
 // True if the error that this thread handles means out of memory. It may be another error than the one whose text is
-// asked for, which then lacks a backtrace, because a backtrace does not know its error.
+// requested, which then lacks a backtrace, because a backtrace does not know its error.
 bool handles_out_of_memory() {
   const auto caught = std::current_exception();
   if (caught == nullptr) {
@@ -49,7 +49,7 @@ bool handles_out_of_memory() {
 // A backtrace that is written only if it will be read.
 //
 // It is made by the constructor of the error's base class, where the type of the error is not known yet. The type is
-// known where the text is asked for, which is where the error was caught. That is also the thread that receives the
+// known where the text is requested, which is where the error was caught. That is also the thread that receives the
 // error, while an error of backward is raised on the thread of a device.
 struct Trace final : c10::LazyValue<std::string> {
   explicit Trace(c10::Backtrace written) : written(std::move(written)) {}

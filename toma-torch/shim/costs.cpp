@@ -62,9 +62,9 @@ toma_facts Costs::facts() const {
   return {ops, values.data(), values.size(), slots.data(), slots.size(), stages.data(), stages.size()};
 }
 
-bool Costs::tell(const toma_region_report& report) const { return tape.told(tape.guest, &report); }
+bool Costs::notify(const toma_region_report& report) const { return tape.observe(tape.guest, &report); }
 
-// Asked before each operator, so it looks only at tensors that may have ended since it was asked last.
+// Called before each operator, so it looks only at tensors that may have ended since the last call.
 bool Costs::begins_stage() {
   auto& [values, slots] = tape.facts;
   for (size_t number = 0; number < values.size(); ++number) {
@@ -74,10 +74,10 @@ bool Costs::begins_stage() {
     slots[number].is_alive = slots[number].is_alive && tape.slots[number].storage.use_count() > 0;
   }
   const auto merges = std::make_unique<bool[]>(tape.stages.size());
-  auto asked = report(TOMA_OPERATOR);
-  asked.facts = facts();
-  asked.merges = merges.get();
-  const auto begins = tell(asked);
+  auto question = report(TOMA_OPERATOR);
+  question.facts = facts();
+  question.merges = merges.get();
+  const auto begins = notify(question);
   if (merges[tape.current()]) {
     tape.join(tape.current() - 1);
   }
@@ -123,7 +123,7 @@ void Costs::stage_begins(c10::Device of_operator) {
     }
     meter.emplace(device);
   }
-  tell(report_with_facts(TOMA_STAGE_BEGINS));
+  notify(report_with_facts(TOMA_STAGE_BEGINS));
   first = run();
 }
 
@@ -178,12 +178,12 @@ bool Costs::stage_ends() {
   const auto run = end_first();
   auto ends = report_with_facts(TOMA_STAGE_ENDS);
   ends.run = run;
-  return tell(ends);
+  return notify(ends);
 }
 
 void Costs::joins(uint32_t into) {
   between(tape.current(), first, true);
-  tell(report(TOMA_JOINS, into));
+  notify(report(TOMA_JOINS, into));
 }
 
 std::unique_ptr<bool[]> Costs::region_ends() {
@@ -195,7 +195,7 @@ std::unique_ptr<bool[]> Costs::region_ends() {
   auto ends = report_with_facts(TOMA_REGION_ENDS);
   ends.run = run;
   ends.merges = merges.get();
-  tell(ends);
+  notify(ends);
   return merges;
 }
 
@@ -233,7 +233,7 @@ void Costs::repeated(uint32_t stage, bool saves, const Run& run) {
     const std::lock_guard<std::mutex> held(tape.notes->lock);
     tape.notes->figures.repeat_ns += repeated.run.elapsed_ns;
   }
-  tell(repeated);
+  notify(repeated);
 }
 
 void Costs::backward_arrives() {
@@ -244,12 +244,12 @@ void Costs::backward_arrives() {
   const auto fallen = after.start() + static_cast<int64_t>(after.figures().saving_peak_bytes) - meter->now();
   auto arrives = report_with_facts(TOMA_BACKWARD_ARRIVES);
   arrives.run.saving_peak_bytes = static_cast<uint64_t>(std::max<int64_t>(fallen, 0));
-  tell(arrives);
+  notify(arrives);
 }
 
 void Costs::backward_begins(uint32_t stage) {
   backward_of = stage;
-  tell(report_with_facts(TOMA_BACKWARD_BEGINS, stage));
+  notify(report_with_facts(TOMA_BACKWARD_BEGINS, stage));
   backward = run();
 }
 
@@ -264,7 +264,7 @@ void Costs::backward_ends() {
   // False on a thread that the region does not count, or once a profiler has ended that was active when the region
   // began.
   ends.is_so = meter->counts_here();
-  tell(ends);
+  notify(ends);
 }
 
 void Costs::is_over() {
@@ -275,7 +275,7 @@ void Costs::is_over() {
   const std::lock_guard<std::mutex> held(tape.notes->lock);
   publish();
   tape.notes->figures.is_over = true;
-  tell(report(TOMA_OVER));
+  notify(report(TOMA_OVER));
 }
 
 }  // namespace toma

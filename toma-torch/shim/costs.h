@@ -72,7 +72,7 @@ class Costs {
   toma_region_report report(toma_moment moment, uint32_t stage = 0) const;
   toma_region_report report_with_facts(toma_moment moment, uint32_t stage = 0);
   toma_facts facts() const;
-  bool tell(const toma_region_report& report) const;
+  bool notify(const toma_region_report& report) const;
   int64_t allocated() const { return meter ? meter->now() - meter->start() : 0; }
   toma_run end_first();
   void leaves();

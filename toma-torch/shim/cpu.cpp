@@ -53,8 +53,8 @@ constexpr uint32_t cpu = 0;
 // Has no backtrace, which would take milliseconds to print and add nothing to the message.
 [[noreturn]] void out_of_memory(size_t bytes, const std::string& why) {
   ooms.fetch_add(1, std::memory_order_relaxed);
-  if (const auto* told = toma::watcher(); told != nullptr && exempt == 0) {
-    told->refused(cpu, bytes);
+  if (const auto* watcher = toma::watcher(); watcher != nullptr && exempt == 0) {
+    watcher->refused(cpu, bytes);
   }
   throw c10::OutOfMemoryError("CPU out of memory: tried to allocate " + std::to_string(bytes) + " bytes, " + why, nullptr);
 }
@@ -97,16 +97,16 @@ uint64_t counted(toma::Block block) { return block.is_exempt || block.is_aside ?
 
 // Asks the watcher for the owner of a block.
 uint64_t owner_of(const void* data, toma::Block block) {
-  const auto* told = toma::watcher();
-  return told == nullptr || block.is_exempt ? 0 : told->allocated(cpu, reinterpret_cast<uintptr_t>(data), block.bytes);
+  const auto* watcher = toma::watcher();
+  return watcher == nullptr || block.is_exempt ? 0 : watcher->allocated(cpu, reinterpret_cast<uintptr_t>(data), block.bytes);
 }
 
 void uncount(const void* data, toma::Block block) {
   if (block.bytes > 0 && !block.is_aside) {
     allocated.fetch_sub(counted(block), std::memory_order_relaxed);
     change_level(-static_cast<int64_t>(counted(block)));
-    if (const auto* told = toma::watcher(); told != nullptr && !block.is_exempt) {
-      told->freed(cpu, reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
+    if (const auto* watcher = toma::watcher(); watcher != nullptr && !block.is_exempt) {
+      watcher->freed(cpu, reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
     }
   }
 }
@@ -116,7 +116,7 @@ void release(void* data) {
   const auto block = living->remove(data);
   uncount(data, block);
   if (!block.is_aside) {
-    toma::tell_of_block(data, -static_cast<int64_t>(block.bytes));
+    toma::report_cpu_block(data, -static_cast<int64_t>(block.bytes));
   }
   give_back(data);
 }
@@ -139,7 +139,7 @@ c10::DataPtr made(toma::Block block) {
     out_of_memory(block.bytes, "the system has no more for the table of blocks");
   }
   TORCH_INTERNAL_ASSERT(data.compare_exchange_deleter(give_back, &release));
-  toma::tell_of_block(data.get(), static_cast<int64_t>(block.bytes));
+  toma::report_cpu_block(data.get(), static_cast<int64_t>(block.bytes));
   return data;
 }
 
@@ -197,7 +197,7 @@ void install() {
 void toma::lay_aside(void* data) noexcept {
   auto block = living->at(data);
   uncount(data, block);
-  tell_of_block(data, -static_cast<int64_t>(block.bytes));
+  report_cpu_block(data, -static_cast<int64_t>(block.bytes));
   block.is_aside = 1;
   block.owner = 0;
   living->insert(data, block);
@@ -210,7 +210,7 @@ void toma::take_back(void* data) {
     block.is_exempt = is_exempt ? 1 : 0;
     block.owner = owner_of(data, block);
     living->insert(data, block);
-    tell_of_block(data, static_cast<int64_t>(block.bytes));
+    report_cpu_block(data, static_cast<int64_t>(block.bytes));
   });
 }
 

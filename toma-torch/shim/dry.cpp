@@ -93,7 +93,7 @@ Stack by_kernel(Call& call) {
   auto* kept = of_thread<std::unordered_map<std::string, KernelResult>>();
   auto& answers = kept == nullptr ? forgotten : *kept;
   if (!call.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) || call.op.schema().getNamespace() != "aten") {
-    call.refuse("no rule says what it makes");
+    call.refuse("has no rule for the shapes of its results");
   }
   std::ostringstream question;
   question << call.op.operator_name();
@@ -244,16 +244,16 @@ bool is_composite(const Call& call) {
 
 // Results of an operator that makes tensors, from the most exact source.
 Stack made(Call& call) {
-  const auto asks = call.device.is_cpu() && !call.run->by_shapes;
+  const auto runs_kernels = call.device.is_cpu() && !call.run->by_shapes;
   const auto& named = call.named;
   // The kernel that takes rows of a table has no scratch, and zeros in place of the table would be many.
-  if (const auto rule = rules::of(named.shape_rule); rule != nullptr && (!asks || named.takes_no_scratch)) {
+  if (const auto rule = rules::of(named.shape_rule); rule != nullptr && (!runs_kernels || named.takes_no_scratch)) {
     const Undisturbed undisturbed;
     return rule(twins_on(c10::kMeta, call));
   }
   const auto has_meta = call.op.hasKernelForDispatchKey(c10::DispatchKey::Meta) || named.runs_on_meta;
-  const auto is_asked = asks && ((call.has_copies && named.copies_operands) || named.takes_scratch);
-  return has_meta && !is_asked ? by_meta(call) : by_kernel(call);
+  const auto needs_kernel = runs_kernels && ((call.has_copies && named.copies_operands) || named.takes_scratch);
+  return has_meta && !needs_kernel ? by_meta(call) : by_kernel(call);
 }
 
 // The order of these checks matters.

@@ -65,14 +65,14 @@ struct DryBlock {
     if (data == MAP_FAILED) {
       throw c10::OutOfMemoryError("CPU out of memory: no addresses for " + std::to_string(bytes) + " bytes of a dry run", nullptr);
     }
-    tell(data, static_cast<int64_t>(bytes), device);
+    report_block(data, static_cast<int64_t>(bytes), device);
     dry_level().change(static_cast<int64_t>(bytes));
     const std::lock_guard<std::mutex> locked(run->lock);
     run->living.insert(this);
   }
 
   ~DryBlock() {
-    tell(data, -static_cast<int64_t>(bytes), device);
+    report_block(data, -static_cast<int64_t>(bytes), device);
     dry_level().change(-static_cast<int64_t>(bytes));
     if (data != nullptr) {
       ::munmap(data, bytes);

@@ -69,9 +69,9 @@ class Addresses {
 template <class Index>
 std::vector<uint64_t> offsets_in(const at::Tensor& table, const at::Tensor& rows) {
   std::vector<uint64_t> offsets;
-  const auto* asked = rows.const_data_ptr<Index>();
+  const auto* indices = rows.const_data_ptr<Index>();
   for (int64_t at = 0; at < rows.numel(); ++at) {
-    const auto row = static_cast<int64_t>(asked[at]) + (asked[at] < 0 ? table.size(0) : 0);
+    const auto row = static_cast<int64_t>(indices[at]) + (indices[at] < 0 ? table.size(0) : 0);
     if (0 <= row && row < table.size(0)) {
       offsets.push_back(static_cast<uint64_t>((table.storage_offset() + row * table.stride(0)) * table.itemsize()));
     }
@@ -81,7 +81,7 @@ std::vector<uint64_t> offsets_in(const at::Tensor& table, const at::Tensor& rows
   return offsets;
 }
 
-void read_rows(const at::Tensor& table, const at::Tensor& rows, const toma_offloading& told, const void* outside, void* to) {
+void read_rows(const at::Tensor& table, const at::Tensor& rows, const toma_offloading& callbacks, const void* host_copy, void* to) {
   const Exempt exempt;
   const auto dense = rows.contiguous();
   const auto offsets = rows.scalar_type() == c10::kLong ? offsets_in<int64_t>(table, dense) : offsets_in<int32_t>(table, dense);
@@ -91,7 +91,7 @@ void read_rows(const at::Tensor& table, const at::Tensor& rows, const toma_offlo
   }
   toma_error error{};
   const auto bytes = static_cast<uint64_t>(last + 1) * table.itemsize();
-  const auto code = told.read(outside, offsets.data(), offsets.size(), bytes, static_cast<uint8_t*>(to), table.storage().nbytes(), &error);
+  const auto code = callbacks.read(host_copy, offsets.data(), offsets.size(), bytes, static_cast<uint8_t*>(to), table.storage().nbytes(), &error);
   if (code != TOMA_OK) {
     raise(code, error);
   }
@@ -114,24 +114,24 @@ std::optional<Gather> Gather::of(const Operator& operation, const Stack& stack) 
   return table.storage().nbytes() > moved ? std::optional(std::move(found)) : std::nullopt;
 }
 
-void Gather::run(const c10::OperatorHandle& op, Stack& stack, const toma_offloading& told, const toma_use& use) const {
+void Gather::run(const c10::OperatorHandle& op, Stack& stack, const toma_offloading& callbacks, const toma_use& use) const {
   const auto host_rows = rows.to(c10::kCPU);
-  const void* memory = use.block != nullptr ? use.block : told.memory(use.outside);
+  const void* memory = use.block != nullptr ? use.block : callbacks.memory(use.host_copy);
   std::optional<Addresses> addresses;
   if (memory == nullptr) {
     addresses.emplace(table.storage().nbytes());
-    read_rows(table, host_rows, told, use.outside, addresses->data);
+    read_rows(table, host_rows, callbacks, use.host_copy, addresses->data);
     memory = addresses->data;
   }
   // No kernel that gathers writes to the table.
   auto* begin = const_cast<char*>(static_cast<const char*>(memory)) + table.storage_offset() * table.itemsize();
   const auto options = at::TensorOptions().dtype(table.dtype()).device(c10::kCPU);
-  const auto outside_table = at::for_blob(begin, table.sizes()).strides(table.strides()).options(options).make_tensor();
+  const auto host_table = at::for_blob(begin, table.sizes()).strides(table.strides()).options(options).make_tensor();
   const auto count = op.schema().arguments().size();
   for (size_t at = 0; at < count; ++at) {
     auto& argument = torch::jit::peek(stack, at, count);
     if (at == 0) {
-      argument = outside_table;
+      argument = host_table;
     } else if (argument.isTensor()) {
       argument = host_rows;
     } else if (argument.isList()) {

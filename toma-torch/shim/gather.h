@@ -16,7 +16,7 @@ struct Gather {
   static std::optional<Gather> of(const Operator& operation, const torch::jit::Stack& stack);
 
   // Runs the operator on the host, with the evicted bytes in place of the table.
-  void run(const c10::OperatorHandle& op, torch::jit::Stack& stack, const toma_offloading& told, const toma_use& use) const;
+  void run(const c10::OperatorHandle& op, torch::jit::Stack& stack, const toma_offloading& callbacks, const toma_use& use) const;
 
   at::Tensor table, rows;
 };

@@ -36,25 +36,25 @@ struct Reports final : ProfilerStateBase, Counting {
 
   void reportMemoryUsage(void* data, int64_t bytes, size_t, size_t reserved, c10::Device device) override {
     change(bytes, device);
-    tell_of_gpu(data, bytes, reserved, device);
+    report_gpu_block(data, bytes, reserved, device);
   }
 
-  void reportOutOfMemory(int64_t bytes, size_t, size_t, c10::Device device) override { tell_of_lack(bytes, device); }
+  void reportOutOfMemory(int64_t bytes, size_t, size_t, c10::Device device) override { report_refused(bytes, device); }
 
   ActiveProfilerType profilerType() override { return ActiveProfilerType::NONE; }
 };
 
-void tell_freed(const toma_watcher& told, c10::Device device, void* data, Block block) noexcept {
+void report_freed(const toma_watcher& watcher, c10::Device device, void* data, Block block) noexcept {
   if (block.bytes > 0) {
-    told.freed(number_of(device), reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
+    watcher.freed(number_of(device), reinterpret_cast<uintptr_t>(data), block.bytes, block.owner);
   }
 }
 
 }  // namespace
 
-void tell_of_gpu(void* data, int64_t bytes, size_t reserved, c10::Device device) noexcept {
-  const auto* told = watcher();
-  if (told == nullptr || Unobserved::of_thread != nullptr || !is_known(device) || bytes == 0) {
+void report_gpu_block(void* data, int64_t bytes, size_t reserved, c10::Device device) noexcept {
+  const auto* watcher = toma::watcher();
+  if (watcher == nullptr || Unobserved::of_thread != nullptr || !is_known(device) || bytes == 0) {
     return;
   }
   auto before = table_of(device).remove(data);
@@ -62,22 +62,22 @@ void tell_of_gpu(void* data, int64_t bytes, size_t reserved, c10::Device device)
     before.bytes = static_cast<uint64_t>(-bytes);
   }
   // If a block is allocated, a previous one at its address was freed by a thread that reports nothing.
-  tell_freed(*told, device, data, before);
+  report_freed(*watcher, device, data, before);
   if (bytes > 0) {
     const auto size = static_cast<uint64_t>(bytes);
-    const auto owner = told->allocated(number_of(device), reinterpret_cast<uintptr_t>(data), size);
+    const auto owner = watcher->allocated(number_of(device), reinterpret_cast<uintptr_t>(data), size);
     try {
       table_of(device).insert(data, {size, 0, 0, owner});
     } catch (const std::bad_alloc&) {
       // The block then counts as one from before.
     }
   }
-  told->reserved(number_of(device), reserved);
+  watcher->reserved(number_of(device), reserved);
 }
 
-void tell_of_lack(int64_t bytes, c10::Device device) noexcept {
-  if (const auto* told = watcher(); told != nullptr && Unobserved::of_thread == nullptr && is_known(device)) {
-    told->refused(number_of(device), static_cast<uint64_t>(std::max<int64_t>(bytes, 0)));
+void report_refused(int64_t bytes, c10::Device device) noexcept {
+  if (const auto* watcher = toma::watcher(); watcher != nullptr && Unobserved::of_thread == nullptr && is_known(device)) {
+    watcher->refused(number_of(device), static_cast<uint64_t>(std::max<int64_t>(bytes, 0)));
   }
 }
 

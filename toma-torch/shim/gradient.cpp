@@ -1,27 +1,19 @@
 // Gradients as handles: set without a copy, and removed again.
 
-#include <ATen/core/Tensor.h>
-
 #include "guard.h"
-#include "shim.h"
-
-namespace {
-
-const at::Tensor& tensor_of(const void* tensor) { return *static_cast<const at::Tensor*>(tensor); }
-
-}  // namespace
+#include "operators.h"
 
 int32_t toma_gradient_set(const void* variable, const void* gradient, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
-    tensor_of(variable).mutable_grad() = gradient == nullptr ? at::Tensor() : tensor_of(gradient);
+    toma::tensor_of(variable).mutable_grad() = gradient == nullptr ? at::Tensor() : toma::tensor_of(gradient);
   });
 }
 
-const void* toma_tensor_identity(const void* tensor) noexcept { return tensor_of(tensor).unsafeGetTensorImpl(); }
+const void* toma_tensor_identity(const void* tensor) noexcept { return toma::tensor_of(tensor).unsafeGetTensorImpl(); }
 
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
-    const auto& asked = tensor_of(tensor);
-    *out = asked.use_count() == 1 && asked.storage().use_count() == 1 && asked.is_non_overlapping_and_dense();
+    const auto& handle = toma::tensor_of(tensor);
+    *out = handle.use_count() == 1 && handle.storage().use_count() == 1 && handle.is_non_overlapping_and_dense();
   });
 }

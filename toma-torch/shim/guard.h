@@ -78,7 +78,7 @@ T* of_thread() noexcept {
 }
 
 // Reports a CPU block to the recorders of this thread; `bytes` is negative when it is freed.
-void tell_of_block(void* data, int64_t bytes) noexcept;
+void report_cpu_block(void* data, int64_t bytes) noexcept;
 
 // While one of these is alive, allocations of this thread are never refused, and their blocks are never counted,
 // because the program did not ask for them. If they were counted, other threads would find fewer free bytes.

@@ -96,7 +96,7 @@ void toma_region_end(toma_region* region) noexcept {
 }
 
 bool toma_region_is_inside(const toma_region* region, const void* tensor) noexcept {
-  return region->tape->is_inside(*static_cast<const at::Tensor*>(tensor));
+  return region->tape->is_inside(toma::tensor_of(tensor));
 }
 
 void toma_region_cut(int32_t layers) noexcept {

@@ -28,7 +28,7 @@ namespace {
 // Cached properties of an operator, by the address of its name in the dispatcher, which does not change.
 struct Reported {
   const char* key = nullptr;
-  // Number that the listener gave its name; none before it is asked.
+  // Number that the listener gave its name; none before the first call.
   uint32_t name = none;
   // Composites only call other operators, which are the leaves. Operators of other libraries always count as leaves.
   bool is_leaf = false;
@@ -72,14 +72,14 @@ void write_use(Recorder& recorder, toma_event_kind kind, const at::Tensor& tenso
   if (tensor.layout() == c10::kStrided && tensor.has_storage()) {
     auto& storage = *tensor.storage().unsafeGetStorageImpl();
     // An evicted tensor has no memory, so the address of its storage identifies it.
-    const auto away = is_away(storage);
+    const auto evicted = is_evicted(storage);
     const auto& data = storage._mutable_data_ptr_no_checks();
-    const auto is_of_host = !away && recorder.dry != nullptr && kind == TOMA_READS && is_written_by_host(data);
+    const auto is_of_host = !evicted && recorder.dry != nullptr && kind == TOMA_READS && is_written_by_host(data);
     const int64_t flags = int64_t{tensor.requires_grad()} | int64_t{is_of_host} << 1;
     std::vector<int64_t> values{flags};
     values.insert(values.end(), tensor.sizes().begin(), tensor.sizes().end());
-    const auto* address = away ? static_cast<const void*>(&storage) : data.get();
-    recorder.write(of_memory(kind, address, away ? 0 : bytes_of(storage), tensor.device()), nullptr, values);
+    const auto* address = evicted ? static_cast<const void*>(&storage) : data.get();
+    recorder.write(of_memory(kind, address, evicted ? 0 : bytes_of(storage), tensor.device()), nullptr, values);
   }
 }
 
@@ -94,7 +94,7 @@ void write_number(Recorder& recorder, const c10::Argument& described, const c10:
   }
 }
 
-// For most operators, a tag says that each element of a result depends on one element of each argument.
+// Writes the tag of operators whose results depend, element by element, on one element of each argument.
 void write_tags(Recorder& recorder, const c10::OperatorHandle& op) {
   if (recorder.dry != nullptr && op.hasTag(at::Tag::pointwise)) {
     recorder.write({TOMA_ATTRIBUTE}, "pointwise", int64_t{1});
@@ -177,7 +177,7 @@ uint32_t name_of_node(const char* name, const toma_listener& listener) {
   return entry.number;
 }
 
-// Says at the end that the begin was reported.
+// Marks for the end that the begin was reported.
 struct Begun final : at::ObserverContext {};
 
 std::unique_ptr<at::ObserverContext> report_begin(const at::RecordFunction& function) {
@@ -229,7 +229,7 @@ at::RecordFunctionCallback observer_of_operators() {
   return of_all_scopes(at::RecordFunctionCallback(record_begin, record_end).needsInputs(true).needsOutputs(true));
 }
 
-void tell(void* data, int64_t bytes, c10::Device device) noexcept {
+void report_block(void* data, int64_t bytes, c10::Device device) noexcept {
   if (auto* unobserved = Unobserved::of_thread) {
     unobserved->allocated += bytes;
     unobserved->peak = std::max(unobserved->peak, unobserved->allocated);
@@ -239,7 +239,7 @@ void tell(void* data, int64_t bytes, c10::Device device) noexcept {
   }
 }
 
-void tell_of_block(void* data, int64_t bytes) noexcept { tell(data, bytes, c10::kCPU); }
+void report_cpu_block(void* data, int64_t bytes) noexcept { report_block(data, bytes, c10::kCPU); }
 
 const char* leaf_name() noexcept { return inside == nullptr ? "" : inside->name(); }
 

@@ -44,11 +44,11 @@ struct Unobserved : Exempt {
 at::RecordFunctionCallback observer_of_operators();
 
 // Reports a block of memory to the recorders of this thread; `bytes` is negative when it is freed.
-void tell(void* data, int64_t bytes, c10::Device device) noexcept;
+void report_block(void* data, int64_t bytes, c10::Device device) noexcept;
 
 // Report a block of a GPU, with negative bytes when it is freed, and a failed allocation to the watcher.
-void tell_of_gpu(void* data, int64_t bytes, size_t reserved, c10::Device device) noexcept;
-void tell_of_lack(int64_t bytes, c10::Device device) noexcept;
+void report_gpu_block(void* data, int64_t bytes, size_t reserved, c10::Device device) noexcept;
+void report_refused(int64_t bytes, c10::Device device) noexcept;
 // Ends listeners of this thread before the thread ends: a program's own thread-locals may free memory later, when
 // libtorch has destroyed objects that its listeners use.
 void forget_with_thread();

@@ -24,7 +24,7 @@ namespace toma {
 namespace {
 
 // Callbacks of the managers, which live forever.
-std::atomic<const toma_offloading*> told{nullptr};
+std::atomic<const toma_offloading*> callbacks{nullptr};
 // Smallest storage that any manager moves.
 std::atomic<uint64_t> least_bytes{UINT64_MAX};
 std::atomic<int32_t> threads{0};
@@ -131,7 +131,7 @@ class Running {
       kept.push_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(static_cast<c10::StorageImpl*>(const_cast<void*>(use.storage))));
     }
     toma_error error{};
-    const auto code = told.load()->begins(op.schema().name().c_str(), uses.all.data(), uses.all.size(), &error);
+    const auto code = callbacks.load()->begins(op.schema().name().c_str(), uses.all.data(), uses.all.size(), &error);
     if (code != TOMA_OK) {
       raise(code, error);
     }
@@ -143,8 +143,8 @@ class Running {
   }
 
   // The gathered storage, if it stayed evicted.
-  const toma_use* outside() const {
-    const auto found = std::find_if(uses.all.begin(), uses.all.end(), [](const toma_use& use) { return use.outside != nullptr; });
+  const toma_use* gathered() const {
+    const auto found = std::find_if(uses.all.begin(), uses.all.end(), [](const toma_use& use) { return use.host_copy != nullptr; });
     return found == uses.all.end() ? nullptr : found;
   }
 
@@ -163,7 +163,7 @@ class Running {
   [[noreturn]] void lacks(const c10::OutOfMemoryError& error) const {
     uint64_t bytes = 0;
     for (const auto& use : uses.all) {
-      bytes += use.outside == nullptr ? use.bytes : 0;
+      bytes += use.host_copy == nullptr ? use.bytes : 0;
     }
     const auto why = c10::str(error.what_without_backtrace(), ", by ", op.schema().name(), " with arguments of ", bytes, " bytes");
     throw c10::OutOfMemoryError(why, nullptr);
@@ -177,7 +177,7 @@ class Running {
     ended.uses = uses.all.data();
     ended.use_count = uses.all.size();
     ended.inside_bytes = static_cast<uint64_t>(std::max<int64_t>(counted.peak - start, 0));
-    told.load()->ends(&ended);
+    callbacks.load()->ends(&ended);
   }
 
   const c10::OperatorHandle& op;
@@ -197,20 +197,20 @@ bool looks_at_memory(const Operator& operation) {
 // Storages that operators of a thread that has not entered use, as indices into `in_use`: those of the innermost
 // operator come last, followed by their count. Null before the first operator, and when the thread ends. Every operator
 // reads this, so it has no guard of an initialization.
-thread_local std::vector<uint32_t>* places = nullptr;
+thread_local std::vector<uint32_t>* indices = nullptr;
 
 // Null while the thread ends, because its own variables may be gone.
-[[gnu::noinline]] std::vector<uint32_t>* first_places() noexcept {
+[[gnu::noinline]] std::vector<uint32_t>* first_indices() noexcept {
   static thread_local bool is_over = false;
   struct Own {
     std::vector<uint32_t> all;
     ~Own() {
       is_over = true;
-      places = nullptr;
+      indices = nullptr;
     }
   };
   static thread_local Own own;
-  return places = is_over ? nullptr : &own.all;
+  return indices = is_over ? nullptr : &own.all;
 }
 
 // Those of the storages that a manager knows.
@@ -252,24 +252,24 @@ void each_storage_in(const c10::IValue& value, const F& body) {
     const auto is_known = operation != nullptr && at < operation->is_written.size();
     held->uses.add(inputs[at], !is_known || is_written(*operation, *op, at));
   }
-  told.load()->held(held->uses.all.data(), held->uses.all.size(), true);
+  callbacks.load()->held(held->uses.all.data(), held->uses.all.size(), true);
   return held;
 }
 
 // A storage that no manager knows costs a counter and no lock. One that becomes known meanwhile is found in use: its
 // use is counted before the lookup here, and it is known before the manager looks up its use.
 std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& function) {
-  auto* use = places != nullptr ? places : first_places();
+  auto* use = indices != nullptr ? indices : first_indices();
   if (use == nullptr) {
     return nullptr;
   }
   const auto before = use->size();
   bool is_known = false;
   const auto begins = [&](const c10::StorageImpl& storage) {
-    const auto place = Counters::place_of(&storage);
-    use->push_back(place);
-    ++in_use.at[place];
-    is_known |= known.at[place] != 0;
+    const auto index = Counters::index_of(&storage);
+    use->push_back(index);
+    ++in_use.at[index];
+    is_known |= known.at[index] != 0;
   };
   if (!moves_storages() && !is_offloading()) {
     for (const auto& input : function.inputs()) {
@@ -289,14 +289,14 @@ std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& func
 void others_end(const at::RecordFunction&, at::ObserverContext* context) {
   if (C10_UNLIKELY(context != nullptr)) {
     auto& uses = static_cast<Held*>(context)->uses.all;
-    told.load()->held(uses.data(), uses.size(), false);
+    callbacks.load()->held(uses.data(), uses.size(), false);
   }
-  if (places == nullptr) {
+  if (indices == nullptr) {
     return;
   }
-  auto count = places->back();
-  for (places->pop_back(); count > 0; --count, places->pop_back()) {
-    --in_use.at[places->back()];
+  auto count = indices->back();
+  for (indices->pop_back(); count > 0; --count, indices->pop_back()) {
+    --in_use.at[indices->back()];
   }
 }
 
@@ -335,12 +335,12 @@ bool is_offloading() noexcept {
 }
 
 bool is_relieved(c10::Device device, uint64_t lacking_bytes) {
-  const auto* offloading = told.load(std::memory_order_relaxed);
+  const auto* offloading = callbacks.load(std::memory_order_relaxed);
   return offloading != nullptr && !moves_storages() &&
       offloading->lacks({static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)}, lacking_bytes);
 }
 
-uint64_t told_of_drop(void* away) noexcept { return told.load()->dropped(away); }
+uint64_t report_dropped(void* stand_in) noexcept { return callbacks.load()->dropped(stand_in); }
 
 void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto& operation = operator_of(op);
@@ -366,8 +366,8 @@ void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
   Running running(op, operation, std::move(uses));
   try {
     const c10::impl::ExcludeDispatchKeyGuard not_here(mode_key);
-    if (const auto* outside = running.outside()) {
-      gather->run(op, *stack, *told.load(), *outside);
+    if (const auto* gathered = running.gathered()) {
+      gather->run(op, *stack, *callbacks.load(), *gathered);
     } else {
       op.redispatchBoxed(below, stack);
     }
@@ -399,7 +399,7 @@ int32_t& BelowTape::depth() noexcept {
 }  // namespace toma
 
 void toma_offload_install(const toma_offloading* offloading) noexcept {
-  toma::told.store(offloading);
+  toma::callbacks.store(offloading);
   static std::once_flag once;
   std::call_once(once, toma::observe);
 }

@@ -66,6 +66,9 @@ void each_tensor_in(const V& values, const F& body) {
   }
 }
 
+// Tensor behind a pointer that torch-sys hands out.
+inline const at::Tensor& tensor_of(const void* tensor) { return *static_cast<const at::Tensor*>(tensor); }
+
 // Null if the tensor has no storage.
 inline const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;

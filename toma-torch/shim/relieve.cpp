@@ -170,20 +170,20 @@ struct Relieving final : CUDAAllocator {
 };
 
 // Address of libtorch's pointer to its CUDA allocator; null without CUDA.
-std::atomic<CUDAAllocator*>* place_of_allocator() {
+std::atomic<CUDAAllocator*>* variable_of_allocator() {
   return static_cast<std::atomic<CUDAAllocator*>*>(dlsym(RTLD_DEFAULT, "_ZN3c104cuda20CUDACachingAllocator9allocatorE"));
 }
 
 void install_relieving() {
-  auto* place = place_of_allocator();
-  if (place == nullptr || place->load() == nullptr) {
+  auto* variable = variable_of_allocator();
+  if (variable == nullptr || variable->load() == nullptr) {
     return;
   }
-  auto* relieving = new Relieving(*place->load());
+  auto* relieving = new Relieving(*variable->load());
   // libtorch stores the pointer without a lock. Threads that read it must see the finished allocator.
   std::atomic_thread_fence(std::memory_order_release);
   c10::SetAllocator(c10::kCUDA, relieving, std::numeric_limits<uint8_t>::max());
-  place->store(relieving);
+  variable->store(relieving);
 }
 
 }  // namespace

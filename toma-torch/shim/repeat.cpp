@@ -1,4 +1,4 @@
-// Tensors that backward asks for, and the stages that are recomputed for them.
+// Tensors that backward requests, and the stages that are recomputed for them.
 
 #include <algorithm>
 
@@ -183,7 +183,7 @@ at::Tensor Tape::unpack(uint32_t number) {
     return alias_of(values[slot.value].held);
   }
   if (!slot.tensor.defined()) {
-    fail("stage ", stage, " has not made what ", ops[slot.op].name(), " saves when it was repeated");
+    fail("stage ", stage, " did not make a tensor that ", ops[slot.op].name(), " saves when it was recomputed");
   }
   return slot.is_saved ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
 }

@@ -18,8 +18,8 @@ constexpr auto keys_of_modes = [] {
   return c10::autocast_dispatch_keyset | c10::autograd_dispatch_keyset | c10::DispatchKeySet(DispatchKey::ADInplaceOrView);
 };
 
-[[noreturn]] void changed(const char* what, const Op& op) {
-  fail(what, " ", op.name(), ", has been modified by an inplace operation, so it cannot be repeated");
+[[noreturn]] void changed(const char* tensor, const Op& op) {
+  fail(tensor, " ", op.name(), ", has been modified by an inplace operation, so it cannot be repeated");
 }
 
 }  // namespace

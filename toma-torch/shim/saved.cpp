@@ -15,7 +15,7 @@ namespace {
 
 using torch::autograd::SavedVariableHooks;
 
-// Hook of a first run: the slot holds the tensor if the plan says so, and backward reads it from there.
+// Hook of a first run: the slot holds the tensor if the plan saves it, and backward reads it from there.
 struct Hook final : SavedVariableHooks {
   explicit Hook(std::shared_ptr<Tape> tape) : tape(std::move(tape)) {}
   ~Hook() override {

@@ -48,7 +48,7 @@ struct toma_stats {
 // One block of a segment.
 struct toma_part {
   uint64_t bytes;
-  // Bytes that the program asked for; the size of the block if it is not allocated.
+  // Bytes that the program requested; the size of the block if it is not allocated.
   uint64_t requested;
   // True for the first block of its segment.
   bool begins;
@@ -311,7 +311,7 @@ enum toma_action_kind : uint32_t { TOMA_DROP = 0, TOMA_KEEP = 1, TOMA_SAVE = 2, 
 struct toma_action {
   uint32_t kind;
   uint32_t stage;
-  // A later run starts from the output, which is held in addition to what the kind says.
+  // A later run starts from the output, which is held in addition to the tensors of its kind.
   bool holds_output;
 };
 
@@ -440,12 +440,12 @@ struct toma_region_figures {
 
 struct toma_region;
 
-// `verify`: recomputed tensors must have the bits of the first run. `undoes`: changes can be undone. `told` is called
-// on the working thread at each moment, at TOMA_OPERATOR only in a region without a plan.
+// `verify`: recomputed tensors must have the bits of the first run. `undoes`: changes can be undone. `observe` is
+// called on the working thread at each moment, at TOMA_OPERATOR only in a region without a plan.
 struct toma_region_options {
   bool verify;
   bool undoes;
-  bool (*told)(void* guest, const toma_region_report* report);
+  bool (*observe)(void* guest, const toma_region_report* report);
   void* guest;
 };
 
@@ -489,7 +489,7 @@ struct toma_use {
   bool is_gathered;
   // Set by `begins` for a gathered storage that stays evicted: its bytes on the host until the operator ends, and the
   // CPU block that stayed in place, or null.
-  const void* outside;
+  const void* host_copy;
   const void* block;
 };
 
@@ -517,11 +517,11 @@ struct toma_offloading {
   // An allocation on a device lacks so many bytes; returns true if it is worth a retry.
   bool (*lacks)(toma_device device, uint64_t bytes);
   // A storage dies while it is evicted; returns its bytes.
-  uint64_t (*dropped)(void* away);
+  uint64_t (*dropped)(void* stand_in);
   // Address of the bytes of a gathered storage; null if they are in no memory that a kernel could read.
-  const void* (*memory)(const void* outside);
+  const void* (*memory)(const void* host_copy);
   // Reads `bytes` at each of `count` offsets to the same offsets in `to`, which has `room` for the whole storage.
-  int32_t (*read)(const void* outside, const uint64_t* offsets, size_t count, uint64_t bytes, uint8_t* to, uint64_t room, toma_error* error);
+  int32_t (*read)(const void* host_copy, const uint64_t* offsets, size_t count, uint64_t bytes, uint8_t* to, uint64_t room, toma_error* error);
 };
 
 // Installs the callbacks before any function below is called. They must live forever.
@@ -561,14 +561,14 @@ bool toma_storage_use(const void* tensor, bool second, toma_use* out) noexcept;
 bool toma_storage_may_move(const void* storage) noexcept;
 // Evicts a storage and returns its memory. On a CPU the block may stay in place: then dropping the returned memory
 // counts it as freed, and it is freed with its storage. Access is refused with `words`, as by `refuse`.
-void* toma_storage_take(void* kept, void* away, bool stays, const char* words) noexcept;
+void* toma_storage_take(void* kept, void* stand_in, bool stays, const char* words) noexcept;
 // Makes access to an evicted storage an error with these words. Without words, which needs a block that stayed in
 // place, access finds the bytes as they were.
 void toma_storage_refuse(void* kept, const char* words) noexcept;
-// Gives a storage memory again; returns the `away` that `take` has stored.
+// Gives a storage memory again; returns the `stand_in` that `take` has stored.
 void* toma_storage_give(void* kept, void* memory) noexcept;
-// The `away` of an evicted storage; null if its memory is there.
-void* toma_storage_away(void* kept) noexcept;
+// The `stand_in` of an evicted storage; null if its memory is there.
+void* toma_storage_stand_in(void* kept) noexcept;
 // Block of an evicted storage that stayed in place; null for none.
 const void* toma_storage_block(void* kept) noexcept;
 // Memory for an evicted storage, as `take` returns it: the block that stayed in place, or a new one.

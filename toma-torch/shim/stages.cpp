@@ -25,7 +25,7 @@ void Tape::join(uint32_t first) {
   const auto is_kept = std::any_of(stages.begin() + first, stages.end(), [](const toma_recorded& stage) { return stage.is_kept; });
   // A kept stage cannot be recomputed as a whole, so the dropped tensors of each part are recomputed first.
   for (auto stage = first; is_kept && stage <= current(); ++stage) {
-    keep(stage, "a stage that writes to what it has made is kept");
+    keep(stage, "a stage that writes to its own results is kept");
   }
   costs.joins(first);
   stages.resize(first + 1);

@@ -85,10 +85,10 @@ void State::each(c10::function_ref<void(Recorder&)> body) {
 // meanwhile.
 void State::reportMemoryUsage(void* data, int64_t bytes, size_t, size_t reserved, c10::Device device) {
   change(bytes, device);
-  tell(data, bytes, device);
-  tell_of_gpu(data, bytes, reserved, device);
+  report_block(data, bytes, device);
+  report_gpu_block(data, bytes, reserved, device);
 }
 
-void State::reportOutOfMemory(int64_t bytes, size_t, size_t, c10::Device device) { tell_of_lack(bytes, device); }
+void State::reportOutOfMemory(int64_t bytes, size_t, size_t, c10::Device device) { report_refused(bytes, device); }
 
 }  // namespace toma

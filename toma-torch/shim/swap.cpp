@@ -36,33 +36,33 @@ struct Refusal {
 template struct Refusal<&c10::StorageImpl::throw_on_immutable_data_ptr_, &c10::StorageImpl::has_mutable_data_ptr_check_>;
 void refuse(c10::StorageImpl& storage, bool now);
 
-// Stand-in for evicted memory, as the context of the storage's pointer.
-struct Stand {
-  void* away;
+// Context of the pointer of an evicted storage.
+struct Evicted {
+  void* stand_in;
   c10::Device device;
   // On a CPU the block itself, kept in place.
   at::DataPtr block;
 };
 
-void away_dropped(void* context) {
-  const std::unique_ptr<Stand> stand(static_cast<Stand*>(context));
-  const auto bytes = toma::told_of_drop(stand->away);
-  const auto change = -static_cast<int64_t>(toma::taken_bytes(bytes, stand->device));
-  if (stand->device.is_cpu()) {
+void evicted_dropped(void* context) {
+  const std::unique_ptr<Evicted> evicted(static_cast<Evicted*>(context));
+  const auto bytes = toma::report_dropped(evicted->stand_in);
+  const auto change = -static_cast<int64_t>(toma::taken_bytes(bytes, evicted->device));
+  if (evicted->device.is_cpu()) {
     toma::level().change(change);
   } else if (const auto* counting = toma::counting()) {
-    counting->change(change, stand->device);
+    counting->change(change, evicted->device);
   }
 }
 
 // Deleter of memory that is counted as long as the pointer lives.
 void block_dropped(void* data) { toma::lay_aside(data); }
 
-bool is_away(const at::DataPtr& data) { return data.get_deleter() == &away_dropped; }
+bool is_evicted(const at::DataPtr& data) { return data.get_deleter() == &evicted_dropped; }
 
-Stand* stand_of(c10::StorageImpl& storage) {
+Evicted* evicted_of(c10::StorageImpl& storage) {
   const auto& data = storage._mutable_data_ptr_no_checks();
-  return is_away(data) ? static_cast<Stand*>(data.get_context()) : nullptr;
+  return is_evicted(data) ? static_cast<Evicted*>(data.get_context()) : nullptr;
 }
 
 bool is_of_allocator(const at::DataPtr& data) {
@@ -89,9 +89,9 @@ class Beside {
     try {
       const c10::impl::VirtualGuardImpl of_device(device.type());
       const auto own = of_device.getStreamFromGlobalPool(device);
-      c10::Event asked(device.type());
-      asked.record(of_device.getStream(device));
-      asked.block(own);
+      c10::Event queued(device.type());
+      queued.record(of_device.getStream(device));
+      queued.block(own);
       stream.emplace(own);
     } catch (const c10::Error&) {
       // A full device may have no room for another stream. The program's own stream is slower and works.
@@ -119,8 +119,8 @@ at::DataPtr& memory_at(void* memory) { return *static_cast<at::DataPtr*>(memory)
 
 }  // namespace
 
-bool toma::is_away(const c10::StorageImpl& storage) noexcept {
-  return ::is_away(const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks());
+bool toma::is_evicted(const c10::StorageImpl& storage) noexcept {
+  return ::is_evicted(const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks());
 }
 
 toma_use toma::use_of(c10::StorageImpl& storage, c10::Device device, bool writes) {
@@ -134,21 +134,21 @@ toma_use toma::use_of(c10::StorageImpl& storage, c10::Device device, bool writes
 
 bool toma_storage_may_move(const void* storage) noexcept {
   const auto& data = storage_at(storage)._mutable_data_ptr_no_checks();
-  return is_away(data) || is_of_allocator(data) || toma::is_dry(data);
+  return is_evicted(data) || is_of_allocator(data) || toma::is_dry(data);
 }
 
 void* toma_storage_remember(const void* storage) noexcept {
-  ++toma::known.at[toma::Counters::place_of(storage)];
+  ++toma::known.at[toma::Counters::index_of(storage)];
   return Weak(Strong::reclaim_copy(&storage_at(storage))).release();
 }
 
 void toma_storage_forget(void* remembered) noexcept {
-  --toma::known.at[toma::Counters::place_of(remembered)];
+  --toma::known.at[toma::Counters::index_of(remembered)];
   Weak::reclaim(&storage_at(remembered));
 }
 
 bool toma_storage_is_in_use(const void* remembered) noexcept {
-  return toma::in_use.at[toma::Counters::place_of(remembered)] != 0;
+  return toma::in_use.at[toma::Counters::index_of(remembered)] != 0;
 }
 
 bool toma_storage_is_gone(const void* remembered) noexcept {
@@ -165,27 +165,27 @@ void* toma_storage_keep(void* remembered) noexcept {
 void toma_storage_let_go(void* kept) noexcept { Strong::reclaim(&storage_at(kept)); }
 
 bool toma_storage_use(const void* tensor, bool second, toma_use* out) noexcept {
-  const auto& asked = *static_cast<const at::Tensor*>(tensor);
-  if (!asked.defined() || (second && asked.has_storage())) {
+  const auto& handle = toma::tensor_of(tensor);
+  if (!handle.defined() || (second && handle.has_storage())) {
     return false;
   }
-  auto of = asked.has_storage() ? asked : at::Tensor();
-  toma::each_part_of(asked, [&](const at::Tensor& part) { of = second && of.defined() ? of : part; });
+  auto of = handle.has_storage() ? handle : at::Tensor();
+  toma::each_part_of(handle, [&](const at::Tensor& part) { of = second && of.defined() ? of : part; });
   if (of.defined() && of.has_storage()) {
     *out = toma::use_of(*of.storage().unsafeGetStorageImpl(), of.device(), false);
   }
   return of.defined() && of.has_storage();
 }
 
-void* toma_storage_take(void* kept, void* away, bool stays, const char* words) noexcept {
+void* toma_storage_take(void* kept, void* stand_in, bool stays, const char* words) noexcept {
   auto& storage = storage_at(kept);
   const auto device = storage._mutable_data_ptr_no_checks().device();
   auto* address = stays ? storage._mutable_data_ptr_no_checks().get() : nullptr;
-  auto stand = std::make_unique<Stand>(Stand{away, device, {}});
-  auto& block = stand->block;
+  auto evicted = std::make_unique<Evicted>(Evicted{stand_in, device, {}});
+  auto& block = evicted->block;
   // Refuses access before the memory is gone.
   toma_storage_refuse(kept, words);
-  auto memory = storage.set_data_ptr({address, stand.release(), &away_dropped, device});
+  auto memory = storage.set_data_ptr({address, evicted.release(), &evicted_dropped, device});
   if (stays) {
     block = std::exchange(memory, {address, address, &block_dropped, device});
   }
@@ -202,40 +202,40 @@ void toma_storage_refuse(void* kept, const char* words) noexcept {
     }
   }
   // Without memory there is nothing to read.
-  const auto* stand = stand_of(storage);
-  refuse(storage, words != nullptr || (stand != nullptr && !stand->block));
+  const auto* evicted = evicted_of(storage);
+  refuse(storage, words != nullptr || (evicted != nullptr && !evicted->block));
 }
 
 void* toma_storage_give(void* kept, void* memory) noexcept {
   auto& storage = storage_at(kept);
-  const std::unique_ptr<Stand> stand(stand_of(storage));
+  const std::unique_ptr<Evicted> evicted(evicted_of(storage));
   const std::unique_ptr<at::DataPtr> given(&memory_at(memory));
-  if (stand->block) {
+  if (evicted->block) {
     // The block that stayed in place, which is counted again.
     given->release_context();
-    *given = std::move(stand->block);
+    *given = std::move(evicted->block);
   }
   storage.set_data_ptr(std::move(*given)).release_context();
   refuse(storage, false);
-  return stand->away;
+  return evicted->stand_in;
 }
 
 const void* toma_storage_block(void* kept) noexcept {
-  const auto* stand = stand_of(storage_at(kept));
-  return stand == nullptr ? nullptr : stand->block.get();
+  const auto* evicted = evicted_of(storage_at(kept));
+  return evicted == nullptr ? nullptr : evicted->block.get();
 }
 
-void* toma_storage_away(void* kept) noexcept {
-  const auto* stand = stand_of(storage_at(kept));
-  return stand == nullptr ? nullptr : stand->away;
+void* toma_storage_stand_in(void* kept) noexcept {
+  const auto* evicted = evicted_of(storage_at(kept));
+  return evicted == nullptr ? nullptr : evicted->stand_in;
 }
 
 int32_t toma_storage_memory(void* kept, uint64_t bytes, void** out, toma_error* error) noexcept {
   return toma::guarded(error, [&] {
-    const auto* stand = stand_of(storage_at(kept));
+    const auto* evicted = evicted_of(storage_at(kept));
     const auto device = storage_at(kept)._mutable_data_ptr_no_checks().device();
-    if (stand->block) {
-      auto* address = stand->block.get();
+    if (evicted->block) {
+      auto* address = evicted->block.get();
       auto memory = std::make_unique<at::DataPtr>();
       toma::take_back(address);
       *memory = {address, address, &block_dropped, device};

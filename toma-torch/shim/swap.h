@@ -15,12 +15,12 @@ namespace toma {
 // Reads nothing that changes while another thread moves the storage.
 toma_use use_of(c10::StorageImpl& storage, c10::Device device, bool writes);
 
-bool is_away(const c10::StorageImpl& storage) noexcept;
+bool is_evicted(const c10::StorageImpl& storage) noexcept;
 
 // Counters by address of a storage. Storages with the same index count together, so a storage is taken for in use or
 // known too often.
 struct Counters {
-  static uint32_t place_of(const void* storage) noexcept {
+  static uint32_t index_of(const void* storage) noexcept {
     return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(storage) >> 4) * 0x9e3779b97f4a7c15 >> 52);
   }
 
@@ -34,7 +34,7 @@ inline Counters in_use;
 inline Counters known;
 
 // Called when an evicted storage dies; returns its bytes.
-uint64_t told_of_drop(void* away) noexcept;
+uint64_t report_dropped(void* stand_in) noexcept;
 
 // Visits the parts of a tensor that has no memory of its own.
 template <class F>

@@ -40,7 +40,7 @@ c10::Device device_of(const torch::jit::Stack& arguments) {
 }  // namespace
 
 Tape::Tape(toma_choose choose, void* context, toma_region_options options)
-    : choose_plan(choose), context(context), verify(options.verify), told(options.told), guest(options.guest), costs(*this) {
+    : choose_plan(choose), context(context), verify(options.verify), observe(options.observe), guest(options.guest), costs(*this) {
   ops.reserve(small);
   values.reserve(small);
   facts.values.reserve(small);

@@ -1,7 +1,7 @@
 // Recording of one region, and recomputation of its stages.
 //
 // A stage is a sequence of operators. Each tensor that they save for backward is a slot, which holds the tensor only
-// while the plan says so. An empty slot is filled by running the recorded operators of its stage again, never the
+// while the plan saves them. An empty slot is filled by running the recorded operators of its stage again, never the
 // user's code. The boundary after a stage is the set of tensors that later stages use of it and of earlier ones; while
 // it is held, the next stage can be recomputed.
 #pragma once
@@ -272,7 +272,7 @@ class Tape final {
   const toma_choose choose_plan;
   void* const context;
   const bool verify;
-  const decltype(toma_region_options::told) told;
+  const decltype(toma_region_options::observe) observe;
   void* const guest;
   // True while the operators are those of the known structure.
   bool is_known = false;

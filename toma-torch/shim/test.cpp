@@ -43,7 +43,7 @@ TORCH_API at::ScalarType get_autocast_dtype(at::DeviceType device);
 
 // The allocator is installed behind a fence, which the sanitizer of threads does not support, and is found through a
 // pointer in libtorch, which the sanitizer does not instrument.
-extern "C" const char* __tsan_default_suppressions() { return "race:installed_late_it_tells_its_own_blocks_from_others\n"; }
+extern "C" const char* __tsan_default_suppressions() { return "race:installed_late_it_distinguishes_its_own_blocks_from_others\n"; }
 
 // The real table is in Rust. This one has the operators of this test, with the columns that they need.
 static toma_named named_in_test(const char* name) {
@@ -100,7 +100,7 @@ float convolve() {
 
 // Blocks from before the installation are freed after it, convolutions run meanwhile, and a caller that kept the
 // previous allocator frees blocks of ours.
-void installed_late_it_tells_its_own_blocks_from_others() {
+void installed_late_it_distinguishes_its_own_blocks_from_others() {
   auto tensor = ones_of_onednn();
   auto* before = c10::GetCPUAllocator();
   void* foreign = before->raw_allocate(100);
@@ -136,7 +136,7 @@ void installed_late_it_tells_its_own_blocks_from_others() {
 }
 
 // Two threads allocate, and a third one frees.
-void thousands_of_blocks_are_told_apart() {
+void thousands_of_blocks_are_distinguished() {
   const auto before = bytes_in_use();
   std::vector<c10::DataPtr> blocks[2];
   std::vector<std::thread> threads;
@@ -486,7 +486,7 @@ bool is_nowhere(const at::Tensor& tensor, const char* words) {
   return toma_tensor_memory(&tensor, &memory, &error) == TOMA_UNSUPPORTED && std::strcmp(error.message, words) == 0;
 }
 
-void tensors_tell_where_they_are() {
+void addresses_of_tensors_are_read() {
   const auto tensor = ones({4, 3});
   const auto row = at::_ops::select_int::call(tensor, 0, 2);
   const auto memory = memory_of(tensor), of_row = memory_of(row);
@@ -528,16 +528,16 @@ void living_blocks_are_walked() {
 }
 
 // Reports that a watcher of GPUs receives.
-struct Told {
+struct Watched {
   std::vector<std::string> lines;
 };
 
-Told& told() {
-  static auto* told = new Told;
-  return *told;
+Watched& watched() {
+  static auto* watched = new Watched;
+  return *watched;
 }
 
-void note(const std::string& line) { told().lines.push_back(line); }
+void note(const std::string& line) { watched().lines.push_back(line); }
 
 void watch_gpus() {
   static const toma_watcher watcher{
@@ -567,18 +567,18 @@ void report(uint64_t address, int64_t bytes, size_t reserved) {
   c10::reportMemoryUsageToProfiler(reinterpret_cast<void*>(address), bytes, 0, reserved, c10::Device(c10::kCUDA, 1));
 }
 
-void blocks_of_gpus_are_told_of_observed_threads() {
+void blocks_of_gpus_are_reported_by_observed_threads() {
   report(512, 1024, 4096);
-  CHECK(told().lines.empty());
+  CHECK(watched().lines.empty());
   watch_gpus();
   report(512, 1024, 4096);
-  CHECK(told().lines.empty());
+  CHECK(watched().lines.empty());
   toma_gpu_observe();
   toma_gpu_observe();
   report(512, 1024, 4096);
-  CHECK((told().lines == std::vector<std::string>{"born 2 512 1024", "reserved 4096"}));
+  CHECK((watched().lines == std::vector<std::string>{"born 2 512 1024", "reserved 4096"}));
   CHECK(toma_gpu_owner(512) == 513 && toma_gpu_owner(1024) == 0);
-  told().lines.clear();
+  watched().lines.clear();
   // The block was freed on an unobserved thread, so its address is reused.
   report(512, 2048, 8192);
   report(1024, -100, 8192);
@@ -587,8 +587,8 @@ void blocks_of_gpus_are_told_of_observed_threads() {
   const std::vector<std::string> expected{
       "died 512 1024 of 513", "born 2 512 2048", "reserved 8192", "died 1024 100 of 0", "reserved 8192",
       "lacks 77", "died 512 2048 of 513", "reserved 8192"};
-  CHECK(told().lines == expected);
-  told().lines.clear();
+  CHECK(watched().lines == expected);
+  watched().lines.clear();
   // A recorder of the thread receives the report, too, and removes nothing.
   toma_recorder* recorder = nullptr;
   toma_error error;
@@ -596,7 +596,7 @@ void blocks_of_gpus_are_told_of_observed_threads() {
   report(512, 64, 0);
   toma_record_end(recorder);
   report(512, -64, 0);
-  CHECK((told().lines == std::vector<std::string>{"born 2 512 64", "reserved 0", "died 512 64 of 513", "reserved 0"}));
+  CHECK((watched().lines == std::vector<std::string>{"born 2 512 64", "reserved 0", "died 512 64 of 513", "reserved 0"}));
   // libtorch takes our object for a profiler of its own, which is off.
   const auto* own = torch::profiler::impl::ProfilerStateBase::get();
   CHECK(own != nullptr && own->config().disabled());
@@ -624,13 +624,13 @@ torch::autograd::Engine& another_engine() { return torch::autograd::Engine::get_
 
 int32_t begin_region(toma_region** region, toma_error* error, std::atomic<int>* stages = nullptr) {
   const auto choose = [](void*, toma_begun, toma_chosen*, toma_error*) { return int32_t{TOMA_OK}; };
-  const auto told = [](void* stages, const toma_region_report* report) {
+  const auto observe = [](void* stages, const toma_region_report* report) {
     if (stages != nullptr && report->moment == TOMA_STAGE_BEGINS) {
       ++*static_cast<std::atomic<int>*>(stages);
     }
     return false;
   };
-  const toma_region_options options{true, true, told, stages};
+  const toma_region_options options{true, true, observe, stages};
   return toma_region_begin(choose, nullptr, options, region, error);
 }
 
@@ -739,7 +739,7 @@ void a_thread_may_record_while_it_ends() {
 }
 
 // Stand-in for evicted memory in these tests: its bytes, on the host.
-using Away = std::vector<char>;
+using HostCopy = std::vector<char>;
 
 void leaves(const at::Tensor& tensor) {
   toma_use use;
@@ -747,9 +747,9 @@ void leaves(const at::Tensor& tensor) {
   CHECK(toma_storage_use(&tensor, false, &use) && toma_storage_may_move(use.storage));
   void* remembered = toma_storage_remember(use.storage);
   void* kept = toma_storage_keep(remembered);
-  auto* away = new Away(use.bytes);
-  CHECK(toma_storage_copy(kept, away->data(), use.bytes, &error) == TOMA_OK);
-  toma_memory_drop(toma_storage_take(kept, away, true, "it is away"));
+  auto* host_copy = new HostCopy(use.bytes);
+  CHECK(toma_storage_copy(kept, host_copy->data(), use.bytes, &error) == TOMA_OK);
+  toma_memory_drop(toma_storage_take(kept, host_copy, true, "it is evicted"));
   toma_storage_let_go(kept);
   toma_storage_forget(remembered);
 }
@@ -758,25 +758,25 @@ void comes(const toma_use& use) {
   void* remembered = toma_storage_remember(use.storage);
   void* kept = toma_storage_keep(remembered);
   toma_error error;
-  if (auto* away = static_cast<Away*>(toma_storage_away(kept))) {
+  if (auto* host_copy = static_cast<HostCopy*>(toma_storage_stand_in(kept))) {
     void* memory = nullptr;
     CHECK(toma_storage_memory(kept, use.bytes, &memory, &error) == TOMA_OK);
     bool differs = true;
-    CHECK(toma_memory_fill(memory, away->data(), use.bytes, false, &differs, &error) == TOMA_OK && !differs);
-    CHECK(toma_storage_give(kept, memory) == away);
-    delete away;
+    CHECK(toma_memory_fill(memory, host_copy->data(), use.bytes, false, &differs, &error) == TOMA_OK && !differs);
+    CHECK(toma_storage_give(kept, memory) == host_copy);
+    delete host_copy;
   }
   toma_storage_let_go(kept);
   toma_storage_forget(remembered);
 }
 
-Away* away_of(const void* storage) {
+HostCopy* host_copy_of(const void* storage) {
   void* remembered = toma_storage_remember(storage);
   void* kept = toma_storage_keep(remembered);
-  auto* away = static_cast<Away*>(toma_storage_away(kept));
+  auto* host_copy = static_cast<HostCopy*>(toma_storage_stand_in(kept));
   toma_storage_let_go(kept);
   toma_storage_forget(remembered);
-  return away;
+  return host_copy;
 }
 
 // True if kernels may read the evicted bytes.
@@ -786,28 +786,28 @@ std::atomic<uint64_t> gathers{0};
 const toma_offloading bringing{
     [](const char*, toma_use* uses, size_t count, toma_error*) {
       std::for_each(uses, uses + count, [](toma_use& use) {
-        use.outside = use.is_gathered ? away_of(use.storage) : nullptr;
-        if (use.outside == nullptr) {
+        use.host_copy = use.is_gathered ? host_copy_of(use.storage) : nullptr;
+        if (use.host_copy == nullptr) {
           comes(use);
         }
       });
       return int32_t{TOMA_OK};
     },
     [](const toma_ended* ended) {
-      const auto is_gathered = [](const toma_use& use) { return use.outside != nullptr; };
+      const auto is_gathered = [](const toma_use& use) { return use.host_copy != nullptr; };
       gathers += std::count_if(ended->uses, ended->uses + ended->use_count, is_gathered);
     },
     [](toma_use*, size_t, bool) {},
     [](toma_device, uint64_t) { return false; },
-    [](void* away) {
-      const std::unique_ptr<Away> dropped(static_cast<Away*>(away));
+    [](void* stand_in) {
+      const std::unique_ptr<HostCopy> dropped(static_cast<HostCopy*>(stand_in));
       return uint64_t{dropped->size()};
     },
-    [](const void* outside) -> const void* { return is_in_memory ? static_cast<const Away*>(outside)->data() : nullptr; },
-    [](const void* outside, const uint64_t* offsets, size_t count, uint64_t bytes, uint8_t* to, uint64_t room, toma_error*) {
-      const auto& away = *static_cast<const Away*>(outside);
-      CHECK(room == away.size());
-      std::for_each(offsets, offsets + count, [&](uint64_t offset) { std::copy_n(away.begin() + offset, bytes, to + offset); });
+    [](const void* host_copy) -> const void* { return is_in_memory ? static_cast<const HostCopy*>(host_copy)->data() : nullptr; },
+    [](const void* evicted, const uint64_t* offsets, size_t count, uint64_t bytes, uint8_t* to, uint64_t room, toma_error*) {
+      const auto& host_copy = *static_cast<const HostCopy*>(evicted);
+      CHECK(room == host_copy.size());
+      std::for_each(offsets, offsets + count, [&](uint64_t offset) { std::copy_n(host_copy.begin() + offset, bytes, to + offset); });
       return int32_t{TOMA_OK};
     },
 };
@@ -816,13 +816,13 @@ const toma_offloading bringing{
 float first_of_row(const at::Tensor& table, int64_t at) {
   const auto rows = at::_ops::to_dtype::call(ones({2}), c10::kLong, false, false, std::nullopt);
   rows.mutable_data_ptr<int64_t>()[0] = at;
-  if (away_of(table.storage().unsafeGetStorageImpl()) == nullptr) {
+  if (host_copy_of(table.storage().unsafeGetStorageImpl()) == nullptr) {
     leaves(table);
   }
   return at::_ops::index_select::call(table, 0, rows).const_data_ptr<float>()[0];
 }
 
-void rows_are_taken_outside() {
+void rows_are_taken_on_the_host() {
   toma_cpu_install();
   toma_offload_install(&bringing);
   toma_error error;
@@ -846,7 +846,7 @@ void rows_are_taken_outside() {
         is_refused = true;
       }
       CHECK(is_refused && gathers == gathered + 3);
-      CHECK(away_of(table.storage().unsafeGetStorageImpl()) != nullptr);
+      CHECK(host_copy_of(table.storage().unsafeGetStorageImpl()) != nullptr);
     }
     toma_offload_leave();
   }
@@ -906,7 +906,7 @@ void memory_goes_and_comes_back_for_operators() {
       try {
         dies.const_data_ptr<float>();
       } catch (const c10::Error& error) {
-        is_refused = std::strstr(error.what_without_backtrace(), "it is away") != nullptr;
+        is_refused = std::strstr(error.what_without_backtrace(), "it is evicted") != nullptr;
       }
       CHECK(is_refused);
     }
@@ -928,13 +928,13 @@ int main() {
   // Done while there is one thread; libtorch starts more for its operators.
   CHECK(has_trace(raise_out_of_memory));
   toma_backtraces_install([] { return would_retry; });
-  installed_late_it_tells_its_own_blocks_from_others();
-  thousands_of_blocks_are_told_apart();
+  installed_late_it_distinguishes_its_own_blocks_from_others();
+  thousands_of_blocks_are_distinguished();
   a_child_of_fork_can_allocate();
   blocks_are_whole_and_freed();
   living_blocks_are_walked();
-  blocks_of_gpus_are_told_of_observed_threads();
-  tensors_tell_where_they_are();
+  blocks_of_gpus_are_reported_by_observed_threads();
+  addresses_of_tensors_are_read();
   what_is_refused_is_not_counted();
   what_is_exempt_is_never_counted_or_refused();
   every_exception_becomes_a_code();
@@ -950,7 +950,7 @@ int main() {
   figures_are_read_while_stages_are_repeated();
   a_thread_may_record_while_it_ends();
   memory_goes_and_comes_back_for_operators();
-  rows_are_taken_outside();
+  rows_are_taken_on_the_host();
   memory_that_is_read_by_its_address_stays_where_it_is();
   backtraces_are_left_out_only_of_what_means_out_of_memory();
   what_counts_is_the_thread_that_catches_and_the_error_that_it_handles();

@@ -21,7 +21,7 @@ pub struct Error {
 }
 
 /// Words in the error of an access to a tensor whose memory is evicted; the device follows.
-pub(crate) const AWAY: &str = "is evicted from ";
+pub(crate) const EVICTED: &str = "is evicted from ";
 
 /// Kind of an [`Error`].
 ///
@@ -101,7 +101,7 @@ impl From<TchError> for Error {
             return own.clone();
         }
         let text = error.to_string();
-        if text.contains(AWAY) {
+        if text.contains(EVICTED) {
             return Self::new(ErrorKind::Offloaded, text);
         }
         Failure::new(error.classify().class, text).into()
@@ -143,7 +143,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_kind_decides_whatever_the_text_says_and_whatever_it_is_in() {
+    fn the_kind_decides_for_any_text_and_any_wrapper() {
         for (kind, class) in KINDS {
             let error = || Error::new(kind, "no room".to_owned());
             assert_eq!(error().classify().class, class, "{kind:?}");

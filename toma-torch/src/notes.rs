@@ -25,7 +25,7 @@ pub(crate) fn is_alive(address: u64, owner: Owner) -> bool {
     ffi::owner_at(address) == owner
 }
 
-/// Drops the notes of blocks that are gone, or that no recording has told apart from later ones.
+/// Drops the notes of blocks that are gone, or that no recording distinguishes from later ones.
 pub(crate) fn forget() {
     noted().retain(|(address, owner), _| *owner != Owner(0) && is_alive(*address, *owner));
 }
@@ -74,23 +74,23 @@ pub(crate) fn note(address: u64, category: Category, name: impl FnOnce() -> Stri
 
 /// Owner and note of an evicted storage. Names follow storages, not their blocks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Story {
+pub(crate) struct StorageNote {
     owner: Owner,
     noted: Option<Arc<(Category, String)>>,
 }
 
-impl Story {
+impl StorageNote {
     /// Runs `free`, which frees the memory of a storage that is evicted, and keeps its note.
-    pub(crate) fn leaves(free: impl FnOnce()) -> Self {
+    pub(crate) fn on_eviction(free: impl FnOnce()) -> Self {
         let ((), block) = counting::moves(Owner::default(), free);
         Self { owner: block.owner, noted: taken(block.address, block.before).map(Arc::new) }
     }
 
     /// Runs `make`, which allocates the memory of a storage that is fetched, and gives its note to the new block.
-    pub(crate) fn returns<T>(&self, make: impl FnOnce() -> T) -> T {
+    pub(crate) fn on_fetch<T>(&self, make: impl FnOnce() -> T) -> T {
         let (returned, block) = counting::moves(self.owner, make);
         if let Some(noted) = self.noted.as_ref().filter(|_| block.address != 0) {
-            noted_again(block.address, block.owner, (**noted).clone());
+            self::noted().insert((block.address, block.owner), (**noted).clone());
         }
         returned
     }
@@ -99,8 +99,4 @@ impl Story {
 /// Removes the note of a freed block.
 fn taken(address: u64, owner: Owner) -> Option<(Category, String)> {
     noted().remove(&(address, owner))
-}
-
-fn noted_again(address: u64, owner: Owner, is: (Category, String)) {
-    noted().insert((address, owner), is);
 }

@@ -111,15 +111,15 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operator_takes_and_gives_is_told_with_shapes_and_numbers() {
+    fn operands_of_an_operator_are_recorded_with_shapes_and_numbers() {
         let input = ones().set_requires_grad(true);
         let trace = record(|| input.sum_dim_intlist([1].as_slice(), true, Kind::Float));
         let (_, operator) = trace.operators().next().unwrap();
         let dims = operator.attributes.iter().find(|attribute| attribute.name == "dim").unwrap();
         assert_eq!((&*operator.name, &*dims.values), ("aten::sum.dim_IntList", &[1][..]));
         let uses: Vec<_> = trace.uses().iter().map(|used| &used.operand).collect();
-        let told: Vec<_> = uses.iter().map(|operand| (operand.access, &*operand.shape)).collect();
-        assert_eq!(told, [(Access::Reads, &[4, 4][..]), (Access::Makes, &[4, 1][..])]);
+        let operands: Vec<_> = uses.iter().map(|operand| (operand.access, &*operand.shape)).collect();
+        assert_eq!(operands, [(Access::Reads, &[4, 4][..]), (Access::Makes, &[4, 1][..])]);
         assert!(uses.iter().all(|operand| operand.wants_gradient));
     }
 }

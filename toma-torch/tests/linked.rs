@@ -71,7 +71,7 @@ fn an_error_that_is_none_keeps_its_backtrace_in_an_attempt_that_would_be_retried
 }
 
 #[test]
-fn a_panic_that_is_passed_on_says_where_it_came_from() {
+fn a_panic_that_is_passed_on_has_its_origin() {
     let payload = std::panic::catch_unwind(|| {
         execute::with::<NoCache>().batch(2, |_| drop(too_much().unwrap()));
     });

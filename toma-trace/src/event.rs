@@ -1,4 +1,4 @@
-//! Events of a running program: the one language between those that observe it and those that read what happened.
+//! Events of a running program: the one language between code that observes it and code that reads the recording.
 //!
 //! # Why
 //!

@@ -2,7 +2,7 @@
 //!
 //! # Why
 //!
-//! They are no [`Event`](crate::Event)s: a row may hold more than an event says, such as the properties of a label.
+//! They are no [`Event`](crate::Event)s: a row may hold more than an event, such as the properties of a label.
 
 use crate::record::Open;
 use crate::tables::{Interval, Moment, Trace};

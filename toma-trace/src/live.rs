@@ -100,8 +100,8 @@ impl Trace {
         Live::of(self.blocks_in(place).map(|(_, block)| block))
     }
 
-    /// Returns the live bytes of blocks born in the trace: what the step adds to the memory that was there before. Freeing
-    /// an older block makes no room. [`live`](Self::live) includes older blocks.
+    /// Returns the live bytes of blocks born in the trace, which the step adds to the memory that was there before.
+    /// Freeing an older block makes no room. [`live`](Self::live) includes older blocks.
     #[must_use]
     pub fn live_born(&self, place: &Place) -> Live {
         Live::of(self.blocks_in(place).map(|(_, block)| block).filter(|block| block.birth.is_some()))

@@ -22,7 +22,7 @@ pub const GATHERS: u32 = 1 << 0;
 pub const HANDS_BACK: u32 = 1 << 1;
 /// Takes a tensor out of its graph in place, and looks at no memory.
 pub const DETACHES: u32 = 1 << 2;
-/// Writes to its last argument, a workspace, without saying so in its schema.
+/// Writes to its last argument, a workspace, which its schema does not show.
 pub const WRITES_WORKSPACE: u32 = 1 << 3;
 /// Changes the shape or the memory of its first argument.
 pub const RESIZES: u32 = 1 << 4;
@@ -41,7 +41,8 @@ pub const TAKES_NO_SCRATCH: u32 = 1 << 10;
 /// Runs on tensors without data, although it has no Meta kernel of its own.
 pub const RUNS_ON_META: u32 = 1 << 11;
 /// Reads the running statistics that it is given, and never updates them: also in training, or it knows no training.
-/// Any other operator with running statistics updates them in training, without saying so, and does not read them then.
+/// Any other operator with running statistics updates them in training, which its schema does not show, and does not
+/// read them then.
 pub const READS_STATISTICS: u32 = 1 << 12;
 /// Reduction, for which CUDA takes scratch if few results have many inputs.
 pub const REDUCES: u32 = 1 << 13;
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_says_something() {
+    fn each_row_has_a_property() {
         let is_empty = |row: &&(&str, u32, Option<ShapeRule>)| row.1 == 0 && row.2.is_none();
         assert_eq!(TABLE.iter().find(is_empty), None);
     }

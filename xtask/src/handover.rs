@@ -1,4 +1,4 @@
-//! Programs that the user asked for: they get our standard input, and their exit code becomes ours.
+//! Programs that the user requested: they get our standard input, and their exit code becomes ours.
 
 use std::process::{Command, ExitCode, ExitStatus};
 
@@ -48,13 +48,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_piped_to_us_reaches_the_program() {
+    fn piped_input_reaches_the_program() {
         if std::env::var_os(PIPED).is_some() {
             assert_eq!(after(&["read first; read second; echo \"it read $second\""]).unwrap(), 0);
             return;
         }
-        let pipe =
-            "printf 'one line\\nanother\\n' | \"$0\" what_is_piped_to_us_reaches_the_program --nocapture";
+        let pipe = "printf 'one line\\nanother\\n' | \"$0\" piped_input_reaches_the_program --nocapture";
         let mut ours = Command::new("sh");
         let output =
             ours.args(["-c", pipe]).arg(std::env::current_exe().unwrap()).env(PIPED, "1").output().unwrap();

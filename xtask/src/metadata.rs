@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_tells_features_targets_and_lists() {
+    fn a_package_has_features_targets_and_lists() {
         let workspace = workspace();
         let facade = workspace.facade();
         assert_eq!(facade.features().collect::<Vec<_>>(), ["tracing"]);

@@ -74,7 +74,7 @@ fn flags_stand_anywhere_and_what_follows_two_dashes_is_passed_on() {
 }
 
 #[test]
-fn what_means_nothing_is_refused() {
+fn meaningless_arguments_are_refused() {
     for line in ["test --cpu --cuda", "run a b", "bench --calls 5", "bench --instructions -- a", "torch test"]
     {
         assert!(parse(&format!("xtask {line}")).is_err(), "{line}");

@@ -14,8 +14,9 @@ struct OnDrop(Sender<&'static str>, Fails);
 impl Drop for OnDrop {
     fn drop(&mut self) {
         every_form(self.1);
-        let told = if toma::report::last().is_some() { "the library's values live" } else { "they are gone" };
-        self.0.send(told).unwrap();
+        let message =
+            if toma::report::last().is_some() { "the library's values live" } else { "they are gone" };
+        self.0.send(message).unwrap();
     }
 }
 
@@ -29,9 +30,9 @@ fn keep(sender: &Sender<&'static str>, fails: Fails) {
 
 /// Returns the reports of the destructors of a thread that ran `work`.
 fn at_exit_of(work: impl FnOnce(&Sender<&'static str>) + Send + 'static) -> Vec<&'static str> {
-    let (sender, told) = channel();
+    let (sender, receiver) = channel();
     thread::spawn(move || work(&sender)).join().unwrap();
-    told.iter().collect()
+    receiver.iter().collect()
 }
 
 /// Tests both orders, because destructors run in the reverse order of first use.
@@ -68,7 +69,7 @@ thread_local! {
 }
 
 #[test]
-fn what_is_learned_at_the_end_of_a_thread_is_not_lost() {
+fn sizes_learned_at_the_end_of_a_thread_are_not_lost() {
     let name = "learned at the end of a thread";
     let work = move || {
         LEARNS.set(Some(Learns(name)));
@@ -100,10 +101,10 @@ fn a_call_works_while_the_log_and_injection_are_on() {
 #[test]
 fn a_call_works_at_the_end_of_the_process() {
     let Some(ended) = child::run("adversity::exits::a_call_works_at_the_end_of_the_process", &[]) else {
-        let (sender, told) = channel();
+        let (sender, receiver) = channel();
         keep(&sender, Fails::ByPanic);
         every_form(Fails::ByError);
-        std::mem::forget(told);
+        std::mem::forget(receiver);
         return;
     };
     ended.passed();

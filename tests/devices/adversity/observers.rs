@@ -20,14 +20,14 @@ fn kind(event: &Event<'_>) -> String {
 struct PanicsAt<R> {
     kind: &'static str,
     raise: R,
-    heard: Mutex<Vec<String>>,
+    notified: Mutex<Vec<String>>,
 }
 
 impl<R: Fn() + Sync> Observer for PanicsAt<R> {
     fn observe(&self, event: &Event<'_>) {
         let kind = kind(event);
         let is_last = kind == self.kind;
-        self.heard.lock().unwrap().push(kind);
+        self.notified.lock().unwrap().push(kind);
         if is_last {
             (self.raise)();
         }
@@ -94,16 +94,16 @@ fn other_forms(observer: &dyn Observer) {
 
 #[test]
 fn all_kinds_of_events_are_met() {
-    let heard = Mutex::new(Vec::new());
-    let observer = |event: &Event<'_>| heard.lock().unwrap().push(kind(event));
+    let notified = Mutex::new(Vec::new());
+    let observer = |event: &Event<'_>| notified.lock().unwrap().push(kind(event));
     succeeds(&observer);
     gives_up(&observer);
-    let mut heard = heard.into_inner().unwrap();
-    heard.sort();
-    heard.dedup();
+    let mut notified = notified.into_inner().unwrap();
+    notified.sort();
+    notified.dedup();
     let mut kinds = KINDS.map(str::to_owned);
     kinds.sort();
-    assert_eq!(heard, kinds, "a new kind of event needs its test here");
+    assert_eq!(notified, kinds, "a new kind of event needs its test here");
 }
 
 /// Runs in a process of its own, because it writes many lines to standard error.
@@ -114,27 +114,27 @@ fn check(test: &str, raise: impl Fn() + Sync + Copy) {
         }
         return;
     };
-    let said = "an observer panicked and receives no more events of this call";
-    assert!(ended.passed().iter().filter(|line| line.ends_with(said)).count() >= KINDS.len());
+    let message = "an observer panicked and receives no more events of this call";
+    assert!(ended.passed().iter().filter(|line| line.ends_with(message)).count() >= KINDS.len());
 }
 
 fn check_kind(kind: &'static str, raise: impl Fn() + Sync + Copy) {
     for call in [succeeds, gives_up] {
-        let observer = PanicsAt { kind, raise, heard: Mutex::default() };
+        let observer = PanicsAt { kind, raise, notified: Mutex::default() };
         call(&observer);
-        let heard = observer.heard.into_inner().unwrap();
-        let told = heard.iter().filter(|heard| *heard == kind).count();
+        let notified = observer.notified.into_inner().unwrap();
+        let received = notified.iter().filter(|notified| *notified == kind).count();
         assert!(
-            told == 0 || told == 1 && heard.last().map(String::as_str) == Some(kind),
-            "{kind}: {heard:?}"
+            received == 0 || received == 1 && notified.last().map(String::as_str) == Some(kind),
+            "{kind}: {notified:?}"
         );
     }
-    other_forms(&PanicsAt { kind, raise, heard: Mutex::default() });
+    other_forms(&PanicsAt { kind, raise, notified: Mutex::default() });
 }
 
 #[test]
-fn an_observer_that_panics_is_heard_no_more_and_the_work_goes_on() {
-    let test = "adversity::observers::an_observer_that_panics_is_heard_no_more_and_the_work_goes_on";
+fn an_observer_that_panics_is_notified_no_more_and_the_work_goes_on() {
+    let test = "adversity::observers::an_observer_that_panics_is_notified_no_more_and_the_work_goes_on";
     check(test, || panic!("an observer's mistake"));
 }
 
@@ -150,23 +150,23 @@ fn an_observer_whose_panic_panics_again_is_survived() {
 }
 
 #[test]
-fn the_other_observers_are_told_all() {
-    let test = "adversity::observers::the_other_observers_are_told_all";
+fn the_other_observers_are_notified_of_all() {
+    let test = "adversity::observers::the_other_observers_are_notified_of_all";
     let Some(ended) = child::run(test, &[]) else {
-        let told = std::sync::Arc::new(AtomicUsize::new(0));
-        let counter = std::sync::Arc::clone(&told);
+        let received = std::sync::Arc::new(AtomicUsize::new(0));
+        let counter = std::sync::Arc::clone(&received);
         let _panicking = everywhere(|_: &Event<'_>| panic!("first"));
         let _counting = everywhere(move |_: &Event<'_>| {
             counter.fetch_add(1, Relaxed);
         });
-        let observer = PanicsAt { kind: "Started", raise: || panic!("second"), heard: Mutex::default() };
+        let observer = PanicsAt { kind: "Started", raise: || panic!("second"), notified: Mutex::default() };
         execute::with::<NoCache>().name("work").observer(&observer).range(0..4, 2, |_, _| ());
-        assert_eq!(told.load(Relaxed), 6, "started, two attempts, two successes, finished");
+        assert_eq!(received.load(Relaxed), 6, "started, two attempts, two successes, finished");
         return;
     };
     let stderr = ended.passed();
-    let said = "toma: work: an observer panicked and receives no more events of this call";
-    assert_eq!(stderr.iter().filter(|line| *line == said).count(), 2, "{stderr:?}");
+    let expected = "toma: work: an observer panicked and receives no more events of this call";
+    assert_eq!(stderr.iter().filter(|line| *line == expected).count(), 2, "{stderr:?}");
     for message in ["first", "second"] {
         assert_eq!(stderr.iter().filter(|line| *line == message).count(), 1, "{stderr:?}");
     }
@@ -196,8 +196,8 @@ fn an_observer_of_everything_may_run_loops_itself() {
     let test = "adversity::observers::an_observer_of_everything_may_run_loops_itself";
     let settings = [("TOMA_LOG", "1")];
     let Some(ended) = child::run(test, &settings) else {
-        let (told, seen) = (std::sync::Arc::new(Mutex::new(Vec::new())), AtomicUsize::new(0));
-        let kinds = std::sync::Arc::clone(&told);
+        let (received, seen) = (std::sync::Arc::new(Mutex::new(Vec::new())), AtomicUsize::new(0));
+        let kinds = std::sync::Arc::clone(&received);
         let guard = everywhere(move |event: &Event<'_>| {
             kinds.lock().unwrap().push(format!("{} {}", event.name, kind(event)));
             let own = |_: &Event<'_>| {
@@ -206,11 +206,11 @@ fn an_observer_of_everything_may_run_loops_itself() {
             let with = execute::with::<NoCache>().name("inner").observer(&own);
             let fails = with.batch(2, |size| if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) });
             fails.unwrap();
-            assert_eq!(seen.swap(0, Relaxed), 7, "an observer given to the call itself is told");
+            assert_eq!(seen.swap(0, Relaxed), 7, "an observer given to the call itself is notified");
         });
         execute::with::<NoCache>().name("outer").range(0..4, 2, |_, _| ());
         assert_eq!(
-            *told.lock().unwrap(),
+            *received.lock().unwrap(),
             ["Started", "Attempt", "Succeeded", "Attempt", "Succeeded", "Finished"]
                 .map(|kind| format!("outer {kind}"))
         );
@@ -226,14 +226,14 @@ fn an_observer_may_end_its_own_observation() {
     let test = "adversity::observers::an_observer_may_end_its_own_observation";
     let Some(ended) = child::run(test, &[]) else {
         static GUARD: Mutex<Option<toma::observe::Everywhere>> = Mutex::new(None);
-        static TOLD: AtomicUsize = AtomicUsize::new(0);
+        static RECEIVED: AtomicUsize = AtomicUsize::new(0);
         *GUARD.lock().unwrap() = Some(everywhere(|_: &Event<'_>| {
-            TOLD.fetch_add(1, Relaxed);
+            RECEIVED.fetch_add(1, Relaxed);
             drop(GUARD.lock().unwrap().take());
         }));
         execute::range(0..4, 4, |_, _| ());
         execute::range(0..4, 4, |_, _| ());
-        assert_eq!(TOLD.load(Relaxed), 4, "a call that runs keeps its observers");
+        assert_eq!(RECEIVED.load(Relaxed), 4, "a call that runs keeps its observers");
         return;
     };
     ended.passed();
@@ -246,10 +246,10 @@ fn an_observer_that_panics_during_a_panic_does_not_end_the_process() {
         ended.passed();
         return;
     }
-    let observer = PanicsAt { kind: "Finished", raise: || panic!("twice"), heard: Mutex::default() };
+    let observer = PanicsAt { kind: "Finished", raise: || panic!("twice"), notified: Mutex::default() };
     let with = execute::with::<NoCache>().observer(&observer);
     let body = AssertUnwindSafe(|| with.range(0..4, 4, |start, _| assert!(start > 0, "once")));
     let panic = catch_unwind(body).unwrap_err();
     assert_eq!(panic.downcast_ref(), Some(&"once"));
-    assert_eq!(observer.heard.into_inner().unwrap().last().map(String::as_str), Some("Finished"));
+    assert_eq!(observer.notified.into_inner().unwrap().last().map(String::as_str), Some("Finished"));
 }

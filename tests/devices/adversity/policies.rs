@@ -55,15 +55,15 @@ fn in_every_form_the_call_is_named() {
         &mut || _ = with().iter(0..8, 8, fails).next(),
         &mut || _ = block_on(with().stream(0..8, 8, async |start, end| fails(start, end)).next()),
     ];
-    let said = ": policy Answers { shrink: 9, advance: 8 }: answered 9 after a failure at 8: must be smaller";
+    let end = ": policy Answers { shrink: 9, advance: 8 }: answered 9 after a failure at 8: must be smaller";
     for call in inline {
         let text = panic_of(call);
-        assert!(text.starts_with("tests/devices/adversity/policies.rs:") && text.ends_with(said), "{text}");
+        assert!(text.starts_with("tests/devices/adversity/policies.rs:") && text.ends_with(end), "{text}");
     }
     let text = panic_of(annotated::batch);
-    assert!(text.ends_with(&format!("policies::annotated::batch{said}")), "{text}");
+    assert!(text.ends_with(&format!("policies::annotated::batch{end}")), "{text}");
     let text = panic_of(|| _ = block_on(annotated::range(0, 8)));
-    assert!(text.ends_with(&format!("policies::annotated::range{said}")), "{text}");
+    assert!(text.ends_with(&format!("policies::annotated::range{end}")), "{text}");
 }
 
 #[derive(Debug)]

@@ -95,8 +95,8 @@ fn a_memory_that_panics_while_a_start_is_chosen_harms_no_other_call() {
 fn a_memory_that_panics_when_all_is_done_does_not_take_the_result() {
     let test = "adversity::sources::a_memory_that_panics_when_all_is_done_does_not_take_the_result";
     if let Some(ended) = child::run(test, &[]) {
-        let said = "12 is not remembered, because of a panic meanwhile";
-        assert!(ended.passed().iter().any(|line| line.ends_with(said)));
+        let message = "12 is not remembered, because of a panic meanwhile";
+        assert!(ended.passed().iter().any(|line| line.ends_with(message)));
         return;
     }
     // All calls see one memory, because it has the same name.

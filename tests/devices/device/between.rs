@@ -26,21 +26,24 @@ struct Loops<'a> {
     device: &'a FakeDevice,
     ends_other: Watching,
     /// Events received; true if the loop waited at that event.
-    told: Mutex<Vec<(String, bool)>>,
+    recorded: Mutex<Vec<(String, bool)>>,
 }
 
 impl<'a> Loops<'a> {
     fn on(device: &'a FakeDevice) -> Self {
         let ends_other = Watching::for_other(Other::on(device, 60));
-        Self { device, ends_other, told: Mutex::default() }
+        Self { device, ends_other, recorded: Mutex::default() }
     }
 
     /// Asserts that these events were received, and that no loop waited at any event.
     #[track_caller]
     fn check(self, events: &[&str]) {
-        let told = self.told.into_inner().unwrap();
-        assert!(events.iter().all(|event| told.iter().any(|(told, _)| told == event)), "{told:?}");
-        assert!(told.iter().all(|&(_, waits)| !waits), "{told:?}");
+        let recorded = self.recorded.into_inner().unwrap();
+        assert!(
+            events.iter().all(|event| recorded.iter().any(|(recorded, _)| recorded == event)),
+            "{recorded:?}"
+        );
+        assert!(recorded.iter().all(|&(_, waits)| !waits), "{recorded:?}");
     }
 }
 
@@ -50,7 +53,7 @@ impl Observer for Loops<'_> {
         let kind = format!("{:?}", event.kind);
         let kind = kind.split([' ', '{']).next().unwrap().to_owned();
         let waits = loop_waits(self.device);
-        self.told.lock().unwrap().push((kind, waits));
+        self.recorded.lock().unwrap().push((kind, waits));
     }
 }
 
@@ -144,9 +147,9 @@ fn a_loop_in_a_hook_does_not_wait_for_the_call_that_asks() {
     let _must_end = must_end();
     let device = FakeDevice::new(100);
     let (waits, asked) = (Arc::new(Mutex::new(Vec::new())), device.clone());
-    let told = Arc::clone(&waits);
+    let recorded = Arc::clone(&waits);
     let _hooked = on_release(move |_| {
-        told.lock().unwrap().push(loop_waits(&asked));
+        recorded.lock().unwrap().push(loop_waits(&asked));
         false
     });
     let seen = Watching::for_other(Other::on(&device, 60));

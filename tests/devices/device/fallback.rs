@@ -152,7 +152,7 @@ fn a_single_item_that_does_not_fit_takes_the_rest_along() {
 
 /// Sizes learned on the device stay unchanged, whatever fits in the other memory.
 #[test]
-fn what_was_remembered_of_the_device_stays() {
+fn remembered_sizes_of_the_device_stay() {
     fn call(cache: &dyn SizeCache, policy: &dyn toma::policy::Policy, limit: &Cell<u64>) -> Vec<usize> {
         let (device, mut sizes) = (FakeDevice::new(1000), Vec::new());
         let with = execute::with::<NoCache>().cache(cache).policy(policy).ladder(ladder()).key("same");

@@ -40,12 +40,12 @@ impl Other {
     }
 
     fn with(ladder: Ladder<'static>, device: &FakeDevice, bytes: u64) -> Self {
-        let ((stop, told), (tell, runs), device) = (channel(), channel(), device.clone());
+        let ((stop, stopped), (begin, runs), device) = (channel(), channel(), device.clone());
         let thread = thread::spawn(move || {
             execute::with::<NoCache>().device(&device).ladder(ladder).batch(1, |_| {
                 let _held = device.alloc(bytes).unwrap();
-                tell.send(()).unwrap();
-                told.recv().unwrap();
+                begin.send(()).unwrap();
+                stopped.recv().unwrap();
             });
         });
         runs.recv().unwrap();
@@ -115,7 +115,7 @@ pub(crate) fn exclusive_again(size: usize, others: usize) -> Vec<String> {
     [&[again], &exclusive_turn(size, others)[..]].concat()
 }
 
-/// Returns whether a new attempt has to wait, because another one waits or is exclusive.
+/// Returns true if a new attempt has to wait, because another one waits or is exclusive.
 pub(crate) fn must_wait(device: &FakeDevice) -> bool {
     let seen = Watching::default();
     let with = execute::with::<NoCache>().device(device).observer(&seen);
@@ -135,7 +135,7 @@ pub(crate) fn is_free(device: &FakeDevice) -> bool {
 }
 
 /// Ends the process, with the name of the test, if the guard lives for too long: a test that hangs cannot fail.
-pub(crate) struct MustEnd(#[expect(dead_code, reason = "told by its end")] Sender<()>);
+pub(crate) struct MustEnd(#[expect(dead_code, reason = "its end is the signal")] Sender<()>);
 
 pub(crate) fn must_end() -> MustEnd {
     let ((ends, ended), test) = (channel(), thread::current());

@@ -149,7 +149,7 @@ fn whatever_fits_by_itself_succeeds() {
 }
 
 #[test]
-fn what_does_not_fit_by_itself_gives_up_and_the_others_succeed() {
+fn a_loop_that_does_not_fit_by_itself_gives_up_and_the_others_succeed() {
     let [fits, large] = [40, 61].map(|needs| vec![level(1, 40), level(2, needs)]);
     let results = on_threads(&[fits.clone(), large, fits], false);
     let error = results[1].as_ref().unwrap_err().to_string();
@@ -204,7 +204,7 @@ fn outer_without_device() {
     assert_eq!(seen.take(), exclusive_again(8, 1));
 }
 
-type Told = Result<usize, Box<dyn Error + Send + Sync>>;
+type Recorded = Result<usize, Box<dyn Error + Send + Sync>>;
 
 /// A loop inside an attempt while another call uses the device.
 struct Beside {
@@ -221,19 +221,19 @@ impl Beside {
         Self { device, outer, inner: Watching::default() }
     }
 
-    fn outside(&self, ladder: Ladder<'_>, most: usize, body: impl FnMut(usize) -> Told) -> Told {
+    fn outside(&self, ladder: Ladder<'_>, most: usize, body: impl FnMut(usize) -> Recorded) -> Recorded {
         let with = execute::with::<NoCache>().device(&self.device).observer(&self.outer);
         with.ladder(ladder).max_attempts(most).batch(1, body)
     }
 
     /// Runs an inner loop that needs 80 bytes at once.
-    fn inside(&self) -> Told {
+    fn inside(&self) -> Recorded {
         let with = execute::with::<NoCache>().device(&self.device).observer(&self.inner).ladder(patient());
         with.batch(8, |size| self.device.alloc(10 * size as u64).map(|_| size)).map_err(Into::into)
     }
 
     /// Runs an inner loop that leaves out items that do not fit by themselves.
-    fn leaves_out(&self) -> Told {
+    fn leaves_out(&self) -> Recorded {
         let with = execute::with::<NoCache>().device(&self.device).observer(&self.inner);
         let mut left_out = 0;
         let with = with.by_cost(|_| 8).left_out(|_| left_out += 1);
@@ -241,7 +241,7 @@ impl Beside {
         Ok(left_out)
     }
 
-    fn falls_back(&self) -> Told {
+    fn falls_back(&self) -> Recorded {
         let with = execute::with::<NoCache>().device(&self.device).observer(&self.inner);
         let with = with.ladder(Ladder::default().fallback(true)).min(8);
         with.batch(8, |_| if falls_back() { Ok(1) } else { alloc(&self.device, 80).map(|()| 0) })
@@ -261,7 +261,7 @@ impl Beside {
 }
 
 /// A loop inside an attempt.
-type Inner = fn(&Beside) -> Told;
+type Inner = fn(&Beside) -> Recorded;
 
 /// The loop gives way before it shrinks, leaves items out or falls back.
 #[test]
@@ -281,7 +281,7 @@ fn under_a_promise_a_loop_gives_way_at_its_first_contended_failure() {
 #[test]
 fn a_body_that_swallows_the_inner_error() {
     let _must_end = must_end();
-    for swallowed in [|| Ok(0), || Err("another error".into())] as [fn() -> Told; 2] {
+    for swallowed in [|| Ok(0), || Err("another error".into())] as [fn() -> Recorded; 2] {
         let beside = Beside::another(60);
         let result = beside.outside(patient(), 2, |_| {
             let result = beside.inside();
@@ -320,12 +320,12 @@ fn without_a_promise_a_loop_shrinks_leaves_out_and_falls_back() {
     cancel.cancel();
     let promises_nothing =
         [(patient().without_waiting(), 2), (patient(), 1), (patient().cancelled_by(&cancel), 2)];
-    for ((inside, done, told), (ladder, most)) in
+    for ((inside, done, recorded), (ladder, most)) in
         inner.into_iter().flat_map(|inside| promises_nothing.map(|outside| (inside, outside)))
     {
         let beside = Beside::another(60);
         assert_eq!(beside.outside(ladder, most, |_| inside(&beside)).unwrap(), done);
-        assert_eq!(beside.inner.take(), [told]);
+        assert_eq!(beside.inner.take(), [recorded]);
         assert!(beside.outer.take().is_empty());
         beside.end();
     }

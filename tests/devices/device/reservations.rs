@@ -41,7 +41,7 @@ fn reservations_stay_within_what_was_free() {
 }
 
 #[test]
-fn what_is_allocated_of_a_reservation_counts_once() {
+fn bytes_allocated_of_a_reservation_count_once() {
     let device = FakeDevice::new(1000);
     let weights = try_reserve(&device, 600).unwrap();
     let buffer = device.alloc(600).unwrap();
@@ -185,7 +185,7 @@ fn a_wait_ends_with_its_timeout_and_lets_others_go_on() {
 }
 
 #[test]
-fn what_is_reserved_can_be_allocated_whatever_others_do() {
+fn reserved_bytes_can_be_allocated_whatever_others_do() {
     let device = FakeDevice::new(1000);
     thread::scope(|scope| {
         for seed in 1..=8_u64 {

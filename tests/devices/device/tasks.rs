@@ -57,7 +57,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Returns whether the future is ready within ten polls, without a wake.
+/// Returns true if the future is ready within ten polls, without a wake.
 pub(crate) fn poll_often<F: Future>(mut future: Pin<&mut F>) -> bool {
     (0..10).any(|_| poll(future.as_mut()).is_ready())
 }

@@ -162,7 +162,7 @@ fn a_panic_while_exclusive() {
 #[derive(Debug)]
 struct Flushes<'a> {
     device: &'a FakeDevice,
-    told: &'a RefCell<Vec<String>>,
+    recorded: &'a RefCell<Vec<String>>,
 }
 
 impl Drop for Flushes<'_> {
@@ -170,7 +170,7 @@ impl Drop for Flushes<'_> {
         let seen = Watching::default();
         let with = execute::with::<NoCache>().device(self.device).observer(&seen).ladder(patient());
         with.range(0..8, 8, |start, end| alloc(self.device, 20 * (end - start))).unwrap();
-        self.told.replace(seen.take());
+        self.recorded.replace(seen.take());
     }
 }
 
@@ -180,16 +180,16 @@ impl Drop for Flushes<'_> {
 fn a_loop_in_a_destructor_does_not_wait_for_the_attempt_it_belongs_to() {
     #[toma::batch(initial = 4, cache = NoCache, device = flushes.device)]
     async fn waits_for_ever(size: usize, flushes: &Flushes<'_>) {
-        let &Flushes { device, told } = flushes;
-        let _flushes = Flushes { device, told };
+        let &Flushes { device, recorded } = flushes;
+        let _flushes = Flushes { device, recorded };
         std::future::poll_fn(|_| Poll::<()>::Pending).await;
         assert_eq!(size, 4);
     }
     let _must_end = must_end();
-    let (device, told) = (FakeDevice::new(100), RefCell::default());
-    let flushes = || Flushes { device: &device, told: &told };
+    let (device, recorded) = (FakeDevice::new(100), RefCell::default());
+    let flushes = || Flushes { device: &device, recorded: &recorded };
     let form = || execute::with::<NoCache>().device(&device);
-    let check = || assert_eq!(told.take(), ["at 8: shrinks to 4"]);
+    let check = || assert_eq!(recorded.take(), ["at 8: shrinks to 4"]);
     form().batch(4, |_| drop(flushes()));
     check();
     form().batch(4, |size| {

@@ -33,7 +33,7 @@ fn a_nested_tuple_speaks_first() {
 }
 
 #[test]
-fn an_annotated_function_says_the_same() {
+fn an_annotated_function_fails_the_same() {
     #[toma::chunked(initial = 2, cache = NoCache)]
     fn annotated((_a, _b): (&[u8], &mut [u8]), _start: usize, _end: usize) {
         unreached();

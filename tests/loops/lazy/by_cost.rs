@@ -17,7 +17,7 @@ async fn body(start: usize, end: usize) -> Result<usize, OutOfMemory> {
 }
 
 #[test]
-fn an_item_that_is_left_out_is_told_in_the_middle() {
+fn an_item_that_is_left_out_is_reported_in_the_middle() {
     let left_out = std::cell::RefCell::new(Vec::new());
     let form = execute::with::<NoCache>()
         .by_cost(|i| COSTS[i])

@@ -48,20 +48,20 @@ fn endless_ranges_are_lazy() {
 
 #[test]
 fn bad_sizes_panic_when_it_is_made() {
-    let said = |call: &dyn Fn()| {
+    let text = |call: &dyn Fn()| {
         let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
-        let (name, said) = panic.downcast_ref::<String>().unwrap().split_once(": ").unwrap();
+        let (name, text) = panic.downcast_ref::<String>().unwrap().split_once(": ").unwrap();
         assert!(name.starts_with("tests/loops/lazy/"), "{name}");
-        said.to_owned()
+        text.to_owned()
     };
     let (world, range) = (World::with_limit(4), std::hint::black_box(4)..3);
     let stream = |range, initial| {
         drop(execute::with::<NoCache>().stream(range, initial, async |_, _| ()));
     };
-    for refused in [said(&|| drop(iter(&world, 0..4, 0))), said(&|| stream(0..4, 0))] {
+    for refused in [text(&|| drop(iter(&world, 0..4, 0))), text(&|| stream(0..4, 0))] {
         assert_eq!(refused, "initial 0: must be at least 1");
     }
-    for refused in [said(&|| drop(iter(&world, range.clone(), 4))), said(&|| stream(range.clone(), 4))] {
+    for refused in [text(&|| drop(iter(&world, range.clone(), 4))), text(&|| stream(range.clone(), 4))] {
         assert_eq!(refused, "start 4: must be at most end 3");
     }
 }
@@ -99,7 +99,7 @@ proptest! {
     #[test]
     fn the_size_hint_is_right(
         items in 0..40_usize, initial in 1..40_usize, min in 1..8_usize, limit in 0..40_usize,
-        fails_at in 0..60_usize, costs in prop::option::of(prop::collection::vec(0..9_u64, 40)), hears: bool,
+        fails_at in 0..60_usize, costs in prop::option::of(prop::collection::vec(0..9_u64, 40)), receives: bool,
     ) {
         let initial = initial.max(min);
         let world = World::with_limit(limit);
@@ -110,7 +110,7 @@ proptest! {
         let form = execute::with::<NoCache>().min(min);
         let mut rows: Box<dyn Iterator<Item = _>> = match &costs {
             None => Box::new(form.iter(0..items, initial, body)),
-            Some(costs) if hears => Box::new(form.by_cost(|i| costs[i]).left_out(|_| ()).iter(0..items, initial, body)),
+            Some(costs) if receives => Box::new(form.by_cost(|i| costs[i]).left_out(|_| ()).iter(0..items, initial, body)),
             Some(costs) => Box::new(form.by_cost(|i| costs[i]).iter(0..items, initial, body)),
         };
         let mut hints = vec![rows.size_hint()];

@@ -32,7 +32,7 @@ fn leaked() -> &'static StacktraceMemoryCache {
 }
 
 #[test]
-fn calls_from_different_functions_are_told_apart() {
+fn calls_from_different_functions_are_distinguished() {
     let cache = leaked();
     for _ in 0..2 {
         assert_eq!(with_large_images(cache).next(), Some(Ok(2)));

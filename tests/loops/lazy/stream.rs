@@ -186,7 +186,7 @@ fn it_is_send_when_the_body_is() {
 }
 
 #[test]
-fn what_it_gives_need_not_be_send() {
+fn its_items_need_not_be_send() {
     let rows = collect(execute::with::<NoCache>().stream(0..3, 2, async |start, _| {
         pause().await;
         Ok::<_, OutOfMemory>(Rc::new(start))

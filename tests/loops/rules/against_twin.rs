@@ -15,7 +15,7 @@ use crate::rules::cases::{Case, Sequence, check, huge_sequence, sequence};
 use crate::rules::forms::{Ending, Form, NAME, Scene};
 use crate::rules::script::Script;
 use crate::rules::stage::{Note, Notes, Stage, id_in};
-use crate::rules::twin::{Attempt, BATCH, Bounds, End, Fate, Known, Rules, Story, tell};
+use crate::rules::twin::{Attempt, BATCH, Bounds, End, Fate, Known, Rules, Story, replay};
 
 macro_rules! properties {
     ($($name:ident: $form:ident;)*) => {$(
@@ -60,7 +60,7 @@ fn no_cache_starts_at_initial_every_time() {
     check(sequence(), |sequence| {
         for case in &sequence.calls {
             let case = &fitted(Form::Range, case);
-            let story = tell(case.total, &case.rules, case.plan, None, &mut &case.script);
+            let story = replay(case.total, &case.rules, case.plan, None, &mut &case.script);
             perform(Form::Range, case, &NoCache, &story);
         }
     });
@@ -98,7 +98,7 @@ fn play_on(form: Form, sequence: &Sequence, cache: &dyn SizeCache, entries: impl
     let mut learned = None;
     for case in &sequence.calls {
         let case = &fitted(form, case);
-        let story = tell(case.total, &case.rules, case.plan, known, &mut &case.script);
+        let story = replay(case.total, &case.rules, case.plan, known, &mut &case.script);
         check_rules(&story, case, known);
         perform(form, case, cache, &story);
         learned = story.learned.or(learned);
@@ -125,14 +125,14 @@ fn perform(form: Form, case: &Case, cache: &dyn SizeCache, story: &Story) {
 }
 
 /// One call, together with the story that predicts it.
-type Told<'a> = (Form, &'a Case, &'a dyn SizeCache, &'a Story);
+type Replayed<'a> = (Form, &'a Case, &'a dyn SizeCache, &'a Story);
 
 /// Makes and compares one call on the stage of the caller.
 pub(crate) fn perform_on(
     stage: &Stage,
     notes: &Notes,
     ladder: Ladder<'static>,
-    (form, case, cache, story): Told<'_>,
+    (form, case, cache, story): Replayed<'_>,
 ) {
     let policy: &dyn Policy = &*case.plan.policy();
     let items = if form.is_batch() { 0 } else { case.total };
@@ -180,9 +180,9 @@ pub(crate) fn check_ending(ending: &Ending, expected: &End, stage: &Stage, scrip
             assert!(!script.is_error(number), "the error of attempt {number} came out as a panic");
         }
         (End::NotSmaller(answer, size), Ending::Panic(_)) => {
-            let said = words(ending).unwrap_or_default();
+            let text = words(ending).unwrap_or_default();
             let expected = format!("answered {answer} after a failure at {size}: must be smaller");
-            assert!(said.contains(&expected) && said.contains("policy Stuck("), "{said}");
+            assert!(text.contains(&expected) && text.contains("policy Stuck("), "{text}");
         }
         _ => panic!("{expected:?} expected, not {ending:?} ({:?})", words(ending)),
     }

@@ -77,9 +77,9 @@ impl Sizes {
             Ok(()) => assert!(mistakes.is_empty(), "accepted in spite of {mistakes:?}"),
             Err(payload) => {
                 let text = text(payload);
-                let (call, said) = text.split_once(": ").expect("the name comes first");
+                let (call, text) = text.split_once(": ").expect("the name comes first");
                 assert!(call.contains(name), "{call} is not {name}");
-                assert!(mistakes.iter().any(|mistake| mistake == said), "{said:?} is none of {mistakes:?}");
+                assert!(mistakes.iter().any(|mistake| mistake == text), "{text:?} is none of {mistakes:?}");
                 assert_eq!((ran.get(), printed), (false, 1));
             }
         }
@@ -182,6 +182,6 @@ fn text(payload: Box<dyn Any + Send>) -> String {
 #[test]
 fn a_range_that_ends_before_it_starts_is_refused_even_of_negative_items() {
     let sizes = Sizes { initial: 1, min: 1, max: 1, multiple_of: 1, max_attempts: 1, start: 0, end: 0 };
-    let said = words(|| range(-3, -4, &sizes, &|| ()));
-    assert!(said.ends_with("bad_input::range: start -3: must be at most end -4"), "{said}");
+    let text = words(|| range(-3, -4, &sizes, &|| ()));
+    assert!(text.ends_with("bad_input::range: start -3: must be at most end -4"), "{text}");
 }

@@ -57,7 +57,7 @@ fn ends_within_the_tolerance() {
     check(search(), |search| {
         let (sizes, failures) = search.run(MANY.min(search.initial * 40));
         let (_rest, pieces) = sizes.split_last().unwrap();
-        assert!(pieces.len() >= 20, "{} pieces are not enough to tell", pieces.len());
+        assert!(pieces.len() >= 20, "{} pieces are too few for a judgment", pieces.len());
         let last = *pieces.last().unwrap();
         assert!(search.is_found(last), "{last} of {}", search.threshold);
         // At most as many failures as it takes to halve down to one item and search back up to the threshold.

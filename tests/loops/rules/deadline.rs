@@ -10,7 +10,7 @@ use crate::rules::against_twin::{attempts, check_ending};
 use crate::rules::cases::{Case, case, check, shrinking_plan};
 use crate::rules::forms::{Ending, with_sizes};
 use crate::rules::stage::{Fault, Notes, Stage};
-use crate::rules::twin::{End, Fate, Story, tell};
+use crate::rules::twin::{End, Fate, Story, replay};
 
 #[derive(Clone, Debug)]
 struct Race {
@@ -30,9 +30,9 @@ fn race() -> impl Strategy<Value = Race> {
 
 impl Race {
     /// Returns the story without a deadline, up to the first failure at or after the deadline.
-    fn tell(&self) -> Story {
+    fn replay(&self) -> Story {
         let Self { case, deadline, work } = self;
-        let mut story = tell(case.total, &case.rules, case.plan, None, &mut &case.script);
+        let mut story = replay(case.total, &case.rules, case.plan, None, &mut &case.script);
         let is_late = |number: usize| *work * (number as u32 + 1) >= *deadline;
         let failed = |number: &usize| story.attempts[*number].fate != Fate::Success;
         if let Some(last) = (0..story.attempts.len()).filter(failed).find(|&number| is_late(number)) {
@@ -59,7 +59,7 @@ impl Race {
 #[test]
 fn no_retry_starts_after_it() {
     check(race(), |race| {
-        let (notes, story) = (Notes::default(), race.tell());
+        let (notes, story) = (Notes::default(), race.replay());
         let stage = Stage::new(&race.case.script, &notes);
         let (ending, printed) = printed(|| race.run(&stage));
         assert_eq!(printed, usize::from(matches!(ending, Ending::Panic(_))), "panics printed");

@@ -13,7 +13,7 @@ use crate::rules::forms::{Form, Scene};
 use crate::rules::plan::Plan;
 use crate::rules::script::Script;
 use crate::rules::stage::{Notes, Stage};
-use crate::rules::twin::{Attempt, Fate, tell};
+use crate::rules::twin::{Attempt, Fate, replay};
 
 /// A policy that halves and records its evidence.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Policy for Witness {
 }
 
 #[test]
-fn says_what_happened() {
+fn shows_what_happened() {
     check(case(proptest::prelude::Just(Plan::Halve)), |case| {
         let witness = Witness::default();
         let stage = Stage::new(&case.script, &Notes::default());
@@ -51,21 +51,21 @@ fn says_what_happened() {
             out: RefCell::new(vec![0; case.total]),
         };
         let _ = printed(|| drop(Form::Range.perform(&scene)));
-        let attempts = tell(case.total, &case.rules, case.plan, None, &mut &case.script).attempts;
+        let attempts = replay(case.total, &case.rules, case.plan, None, &mut &case.script).attempts;
         check_failures(case, &attempts, &witness.after_failures.borrow());
         check_pieces(case, &attempts, &witness.before_pieces.borrow());
     });
 }
 
 /// Asserts that each failure which led to a smaller size was passed to the policy with the complete evidence.
-fn check_failures(case: &Case, attempts: &[Attempt], told: &[Evidence]) {
+fn check_failures(case: &Case, attempts: &[Attempt], received: &[Evidence]) {
     let shrunk = |number: &usize| {
         let (one, next) = (attempts[*number], attempts[number + 1]);
         one.fate != Fate::Success && next.end < one.end
     };
     let shrinks: Vec<usize> = (1..attempts.len()).map(|next| next - 1).filter(shrunk).collect();
-    assert_eq!(told.len(), shrinks.len());
-    for (&number, evidence) in shrinks.iter().zip(told) {
+    assert_eq!(received.len(), shrinks.len());
+    for (&number, evidence) in shrinks.iter().zip(received) {
         let Attempt { start, end, fate } = attempts[number];
         let class = if fate == Fate::Transient { Class::Transient } else { Class::OutOfMemory };
         let memory = case.script.reading(number);
@@ -86,11 +86,11 @@ fn check_requested(script: &Script, number: usize, evidence: &Evidence) {
 }
 
 /// Asserts that the policy is asked for the step before each piece and at no other time, without a memory reading.
-fn check_pieces(case: &Case, attempts: &[Attempt], told: &[Evidence]) {
+fn check_pieces(case: &Case, attempts: &[Attempt], received: &[Evidence]) {
     let mut starts: Vec<usize> = attempts.iter().map(|attempt| attempt.start).collect();
     starts.dedup();
-    assert_eq!(told.iter().map(|evidence| case.total - evidence.remaining).collect::<Vec<_>>(), starts);
-    for evidence in told {
+    assert_eq!(received.iter().map(|evidence| case.total - evidence.remaining).collect::<Vec<_>>(), starts);
+    for evidence in received {
         assert_eq!((evidence.class, evidence.requested_bytes), (None, None));
         assert_eq!((evidence.free_bytes, evidence.total_bytes), (None, None));
         check_limits(case, evidence);

@@ -92,7 +92,7 @@ impl Ending {
 pub(crate) const NAME: &str = "scene";
 
 impl Form {
-    /// Returns whether errors are classified by the test's own function, which knows the requested bytes.
+    /// Returns true if errors are classified by the test's own function, which knows the requested bytes.
     pub(crate) fn knows_requested(self) -> bool {
         !matches!(self, Self::RangeBoxed | Self::Map)
     }

@@ -21,7 +21,7 @@ use crate::rules::against_twin::{fitted, perform_on, remembered};
 use crate::rules::cases::{Case, case, check_some, shrinking_plan};
 use crate::rules::forms::Form;
 use crate::rules::stage::{Note, Notes, Stage};
-use crate::rules::twin::{End, Fate, Rungs, World, tell};
+use crate::rules::twin::{End, Fate, Rungs, World, replay};
 
 const FORMS: [Form; 9] = [
     Form::Batch,
@@ -142,9 +142,9 @@ struct Other {
 
 impl Other {
     fn on(device: &str) -> Self {
-        let ((stop, told), (tell, running)) = (channel(), channel());
+        let ((stop, stopped), (begin, running)) = (channel(), channel());
         let device = Named(device.to_owned());
-        let thread = thread::spawn(move || other(&device, &tell, &told));
+        let thread = thread::spawn(move || other(&device, &begin, &stopped));
         running.recv().unwrap();
         Self { stop, thread }
     }
@@ -155,12 +155,12 @@ impl Other {
     }
 }
 
-fn other(device: &Named, running: &Sender<()>, told: &Receiver<()>) {
+fn other(device: &Named, running: &Sender<()>, stopped: &Receiver<()>) {
     let ladder = Ladder::default().without_waiting();
     let with = execute::with::<NoCache>().device(device).ladder(ladder).name("other");
     with.batch(1, |_| {
         running.send(()).unwrap();
-        told.recv().unwrap();
+        stopped.recv().unwrap();
     });
 }
 
@@ -249,7 +249,7 @@ fn play(form: Form, crowded: &Crowded) {
     let crowded = Crowded { case: case.clone(), ..crowded.clone() };
     let Rungs { release, wait, hooks, fallback } = crowded.rungs;
     let has_offered = OFFERED.lock().unwrap().contains(&form);
-    let story = tell(case.total, &case.rules, case.plan, None, &mut CrowdedWorld(&crowded, has_offered));
+    let story = replay(case.total, &case.rules, case.plan, None, &mut CrowdedWorld(&crowded, has_offered));
     if (0..story.attempts.len()).any(|number| bit(crowded.plans.offered, number)) {
         OFFERED.lock().unwrap().push(form);
     }
@@ -273,8 +273,8 @@ fn play(form: Form, crowded: &Crowded) {
 static OFFERED: Mutex<Vec<Form>> = Mutex::new(Vec::new());
 
 #[test]
-fn every_rung_is_climbed_as_the_rules_say() {
-    if let Some(ended) = child::run("rules::ladder::every_rung_is_climbed_as_the_rules_say", &[]) {
+fn every_rung_is_climbed_by_the_rules() {
+    if let Some(ended) = child::run("rules::ladder::every_rung_is_climbed_by_the_rules", &[]) {
         ended.passed();
         return;
     }

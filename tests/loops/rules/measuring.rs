@@ -61,8 +61,8 @@ struct Liar<'a> {
 }
 
 impl Liar<'_> {
-    fn random(&self, what: usize) -> u64 {
-        let random = mix(self.script.seed, [self.stage.attempts(), what, 5]);
+    fn random(&self, draw: usize) -> u64 {
+        let random = mix(self.script.seed, [self.stage.attempts(), draw, 5]);
         // Mostly small figures, sometimes none, and rarely figures that overflow.
         match random % 16 {
             0 => 0,
@@ -131,11 +131,11 @@ fn time_of_an_attempt(seed: u64, number: usize) -> Duration {
 /// Converts the notes to a story, to check the rules of the twin.
 fn retold(notes: &Notes, case: &Case, done: bool) -> Story {
     let seen = attempts(&notes.take());
-    let told = seen.iter().enumerate().map(|(number, &(start, end))| {
+    let received = seen.iter().enumerate().map(|(number, &(start, end))| {
         let fate = case.script.fate(number, start, end);
         Attempt { start, end, fate }
     });
-    let attempts: Vec<Attempt> = told.collect();
+    let attempts: Vec<Attempt> = received.collect();
     let end = if done { End::Done } else { End::Passed(attempts.len().saturating_sub(1)) };
     Story { attempts, end, learned: None, asked: Vec::new(), leaned: Vec::new() }
 }

@@ -19,7 +19,7 @@ use crate::rules::ladder::{among_others, bit, see};
 use crate::rules::plan::Plan;
 use crate::rules::script::Script;
 use crate::rules::stage::{Fault, Notes, Stage};
-use crate::rules::twin::{Enclosing, End, Fate, Known, Rules, Rungs, World, tell};
+use crate::rules::twin::{Enclosing, End, Fate, Known, Rules, Rungs, World, replay};
 
 #[derive(Clone, Debug)]
 struct Nest {
@@ -95,7 +95,7 @@ impl World for Outside<'_> {
         self.before = self.attempts.len();
         let (nest, before, around) = (self.nest, self.before, self.around);
         let mut inside = Inside { nest, before, outer: (start, end), around };
-        let story = tell(end - start, rules, *plan, self.known, &mut inside);
+        let story = replay(end - start, rules, *plan, self.known, &mut inside);
         self.attempts.extend(story.attempts.iter().map(|inner| (start + inner.start, start + inner.end)));
         self.known = story.learned.or(self.known);
         match story.end {
@@ -162,7 +162,7 @@ fn inner_first_then_outer() {
         for _ in 0..nest.calls {
             outside.attempts.clear();
             let (rules, plan) = &nest.outer;
-            let story = tell(nest.total, rules, *plan, known, &mut outside);
+            let story = replay(nest.total, rules, *plan, known, &mut outside);
             known = story.learned.or(known);
             let notes = Notes::default();
             let stage = Stage::new(&nest.script, &notes);
@@ -219,7 +219,7 @@ fn a_mistake_inside_is_no_failure_to_the_outer_loop() {
             });
         }))
     });
-    let said = *result.unwrap_err().downcast::<String>().unwrap();
-    assert!(said.ends_with(": policy Stubborn: answered 4 after a failure at 4: must be smaller"), "{said}");
+    let text = *result.unwrap_err().downcast::<String>().unwrap();
+    assert!(text.ends_with(": policy Stubborn: answered 4 after a failure at 4: must be smaller"), "{text}");
     assert_eq!((attempts.get(), printed), (1, 1));
 }

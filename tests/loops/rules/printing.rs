@@ -115,17 +115,17 @@ fn spend(time: Duration) {
 
 /// Compares the output of a process that has the default panic hook.
 #[test]
-fn stderr_tells_each_panic_once() {
-    let Some(ended) = child::run("rules::printing::stderr_tells_each_panic_once", &[]) else { return play() };
-    let said = ended.passed().join("\n");
+fn stderr_has_each_panic_once() {
+    let Some(ended) = child::run("rules::printing::stderr_has_each_panic_once", &[]) else { return play() };
+    let text = ended.passed().join("\n");
     for scenario in SCENARIOS {
-        let times = said.matches(&format!("<{}>", scenario.name)).count();
-        assert_eq!(times, scenario.prints, "{}: {said}", scenario.name);
+        let times = text.matches(&format!("<{}>", scenario.name)).count();
+        assert_eq!(times, scenario.prints, "{}: {text}", scenario.name);
     }
     assert_eq!(
-        said.matches("panicked at").count(),
+        text.matches("panicked at").count(),
         SCENARIOS.iter().map(|s| s.prints).sum::<usize>(),
-        "{said}"
+        "{text}"
     );
 }
 
@@ -259,7 +259,7 @@ impl MemorySource for Full {
 }
 
 #[test]
-fn what_fails_for_want_of_memory_in_the_end_is_left_out_without_a_word() {
+fn an_item_that_fails_for_want_of_memory_in_the_end_is_left_out_silently() {
     let (done, printed) = printed(|| {
         quietly(|| {
             let form = execute::with::<NoCache>().device(&Full).by_cost(|_| 10_u64);

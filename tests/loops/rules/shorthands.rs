@@ -12,7 +12,7 @@ use crate::rules::forms::Ending;
 use crate::rules::plan::Plan;
 use crate::rules::script::Script;
 use crate::rules::stage::{Fault, Notes, Stage};
-use crate::rules::twin::{BATCH, Bounds, Known, Rules, tell};
+use crate::rules::twin::{BATCH, Bounds, Known, Rules, replay};
 
 #[derive(Clone, Debug)]
 struct Short {
@@ -44,7 +44,7 @@ fn go_as_the_long_forms() {
         let known = report.remembered.map(|settled| Known { settled, bounds: Bounds::default() });
         let initial = *initial;
         let rules = Rules { initial, min: 1, max: usize::MAX, multiple_of: 1, max_attempts: usize::MAX };
-        let story = tell(*total, &rules, Plan::Halve, known, &mut &*script);
+        let story = replay(*total, &rules, Plan::Halve, known, &mut &*script);
         let expected: Vec<_> = story.attempts.iter().map(|a| (a.start, a.end)).collect();
         assert_eq!(attempts(&notes.take()), expected, "from {known:?}");
         check_ending(&ending, &story.end, &stage, script);

@@ -13,7 +13,7 @@ use crate::rules::cases::{Case, case, check};
 use crate::rules::forms::{Form, NAME, Scene};
 use crate::rules::plan::Plan;
 use crate::rules::stage::{Notes, Stage};
-use crate::rules::twin::{Bounds, Known, tell};
+use crate::rules::twin::{Bounds, Known, replay};
 
 /// Size that a call found in the cache, and size that it settled.
 type Seen = (Option<usize>, Option<usize>);
@@ -61,7 +61,7 @@ fn perform(form: Form, case: &Case, cache: &GlobalCache) -> Seen {
     drop(ending);
     let report = report::last().unwrap();
     let known = report.remembered.map(|settled| Known { settled, bounds: Bounds::default() });
-    let story = tell(case.total, &case.rules, case.plan, known, &mut &case.script);
+    let story = replay(case.total, &case.rules, case.plan, known, &mut &case.script);
     let expected: Vec<_> = story.attempts.iter().map(|attempt| (attempt.start, attempt.end)).collect();
     assert_eq!(attempts(&notes.take()), expected, "from {known:?}");
     assert_eq!(report.settled, story.learned.map(|learned| learned.settled));

@@ -157,7 +157,7 @@ pub(crate) struct Story {
 pub(crate) const BATCH: usize = usize::MAX;
 
 /// Returns the story of a call with `total` items.
-pub(crate) fn tell(
+pub(crate) fn replay(
     total: usize,
     rules: &Rules,
     plan: Plan,
@@ -167,7 +167,7 @@ pub(crate) fn tell(
     let (floor, cap) = (rules.floor(), rules.cap());
     let start = known.map_or(cap, |known| rules.fit(known.settled));
     assert!((floor..=cap).contains(&start), "the twin starts at {start}, not in {floor}..={cap}");
-    let mut teller = Teller {
+    let mut replayer = Replayer {
         rules: *rules,
         plan,
         bounds: known.unwrap_or_default().bounds,
@@ -188,23 +188,23 @@ pub(crate) fn tell(
     let (mut best, mut position, mut size) = (start, 0, start.min(total));
     while position < total {
         let left = total - position;
-        teller.step = rules.fit(plan.advance(teller.bounds, [size, teller.step, left]));
+        replayer.step = rules.fit(plan.advance(replayer.bounds, [size, replayer.step, left]));
         if position == 0 {
-            teller.offers = world.has_offered() && teller.step.min(total) <= floor;
+            replayer.offers = world.has_offered() && replayer.step.min(total) <= floor;
         }
-        size = match teller.piece(position, left, world) {
+        size = match replayer.piece(position, left, world) {
             Ok(size) => size,
-            Err(end) => return teller.story(end),
+            Err(end) => return replayer.story(end),
         };
-        teller.bounds.succeeded(size);
+        replayer.bounds.succeeded(size);
         // Without a failure nothing is settled, except a probe that went further than any before.
-        if !teller.fallen && size == teller.step && (teller.shrunk || size > best) {
-            teller.settled = Some(size);
+        if !replayer.fallen && size == replayer.step && (replayer.shrunk || size > best) {
+            replayer.settled = Some(size);
             best = size;
         }
         position = if total == BATCH { total } else { position + size };
     }
-    teller.story(End::Done)
+    replayer.story(End::Done)
 }
 
 impl Rules {
@@ -226,7 +226,7 @@ impl Rules {
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-struct Teller {
+struct Replayer {
     rules: Rules,
     plan: Plan,
     bounds: Bounds,
@@ -282,7 +282,7 @@ struct Met {
     promised: bool,
 }
 
-impl Teller {
+impl Replayer {
     /// Makes the attempts at the piece that begins at `start`, and returns the size that succeeded.
     fn piece(&mut self, start: usize, left: usize, world: &mut dyn World) -> Result<usize, End> {
         let (mut tries, mut spent) = (0, Spent::default());
@@ -424,7 +424,7 @@ impl Teller {
     }
 }
 
-/// Returns whether a contended failure is left to the enclosing attempt: a panic only if it stays silent there.
+/// Returns true if a contended failure is left to the enclosing attempt: a panic only if it stays silent there.
 fn gives_way(number: usize, fate: Fate, world: &dyn World) -> bool {
     world.enclosing().is_some_and(|Enclosing { promises, retries, .. }| {
         let is_silent = retries[usize::from(fate == Fate::Transient)];

@@ -114,8 +114,8 @@ fn panic_outside(text: &'static str) {
 
 /// The failure that is retried is silent, and a panic afterwards is printed.
 #[test]
-fn what_undoing_says_is_printed_once() {
-    in_a_process("asynchronous::hook::what_undoing_says_is_printed_once", || {
+fn a_panic_of_undoing_is_printed_once() {
+    in_a_process("asynchronous::hook::a_panic_of_undoing_is_printed_once", || {
         let payload = catch_unwind(|| block_on(panics_while_undoing())).unwrap_err();
         check(&[text(&*payload)], &[OUT_OF_MEMORY]);
         check(&printed(), &[OUT_OF_MEMORY]);
@@ -139,8 +139,8 @@ fn a_view_without_room_is_printed_once() {
 }
 
 #[test]
-fn others_are_heard_while_an_attempt_is_suspended() {
-    in_a_process("asynchronous::hook::others_are_heard_while_an_attempt_is_suspended", || {
+fn panics_of_others_are_printed_while_an_attempt_is_suspended() {
+    in_a_process("asynchronous::hook::panics_of_others_are_printed_while_an_attempt_is_suspended", || {
         let mut future = pin!(panics_late(4));
         for _ in 0..6 {
             assert!(poll(future.as_mut()).is_pending());
@@ -155,8 +155,8 @@ fn others_are_heard_while_an_attempt_is_suspended() {
 }
 
 #[test]
-fn others_are_heard_after_a_future_is_dropped() {
-    in_a_process("asynchronous::hook::others_are_heard_after_a_future_is_dropped", || {
+fn panics_of_others_are_printed_after_a_future_is_dropped() {
+    in_a_process("asynchronous::hook::panics_of_others_are_printed_after_a_future_is_dropped", || {
         for polls in 0..7 {
             let mut future = Box::pin(panics_late(4));
             for _ in 0..polls {
@@ -170,8 +170,8 @@ fn others_are_heard_after_a_future_is_dropped() {
 }
 
 #[test]
-fn another_task_of_the_thread_is_heard() {
-    in_a_process("asynchronous::hook::another_task_of_the_thread_is_heard", || {
+fn panics_of_another_task_of_the_thread_are_printed() {
+    in_a_process("asynchronous::hook::panics_of_another_task_of_the_thread_are_printed", || {
         Builder::new_current_thread().build().unwrap().block_on(async {
             let go = Arc::<AtomicBool>::default();
             let ours = tokio::spawn(waits_and_panics(Arc::clone(&go)));

@@ -123,7 +123,7 @@ fn has_attributes_inside(size: usize) -> usize {
 }
 
 #[test]
-fn what_bodies_contain() {
+fn bodies_may_contain_loops_items_and_calls() {
     assert_eq!(loops(), 8);
     assert_eq!(defines(3), 124);
     assert_eq!(calls_itself(3), 24);

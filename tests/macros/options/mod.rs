@@ -149,7 +149,7 @@ const ROWS: [Row; 20] = [
     // Not an option of the attribute: the row of a cache that is given by its type.
     (TYPE, |form| {
         assert_eq!(Trial { cache: None, ..Trial::fitting(2) }.succeeds(form), [4, 2]);
-        assert_eq!(TOLD.take(), [2]);
+        assert_eq!(RECEIVED.take(), [2]);
     }),
 ];
 
@@ -393,7 +393,7 @@ impl Predict for RunsDry {
 }
 
 thread_local! {
-    static TOLD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    static RECEIVED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Recalls size 4 for every call site, and records the sizes that it is asked to remember.
@@ -410,6 +410,6 @@ impl SizeCache for StartsAt4 {
     }
 
     fn remember(&self, _: &Place<'_>, learned: Remembered) {
-        TOLD.with_borrow_mut(|told| told.push(learned.settled));
+        RECEIVED.with_borrow_mut(|received| received.push(learned.settled));
     }
 }

@@ -1,9 +1,9 @@
 //! `#[toma::profile]`: functions behave the same with it, and their marks are right.
 
 mod bodies;
+mod received;
 mod sink;
 mod text;
-mod told;
 
 #[test]
 fn marked_bodies_do_what_they_do_unmarked() {

@@ -10,10 +10,10 @@ use std::thread::{self, ThreadId};
 use toma::marks::{self, Function, Marks, Session};
 
 #[derive(Default)]
-struct Sink(Mutex<Option<HashMap<ThreadId, Told>>>);
+struct Sink(Mutex<Option<HashMap<ThreadId, Received>>>);
 
 #[derive(Default)]
-struct Told {
+struct Received {
     frames: Vec<(&'static Function, u32)>,
     words: Vec<String>,
     first: Option<&'static Function>,
@@ -29,64 +29,64 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Returns the marks of this thread while `run` runs.
-pub(crate) fn told(run: impl FnOnce()) -> String {
-    told_by(|| {
+pub(crate) fn received(run: impl FnOnce()) -> String {
+    received_by(|| {
         run();
         thread::current().id()
     })
 }
 
 /// Returns the marks of the thread whose id `run` returns.
-pub(crate) fn told_by(run: impl FnOnce() -> ThreadId) -> String {
-    let told = listen(run);
-    assert!(told.frames.is_empty(), "frames are left: {}", told.words.join(" "));
-    told.words.join(" ")
+pub(crate) fn received_by(run: impl FnOnce() -> ThreadId) -> String {
+    let received = listen(run);
+    assert!(received.frames.is_empty(), "frames are left: {}", received.words.join(" "));
+    received.words.join(" ")
 }
 
 /// Returns the marks of this thread from the start of the session, which `run` starts itself.
-pub(crate) fn told_from(run: impl FnOnce(&dyn Fn() -> Session)) -> String {
+pub(crate) fn received_from(run: impl FnOnce(&dyn Fn() -> Session)) -> String {
     let _alone = lock(&ALONE);
     *lock(&SINK.0) = Some(HashMap::new());
     run(&|| marks::start(&SINK).expect("no other session lasts"));
-    let mut told = lock(&SINK.0).take().unwrap_or_default();
-    told.remove(&thread::current().id()).unwrap_or_default().words.join(" ")
+    let mut received = lock(&SINK.0).take().unwrap_or_default();
+    received.remove(&thread::current().id()).unwrap_or_default().words.join(" ")
 }
 
 /// Returns the function that this thread enters first.
 pub(crate) fn entered(run: impl FnOnce()) -> &'static Function {
-    let told = listen(|| {
+    let received = listen(|| {
         run();
         thread::current().id()
     });
-    told.first.expect("a marked function")
+    received.first.expect("a marked function")
 }
 
 /// Runs `run` while marks are received.
 pub(crate) fn listening(run: impl FnOnce()) {
-    told(run);
+    received(run);
 }
 
-fn listen(run: impl FnOnce() -> ThreadId) -> Told {
+fn listen(run: impl FnOnce() -> ThreadId) -> Received {
     let _alone = lock(&ALONE);
     *lock(&SINK.0) = Some(HashMap::new());
     let session = marks::start(&SINK).expect("no other session lasts");
     let thread = run();
     drop(session);
-    let mut told = lock(&SINK.0).take().unwrap_or_default();
-    told.remove(&thread).unwrap_or_default()
+    let mut received = lock(&SINK.0).take().unwrap_or_default();
+    received.remove(&thread).unwrap_or_default()
 }
 
 impl Sink {
-    fn tell(&self, word: impl FnOnce(&mut Told) -> String) {
-        if let Some(told) = &mut *lock(&self.0) {
-            let told = told.entry(thread::current().id()).or_default();
-            let word = word(told);
-            told.words.push(word);
+    fn record(&self, word: impl FnOnce(&mut Received) -> String) {
+        if let Some(received) = &mut *lock(&self.0) {
+            let received = received.entry(thread::current().id()).or_default();
+            let word = word(received);
+            received.words.push(word);
         }
     }
 }
 
-impl Told {
+impl Received {
     fn enter(&mut self, function: &'static Function, line: u32) -> u32 {
         self.first.get_or_insert(function);
         self.frames.push((function, line));
@@ -109,36 +109,36 @@ fn offset(function: &Function, line: u32) -> u32 {
 
 impl Marks for Sink {
     fn enter(&self, function: &'static Function, line: u32) {
-        self.tell(|told| match told.enter(function, line) {
+        self.record(|received| match received.enter(function, line) {
             0 => format!("{}(", function.name),
             line => format!("{}+{line}(", function.name),
         });
     }
 
     fn resume(&self, function: &'static Function, line: u32) {
-        self.tell(|told| format!("{}~{}(", function.name, told.enter(function, line)));
+        self.record(|received| format!("{}~{}(", function.name, received.enter(function, line)));
     }
 
     fn line(&self, function: &'static Function, line: u32) {
-        self.tell(|told| match told.frames.last() {
+        self.record(|received| match received.frames.last() {
             Some((own, _)) => {
                 assert!(std::ptr::eq(*own, function), "{} marks a line of {}", own.name, function.name);
-                told.set(line).to_string()
+                received.set(line).to_string()
             }
             None => "?".to_owned(),
         });
     }
 
     fn left_block(&self, enclosing: u32) {
-        self.tell(
-            |told| if told.frames.is_empty() { "?".to_owned() } else { format!("^{}", told.set(enclosing)) },
-        );
+        self.record(|received| {
+            if received.frames.is_empty() { "?".to_owned() } else { format!("^{}", received.set(enclosing)) }
+        });
     }
 
     fn leave(&self) -> u32 {
         let mut line = 0;
-        self.tell(|told| {
-            line = told.frames.pop().map_or(0, |(_, line)| line);
+        self.record(|received| {
+            line = received.frames.pop().map_or(0, |(_, line)| line);
             ")".to_owned()
         });
         line

@@ -31,7 +31,7 @@ fn never_starts_small_to_measure() {
 }
 
 #[test]
-fn an_absurd_number_of_bytes_says_nothing_of_the_size() {
+fn an_absurd_number_of_bytes_is_no_evidence_of_the_size() {
     let world = World::new(300, Shows::Free);
     let absurd = |size: usize| if size > 300 { 1 << 50 } else { bytes(size) };
     let time = Duration::from_millis(10);
@@ -111,7 +111,7 @@ fn time_or_a_rise_of_free_memory_makes_a_failure_doubtful() {
 }
 
 #[test]
-fn what_shrank_far_at_once_soon_grows_back() {
+fn a_size_that_shrank_far_at_once_soon_grows_back() {
     let world = World::new(1000, Shows::Free);
     // Something else asks for a hundred times the available bytes, once.
     let time = |size| Duration::from_millis(10 + size as u64);

@@ -56,16 +56,16 @@ fn nothing_is_measured_for_them() {
 
 /// A policy that halves, and records whether the evidence contained bytes available for allocation.
 #[derive(Debug, Default)]
-struct Told(Cell<Option<bool>>);
+struct Received(Cell<Option<bool>>);
 
-impl Policy for Told {
+impl Policy for Received {
     fn shrink(&self, evidence: &Evidence) -> usize {
         self.advance(evidence) / 2
     }
 
     fn advance(&self, evidence: &Evidence) -> usize {
-        let told = evidence.available_bytes.is_some() || evidence.counts_bytes;
-        self.0.set(Some(self.0.get().unwrap_or_default() | told));
+        let received = evidence.available_bytes.is_some() || evidence.counts_bytes;
+        self.0.set(Some(self.0.get().unwrap_or_default() | received));
         evidence.size
     }
 
@@ -77,15 +77,15 @@ impl Policy for Told {
 #[test]
 fn the_host_is_not_taken_for_the_memory_that_runs_out() {
     let device = FakeDevice::new(40);
-    let told = [true, false].map(|is_named| {
-        let (cache, told) = (toma::GlobalCache::new(), Told::default());
+    let received = [true, false].map(|is_named| {
+        let (cache, received) = (toma::GlobalCache::new(), Received::default());
         // First cold, then with the remembered size.
         for _ in 0..2 {
-            let with = execute::with::<NoCache>().cache(&cache).policy(&told);
+            let with = execute::with::<NoCache>().cache(&cache).policy(&received);
             let with = if is_named { with.device(&device) } else { with };
             with.range(0..1000, 64, |start, end| device.alloc((end - start) as u64).map(drop)).unwrap();
         }
-        told.0.get()
+        received.0.get()
     });
-    assert_eq!(told, [Some(true), Some(false)]);
+    assert_eq!(received, [Some(true), Some(false)]);
 }

@@ -112,21 +112,21 @@ fn loops_inside_each_other_measure_their_own() {
 }
 
 #[test]
-fn what_cannot_fit_is_said_early_and_the_original_error_comes_out() {
+fn a_size_that_cannot_fit_is_reported_early_and_the_original_error_comes_out() {
     let world = World::new(300, Shows::Everything);
     world.range(60_000, 4096, Adaptive::default());
     world.device.set_budget(bytes(0) - BASE / 2);
-    world.told.0.lock().unwrap().clear();
+    world.received.0.lock().unwrap().clear();
     let result = world.call(60_000, 4096, Adaptive::default(), |start, end| world.attempt(end - start));
     assert_eq!(result.unwrap_err().requested_bytes, BASE + ITEM);
-    let told = world.told.0.lock().unwrap();
-    assert_eq!(told[..2], ["1 does not fit", "0 to 1"]);
+    let received = world.received.0.lock().unwrap();
+    assert_eq!(received[..2], ["1 does not fit", "0 to 1"]);
     let report = report::last().unwrap().to_string();
     assert!(report.contains("does not fit at size 1: needs 20.5 KiB, 10.3 KiB free\n"), "{report}");
 }
 
 #[test]
-fn giving_up_says_what_was_lacking() {
+fn giving_up_reports_the_lacking_bytes() {
     let world = World::new(300, Shows::Everything);
     world.device.set_budget(1024);
     let with =

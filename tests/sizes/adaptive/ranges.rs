@@ -116,7 +116,7 @@ fn failures_after(world: &World, first: usize) -> Vec<usize> {
 }
 
 #[test]
-fn what_keeps_failing_is_tried_less_and_less() {
+fn a_size_that_keeps_failing_is_tried_less_and_less() {
     let world = World::new(300, Shows::Nothing);
     world.range(3_000_000, 4096, Adaptive::default().doubt(0.1));
     let failed = failures_after(&world, 40);

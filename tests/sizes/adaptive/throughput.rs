@@ -108,7 +108,7 @@ fn with_overhead(fixed: u64) -> impl Fn(usize) -> Duration {
 }
 
 #[test]
-fn what_runs_out_of_memory_is_tried_again_only_where_it_would_be_faster() {
+fn a_size_that_ran_out_of_memory_is_tried_again_only_where_it_would_be_faster() {
     for (fixed, most_failures, sizes) in [(1, 1, 1..=256), (500, 12, 285..=300)] {
         let (world, time) = (World::new(300, Shows::Nothing), with_overhead(fixed));
         let body = |_, size| world.attempt_of(size, BASE + size as u64 * ITEM, time(size));
@@ -119,7 +119,7 @@ fn what_runs_out_of_memory_is_tried_again_only_where_it_would_be_faster() {
 }
 
 #[test]
-fn looks_for_the_limit_as_it_is_told() {
+fn looks_for_the_limit_as_configured() {
     let run = |shows, adaptive| {
         let (world, time) = (World::new(300, shows), with_overhead(500));
         let body = |_, size| world.attempt_of(size, BASE + size as u64 * ITEM, time(size));

@@ -27,16 +27,16 @@ pub(crate) fn bytes(limit: usize) -> u64 {
 
 /// Records the attempts, and the sizes reported not to fit.
 #[derive(Debug, Default)]
-pub(crate) struct Told(pub(crate) Mutex<Vec<String>>);
+pub(crate) struct Received(pub(crate) Mutex<Vec<String>>);
 
-impl Observer for Told {
+impl Observer for Received {
     fn observe(&self, event: &Event<'_>) {
-        let told = match event.kind {
+        let received = match event.kind {
             EventKind::DoesNotFit { size, .. } => format!("{size} does not fit"),
             EventKind::Attempt { start, end } => format!("{start} to {end}"),
             _ => return,
         };
-        self.0.lock().unwrap().push(told);
+        self.0.lock().unwrap().push(received);
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct World {
     pub(crate) source: Shown,
     pub(crate) clock: StoppedClock,
     pub(crate) cache: GlobalCache,
-    pub(crate) told: Told,
+    pub(crate) received: Received,
     /// Sizes of the attempts; true for those that succeeded.
     pub(crate) attempts: RefCell<Vec<(usize, bool)>>,
     lost: RefCell<Duration>,
@@ -60,7 +60,7 @@ impl World {
             device,
             clock: StoppedClock::new(),
             cache: GlobalCache::new(),
-            told: Told::default(),
+            received: Received::default(),
             attempts: RefCell::default(),
             lost: RefCell::default(),
         }
@@ -125,7 +125,7 @@ impl World {
         body: impl FnMut(usize, usize) -> Result<(), FakeOutOfMemory>,
     ) -> Result<(), FakeOutOfMemory> {
         let with = execute::with::<GlobalCache>().cache(&self.cache).policy(policy);
-        let with = with.observer(&self.told).name(NAME);
+        let with = with.observer(&self.received).name(NAME);
         match self.source.1 {
             Shows::Unnamed => with.range(0..items, initial, body),
             _ => with.device(&self.source).range(0..items, initial, body),

@@ -40,7 +40,7 @@ fn annotated(size: usize, limit: usize) -> Result<usize, toma::classify::OutOfMe
 }
 
 #[test]
-fn a_cache_of_ones_own_is_asked_once_and_told_once() {
+fn a_cache_of_ones_own_is_read_once_and_written_once() {
     assert_eq!(annotated(5).unwrap(), 4);
     let mut tried = Vec::new();
     let with = execute::with::<ByName>().name("shared by name");
@@ -73,7 +73,7 @@ impl SizeCache for Always {
 }
 
 #[test]
-fn what_a_cache_answers_is_bounded_by_the_call() {
+fn answers_of_a_cache_are_bounded_by_the_call() {
     let memory = memory(GIB);
     assert_eq!(batch(&Always(7), &memory, 32, 32), [7]);
     assert_eq!(batch(&Always(1000), &memory, 32, 32), [32], "never more than initial");

@@ -183,7 +183,7 @@ fn a_burst_in_a_long_range_pins_it_for_a_while_only() {
 }
 
 #[test]
-fn what_does_not_fit_is_doubted_ever_less_often_in_a_long_range() {
+fn a_size_that_does_not_fit_is_doubted_ever_less_often_in_a_long_range() {
     let sizes = long_range(|_, size| size == 1);
     let doubts: Vec<_> = (4..sizes.len()).filter(|&at| sizes[at] == 2).collect();
     assert_eq!(doubts.len(), 4, "{doubts:?}");
@@ -284,7 +284,7 @@ fn threads_too_short_to_count_count_together() {
 }
 
 #[test]
-fn events_and_the_report_tell_a_probe_from_a_start_at_the_settled_size() {
+fn events_and_the_report_distinguish_a_probe_from_a_start_at_the_settled_size() {
     let (cache, clock, seen) = (GlobalCache::new(), StoppedClock::new(), Mutex::new(Vec::new()));
     let observer = |event: &Event<'_>| match event.kind {
         EventKind::Started { start, remembered, .. } => {

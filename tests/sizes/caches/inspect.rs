@@ -171,7 +171,7 @@ fn those_learned_longest_ago_go_first() {
 }
 
 #[test]
-fn what_is_learned_anew_is_learned_last() {
+fn an_entry_that_is_learned_anew_is_the_newest() {
     with_each(|sizes, cache| {
         fitting(cache, 0..MAX_ENTRIES, 8);
         assert_eq!(fitting(cache, 0..1, 4), 0, "less fits now, and it learns again");
@@ -183,7 +183,7 @@ fn what_is_learned_anew_is_learned_last() {
 }
 
 #[test]
-fn entries_say_what_they_are_of() {
+fn entries_describe_their_call() {
     let (sizes, memory) = (StacktraceMemoryCache::new(), Memory::named("cuda:0", 3 * GIB, 80 * GIB));
     let line = line!() + 2;
     let with = execute::with::<NoCache>().cache(&sizes).device(&memory).ladder(apart()).key((224, 224));
@@ -217,7 +217,7 @@ fn evaluate(sizes: &StacktraceMemoryCache) {
 }
 
 #[test]
-fn entries_and_reports_say_which_callers_a_size_belongs_to() {
+fn entries_and_reports_name_the_callers_of_a_size() {
     let sizes = StacktraceMemoryCache::new();
     let callers: [fn(&StacktraceMemoryCache); 2] = [train, evaluate];
     for (call, name) in callers.into_iter().zip(["train", "evaluate"]) {
@@ -225,7 +225,7 @@ fn entries_and_reports_say_which_callers_a_size_belongs_to() {
         let entry = &sizes.entries()[0];
         let names = entry.callers.names();
         // With little debug information a name may lack its path, and in optimized code it may be that of the caller.
-        let own = "entries_and_reports_say_which_callers_a_size_belongs_to";
+        let own = "entries_and_reports_name_the_callers_of_a_size";
         assert!(names[1].ends_with(name) && names[2].contains(own), "{names:?}");
         assert!(entry.to_string().ends_with(&format!(", in {}", names.join(" < "))), "{entry}");
         let report = toma::report::last().unwrap();

@@ -101,7 +101,7 @@ fn threads_learn_and_recall_at_once() {
 }
 
 #[test]
-fn what_is_in_the_table_in_the_end_is_what_a_thread_settled() {
+fn the_final_entry_is_a_size_that_a_thread_settled() {
     let cache = GlobalCache::new();
     let seen = hammer(&cache, 1, &|| ());
     let settled_last = settled(&cache.entries());

@@ -57,7 +57,7 @@ type Form = fn(&Case, &GlobalCache, &Seen, bool) -> Outcome;
 /// Defines each form, with all options that the forms share, with and without `left_out`. Indices begin at `$first`.
 macro_rules! forms {
     ($($name:ident($first:expr): |$case:ident, $seen:ident, $form:ident| $run:expr;)*) => {$(
-        fn $name($case: &Case, cache: &GlobalCache, $seen: &Seen, is_told: bool) -> Outcome {
+        fn $name($case: &Case, cache: &GlobalCache, $seen: &Seen, is_reported: bool) -> Outcome {
             let to_index = FIRST - $first;
             let form = execute::with::<NoCache>()
                 .cache(cache)
@@ -69,7 +69,7 @@ macro_rules! forms {
                     $seen.undone.borrow_mut().push(failed);
                 })
                 .by_cost(|index| $seen.weigh($case, index + to_index));
-            if is_told {
+            if is_reported {
                 let $form = form.left_out(|mut item: LeftOut| {
                     item.index += to_index;
                     $seen.left_out.borrow_mut().push(item);
@@ -161,15 +161,15 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 /// Compares one call with its story.
-fn check((name, form): (&str, Form), case: &Case, cache: &GlobalCache, story: &Story, is_told: bool) {
+fn check((name, form): (&str, Form), case: &Case, cache: &GlobalCache, story: &Story, is_reported: bool) {
     let seen = Seen::default();
-    let outcome = form(case, cache, &seen, is_told);
+    let outcome = form(case, cache, &seen, is_reported);
     let report = report::last().unwrap();
 
     assert_eq!(seen.attempts.take(), story.attempts, "{name}");
     assert!(seen.weighed.take().into_iter().eq(0..case.costs.len()), "{name}: each cost once, in order");
     let passed = story.gave_up.clone();
-    let kept = story.left_out.first().filter(|_| !is_told).map(|&index| index..index + 1);
+    let kept = story.left_out.first().filter(|_| !is_reported).map(|&index| index..index + 1);
     match passed.clone().or(kept) {
         Some(piece) => assert_eq!(outcome, Err(Refused(piece)), "{name}"),
         None => assert_eq!(outcome.unwrap(), story.done, "{name}"),
@@ -177,12 +177,12 @@ fn check((name, form): (&str, Form), case: &Case, cache: &GlobalCache, story: &S
     let failed = story.attempts.iter().filter(|piece| case.fails(piece));
     let undone: Vec<_> = failed.filter(|&piece| Some(piece) != passed.as_ref()).cloned().collect();
     assert_eq!(seen.undone.take(), undone, "{name}: all that failed but what goes through at once");
-    let told: Vec<_> = seen.left_out.take();
-    for (item, &index) in told.iter().zip(&story.left_out) {
+    let received: Vec<_> = seen.left_out.take();
+    for (item, &index) in received.iter().zip(&story.left_out) {
         assert_eq!((item.index - FIRST, item.cost), (index, case.costs[index].max(1)));
         assert_eq!(item.failure.class, Class::OutOfMemory);
     }
-    assert_eq!(told.len(), if is_told { story.left_out.len() } else { 0 });
+    assert_eq!(received.len(), if is_reported { story.left_out.len() } else { 0 });
     assert_eq!(report.left_out, story.left_out);
     assert_eq!(report.done, story.done.iter().map(Range::len).sum::<usize>());
     assert_eq!(report.settled.map(|size| size as u64), story.settled);
@@ -190,17 +190,17 @@ fn check((name, form): (&str, Form), case: &Case, cache: &GlobalCache, story: &S
 
 proptest! {
     #[test]
-    fn every_form_does_what_the_twin_does(case in cases(), form in select(&FORMS[..]), is_told: bool) {
+    fn every_form_does_what_the_twin_does(case in cases(), form in select(&FORMS[..]), is_reported: bool) {
         let cache = GlobalCache::new();
-        let first = case.tell(None);
-        check(form, &case, &cache, &first, is_told);
-        check(form, &case, &cache, &case.tell(first.settled), is_told);
+        let first = case.replay(None);
+        check(form, &case, &cache, &first, is_reported);
+        check(form, &case, &cache, &case.replay(first.settled), is_reported);
     }
 
     /// Tests that the twin itself keeps the rules.
     #[test]
     fn each_item_comes_once_in_order_and_no_piece_is_too_heavy(case in cases()) {
-        let story = case.tell(None);
+        let story = case.replay(None);
         let single = story.left_out.iter().map(|&index| index..index + 1);
         let mut all: Vec<_> = story.done.iter().cloned().chain(single).collect();
         all.sort_by_key(|piece| piece.start);
@@ -219,7 +219,7 @@ proptest! {
     #[test]
     fn the_next_call_packs_as_this_one_ended(case in cases()) {
         let case = Case { multiple_of: 1, ..case };
-        let (first, Some(settled)) = (case.tell(None), case.tell(None).settled) else { return Ok(()) };
+        let (first, Some(settled)) = (case.replay(None), case.replay(None).settled) else { return Ok(()) };
         if !first.left_out.is_empty() || settled < case.min {
             return Ok(());
         }
@@ -228,7 +228,7 @@ proptest! {
         let start = failed.map(|piece| piece.end).max().unwrap();
         let ended = first.done.into_iter().filter(|piece| piece.start >= start);
         let tail = Case { costs: case.costs[start..].to_vec(), needs: case.needs[start..].to_vec(), ..case };
-        let again: Vec<_> = tail.tell(Some(settled)).attempts;
+        let again: Vec<_> = tail.replay(Some(settled)).attempts;
         let shifted = again.into_iter().map(|piece| piece.start + start..piece.end + start);
         prop_assert!(shifted.eq(ended));
     }

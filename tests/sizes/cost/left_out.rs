@@ -51,18 +51,18 @@ fn the_first_failure_goes_through_when_the_others_are_done() {
 }
 
 #[test]
-fn panics_are_told_like_errors() {
-    let mut told = Vec::new();
-    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|item| told.push(item));
+fn panics_are_reported_like_errors() {
+    let mut received = Vec::new();
+    let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|item| received.push(item));
     let rows = form.map(0..8, 10, |start, end| {
         assert!(!is_too_large(start, end), "CUDA out of memory. Tried to allocate {start}.00 GiB");
         end - start
     });
     assert_eq!(rows, [2, 2, 2]);
-    let requested: Vec<_> = told.iter().map(|item| item.failure.requested_bytes).collect();
+    let requested: Vec<_> = received.iter().map(|item| item.failure.requested_bytes).collect();
     assert_eq!(requested, [Some(2 << 30), Some(5 << 30)]);
     let text = "item 5, which costs 80: CUDA out of memory. Tried to allocate 5.00 GiB";
-    assert_eq!(told[1].to_string(), text);
+    assert_eq!(received[1].to_string(), text);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_transient_failure_has_its_second_attempt() {
 
 /// The failed values are dropped, then `before_retry` runs, then the item is reported.
 #[test]
-fn it_is_told_last() {
+fn the_report_comes_last() {
     struct Noted(Rc<RefCell<Vec<&'static str>>>);
 
     impl Drop for Noted {
@@ -143,17 +143,17 @@ fn it_is_told_last() {
         })
         .classify(|_: &Noted| Failure::new(Class::OutOfMemory, "full"))
         .by_cost(|i| COSTS[i - 10])
-        .left_out(|_| notes.borrow_mut().push("told"))
+        .left_out(|_| notes.borrow_mut().push("reported"))
         .range(10..15, 10, |start, end| {
             notes.borrow_mut().push("run");
             if is_too_large(start - 10, end - 10) { Err(Noted(Rc::clone(&notes))) } else { Ok(()) }
         })
-        .unwrap_or_else(|_| panic!("it is told"));
-    assert_eq!(notes.take(), ["run", "run", "dropped", "undone", "told", "run"]);
+        .unwrap_or_else(|_| panic!("it is reported"));
+    assert_eq!(notes.take(), ["run", "run", "dropped", "undone", "reported", "run"]);
 }
 
 #[test]
-fn the_closure_that_is_told_may_panic() {
+fn the_closure_that_receives_an_item_may_panic() {
     let done = Cell::new(0);
     let panic = catch_unwind(AssertUnwindSafe(|| {
         let form = execute::with::<NoCache>().by_cost(|i| COSTS[i]).left_out(|_| panic!("enough"));

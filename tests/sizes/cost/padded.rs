@@ -139,7 +139,7 @@ fn many_pieces_take_no_time_that_grows_with_their_square() {
 }
 
 #[test]
-fn buckets_are_told_apart_from_those_of_other_keys() {
+fn buckets_are_distinguished_from_those_of_other_keys() {
     let cache = GlobalCache::new();
     let of_key = |key: u32| {
         let form = execute::with::<NoCache>().cache(&cache).key(key).by_padded_cost(|_| 3).in_buckets();

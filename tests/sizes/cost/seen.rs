@@ -13,10 +13,10 @@ fn body(start: usize, end: usize) -> Result<(), OutOfMemory> {
 }
 
 #[test]
-fn events_tell_sizes_in_units_and_positions_in_items() {
-    let told = Mutex::new(Vec::new());
+fn events_have_sizes_in_units_and_positions_in_items() {
+    let received = Mutex::new(Vec::new());
     let observer = |event: &Event<'_>| {
-        told.lock().unwrap().push(match event.kind {
+        received.lock().unwrap().push(match event.kind {
             EventKind::Started { initial, start, length, .. } => format!("{initial} {start} {length:?}"),
             EventKind::Answered { size, answer: Answer::Shrink(to) } => format!("{size} > {to}"),
             EventKind::Answered { answer: Answer::LeaveOut { index, cost }, .. } => {
@@ -33,7 +33,7 @@ fn events_tell_sizes_in_units_and_positions_in_items() {
     form.left_out(|_| ()).range(0..6, 64, body).unwrap();
     let expected =
         ["64 64 Some(6)", "60 > 30", "0..1", "1..2", "without 2: 500", "3..4", "4..5", "5..6", "settled 30"];
-    assert_eq!(told.into_inner().unwrap(), expected);
+    assert_eq!(received.into_inner().unwrap(), expected);
 }
 
 #[test]
@@ -64,21 +64,21 @@ fn sizes_are_costs_even_where_these_add_up_to_the_number_of_items() {
 
 #[test]
 fn a_failure_that_goes_through_in_the_end_is_why_the_call_gave_up() {
-    let told = Mutex::new(Vec::new());
+    let received = Mutex::new(Vec::new());
     let observer = |event: &Event<'_>| {
         if let EventKind::Answered { size, answer: Answer::GiveUp(reason) } = event.kind {
-            told.lock().unwrap().push((size, reason));
+            received.lock().unwrap().push((size, reason));
         }
     };
     let form = || execute::with::<NoCache>().observer(&observer).by_cost(|i| COSTS[i]);
     form().range(0..6, 64, body).unwrap_err();
-    assert_eq!(told.lock().unwrap().drain(..).collect::<Vec<_>>(), [(500, Reason::LeftOut)]);
+    assert_eq!(received.lock().unwrap().drain(..).collect::<Vec<_>>(), [(500, Reason::LeftOut)]);
     let report = report::last().unwrap();
     assert_eq!((report.gave_up, report.done), (Some(Reason::LeftOut), 5));
     form().left_out(|_| ()).range(0..6, 64, body).unwrap();
-    assert_eq!((told.lock().unwrap().len(), report::last().unwrap().gave_up), (0, None));
+    assert_eq!((received.lock().unwrap().len(), report::last().unwrap().gave_up), (0, None));
     assert_eq!(form().iter(0..6, 64, body).filter(Result::is_err).count(), 1);
-    assert_eq!((told.lock().unwrap().len(), report::last().unwrap().gave_up), (1, Some(Reason::LeftOut)));
+    assert_eq!((received.lock().unwrap().len(), report::last().unwrap().gave_up), (1, Some(Reason::LeftOut)));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_long_list_is_cut() {
 
 /// A piece may be smaller than the step, so a step that no piece filled has neither worked nor failed.
 #[test]
-fn a_report_tells_the_costs_that_ran_and_failed() {
+fn a_report_has_the_costs_that_ran_and_failed() {
     let costs = |item: usize| if item % 7 == 3 { 200u64 } else { 1 };
     let with = execute::with::<NoCache>().by_cost(costs).left_out(|_| ());
     with.range(0..21, 640, |start, end| {

@@ -74,7 +74,7 @@ impl Case {
     }
 
     /// Returns the story of the call, given the size that an earlier call has settled.
-    pub(crate) fn tell(&self, known: Option<u64>) -> Story {
+    pub(crate) fn replay(&self, known: Option<u64>) -> Story {
         let mut story = Story::default();
         let step = known.map_or(self.cap(), |size| self.fit(size));
         let mut now = State { step, ..State::default() };

@@ -15,18 +15,20 @@ fn every_attempt_is_timed_for_an_observer() {
         form(&world, 8).unwrap();
         let whole = start.elapsed();
 
-        let told = world.record.told();
+        let received = world.record.received();
         let ended = |kind: &str| -> Vec<Duration> {
-            let ended = told.iter().filter(|told| told.line.starts_with(kind));
+            let ended = received.iter().filter(|received| received.line.starts_with(kind));
             ended
-                .map(|told| told.elapsed.unwrap_or_else(|| panic!("{name}: {told:?} is not timed")))
+                .map(|received| {
+                    received.elapsed.unwrap_or_else(|| panic!("{name}: {received:?} is not timed"))
+                })
                 .collect()
         };
         let (failed, succeeded) = (ended("failed"), ended("succeeded"));
         assert_eq!((failed.len(), succeeded.len()), (2, 2), "{name}");
-        assert!(failed.iter().chain(&succeeded).all(|&elapsed| elapsed >= PAUSE), "{name}: {told:?}");
+        assert!(failed.iter().chain(&succeeded).all(|&elapsed| elapsed >= PAUSE), "{name}: {received:?}");
         let lost: Duration = failed.iter().sum();
-        assert!(lost + succeeded.iter().sum::<Duration>() <= whole, "{name}: {told:?} in {whole:?}");
+        assert!(lost + succeeded.iter().sum::<Duration>() <= whole, "{name}: {received:?} in {whole:?}");
 
         let report = toma::report::last().unwrap();
         assert_eq!((report.time_lost, report.time_lost_is_exact), (lost, true), "{name}");
@@ -37,8 +39,8 @@ fn every_attempt_is_timed_for_an_observer() {
 fn events_without_an_attempt_have_no_duration() {
     let world = World::new([OUT_OF_MEMORY]);
     crate::observing::world::inline(&world, 8).unwrap();
-    for told in world.record.told() {
-        let is_end = told.line.starts_with("failed") || told.line.starts_with("succeeded");
-        assert_eq!(told.elapsed.is_some(), is_end, "{told:?}");
+    for received in world.record.received() {
+        let is_end = received.line.starts_with("failed") || received.line.starts_with("succeeded");
+        assert_eq!(received.elapsed.is_some(), is_end, "{received:?}");
     }
 }

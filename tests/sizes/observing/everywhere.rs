@@ -13,10 +13,10 @@ use crate::observing::record::Record;
 /// Returns a record of the calls of one name, and its observer. Other tests run at the same time.
 fn listener(name: &'static str) -> (Arc<Record>, impl Observer + Send + 'static) {
     let record = Arc::new(Record::default());
-    let heard = Arc::clone(&record);
+    let notified = Arc::clone(&record);
     let observer = move |event: &Event<'_>| {
         if event.name == name {
-            heard.observe(event);
+            notified.observe(event);
         }
     };
     (record, observer)
@@ -54,7 +54,7 @@ fn calls_of_all_threads_are_seen() {
                 scope.spawn(|| work("threads"));
             }
         });
-        let mut calls: Vec<u64> = record.told().iter().map(|told| told.call).collect();
+        let mut calls: Vec<u64> = record.received().iter().map(|received| received.call).collect();
         calls.sort_unstable();
         assert_eq!(calls.len(), 12);
         for call in calls.chunks(4) {
@@ -66,19 +66,19 @@ fn calls_of_all_threads_are_seen() {
 }
 
 #[test]
-fn two_observers_are_told_the_same_and_end_on_their_own() {
-    alone("observing::everywhere::two_observers_are_told_the_same_and_end_on_their_own", || {
+fn two_observers_receive_the_same_and_end_on_their_own() {
+    alone("observing::everywhere::two_observers_receive_the_same_and_end_on_their_own", || {
         let ((one, first), (other, second)) = (listener("two"), listener("two"));
         let first = everywhere(first);
         let second = everywhere(second);
         work("two");
-        let told = one.take();
-        assert_eq!(told.lines().count(), 3);
-        assert_eq!(other.take(), told);
+        let received = one.take();
+        assert_eq!(received.lines().count(), 3);
+        assert_eq!(other.take(), received);
 
         drop(first);
         work("two");
-        assert_eq!((one.take(), other.take()), (String::new(), told));
+        assert_eq!((one.take(), other.take()), (String::new(), received));
 
         drop(second);
         work("two");
@@ -93,9 +93,9 @@ fn the_call_keeps_its_own_observer() {
         let _guard = everywhere(observer);
         let own = Record::default();
         execute::with::<NoCache>().name("own").observer(&own).range(0..2, 2, |_, _| ());
-        let told = own.take();
-        assert_eq!(told.lines().count(), 3);
-        assert_eq!(record.take(), told);
+        let received = own.take();
+        assert_eq!(received.lines().count(), 3);
+        assert_eq!(record.take(), received);
     });
 }
 

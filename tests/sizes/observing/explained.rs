@@ -180,7 +180,7 @@ fn a_fallback() {
 }
 
 #[test]
-fn an_item_that_fits_nowhere_and_is_told() {
+fn an_item_that_fits_nowhere_and_is_reported() {
     let cache = GlobalCache::new();
     let with = execute::with::<GlobalCache>().cache(&cache).name("embed").by_cost(|text| TOKENS[text]);
     with.left_out(|_| ()).range(0..12, 128, embed).unwrap();

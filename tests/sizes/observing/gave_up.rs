@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use crate::observing::stream::told;
+use crate::observing::stream::assert_received;
 use crate::observing::world::{FINE, OTHER, OUT_OF_MEMORY, POISONED, TRANSIENT_SMALL};
 
 #[test]
@@ -16,7 +16,7 @@ fn at_the_floor() {
         at 4: gives up: no smaller size is allowed
         finished: 2 attempts, 2 out of memory
     "#]];
-    told(&[OUT_OF_MEMORY; 2], OUT_OF_MEMORY, &expected, |form, world| {
+    assert_received(&[OUT_OF_MEMORY; 2], OUT_OF_MEMORY, &expected, |form, world| {
         world.min = 4;
         form(world, 12)
     });
@@ -34,7 +34,7 @@ fn after_pieces_that_succeeded() {
         settled 4
         finished: 3 attempts, 1 out of memory
     "#]];
-    told(&[OUT_OF_MEMORY, FINE, OTHER], OTHER, &expected, |form, world| form(world, 12));
+    assert_received(&[OUT_OF_MEMORY, FINE, OTHER], OTHER, &expected, |form, world| form(world, 12));
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn on_a_poisoned_device() {
         at 8: gives up: the device context is poisoned
         finished: 1 attempts, 0 out of memory
     "#]];
-    told(&[POISONED], POISONED, &expected, |form, world| form(world, 12));
+    assert_received(&[POISONED], POISONED, &expected, |form, world| form(world, 12));
 }
 
 #[test]
@@ -58,5 +58,5 @@ fn on_a_transient_failure_that_is_not_about_memory() {
         at 8: gives up: failed again at the same size, and memory is not low
         finished: 2 attempts, 0 out of memory
     "#]];
-    told(&[TRANSIENT_SMALL; 2], TRANSIENT_SMALL, &expected, |form, world| form(world, 12));
+    assert_received(&[TRANSIENT_SMALL; 2], TRANSIENT_SMALL, &expected, |form, world| form(world, 12));
 }

@@ -1,9 +1,6 @@
 //! Observation of a call: every event in order, its report, and its `tracing` events.
 
-#![expect(
-    clippy::needless_raw_string_hashes,
-    reason = "as expect-test writes them when it is told to update"
-)]
+#![expect(clippy::needless_raw_string_hashes, reason = "as expect-test writes them when it updates")]
 
 mod durations;
 mod everywhere;

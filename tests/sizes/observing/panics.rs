@@ -14,13 +14,13 @@ use crate::observing::record::Record;
 use crate::observing::world::{World, awaited};
 
 #[test]
-fn a_panic_that_says_out_of_memory_shrinks() {
+fn a_panic_that_means_out_of_memory_shrinks() {
     let record = Record::default();
     execute::with::<NoCache>().observer(&record).name("work").range(0..4, 4, |start, end| {
         assert!(end - start < 4, "CUDA out of memory. Tried to allocate 2.00 GiB");
     });
-    let told = record.take();
-    let (before, after) = told.split_once(", free Some(").expect("the host can be read");
+    let received = record.take();
+    let (before, after) = received.split_once(", free Some(").expect("the host can be read");
     let (_bytes, after) = after.split_once(')').unwrap();
     expect![[r#"
         started: initial 4, start 4, length Some(4), remembered None
@@ -33,7 +33,7 @@ fn a_panic_that_says_out_of_memory_shrinks() {
 }
 
 #[test]
-fn a_panic_that_goes_through_is_told_to_the_end() {
+fn a_panic_that_goes_through_is_reported_to_the_end() {
     let record = Record::default();
     let result = catch_unwind(AssertUnwindSafe(|| {
         execute::with::<NoCache>().observer(&record).name("work").range(0..4, 2, |start, _end| {
@@ -67,10 +67,10 @@ fn a_future_that_is_dropped_is_finished() {
 }
 
 #[test]
-fn an_observer_that_panics_is_heard_no_more_in_that_call() {
-    let heard = AtomicUsize::new(0);
+fn an_observer_that_panics_is_notified_no_more_in_that_call() {
+    let notified = AtomicUsize::new(0);
     let observer = |_: &Event<'_>| {
-        heard.fetch_add(1, Relaxed);
+        notified.fetch_add(1, Relaxed);
         panic!("out of memory");
     };
     let mut done = 0;
@@ -79,8 +79,8 @@ fn an_observer_that_panics_is_heard_no_more_in_that_call() {
         with.range(0..4, 2, |start, end| done += end - start);
     };
     run();
-    assert_eq!(heard.load(Relaxed), 1);
+    assert_eq!(notified.load(Relaxed), 1);
     run();
-    assert_eq!(heard.load(Relaxed), 2);
+    assert_eq!(notified.load(Relaxed), 2);
     assert_eq!(done, 8);
 }

@@ -7,11 +7,11 @@ use toma::observe::{Event, EventKind, Observer};
 
 /// All events, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Record(Mutex<Vec<Told>>);
+pub(crate) struct Record(Mutex<Vec<Received>>);
 
 /// One event with all of its fields.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Received {
     pub(crate) call: u64,
     pub(crate) name: String,
     /// The kind of the event and all of its fields except the duration.
@@ -20,14 +20,14 @@ pub(crate) struct Told {
 }
 
 impl Record {
-    pub(crate) fn told(&self) -> Vec<Told> {
+    pub(crate) fn received(&self) -> Vec<Received> {
         self.0.lock().unwrap().clone()
     }
 
     /// Returns the lines since the last call, joined. The end of an attempt stands behind its beginning.
     pub(crate) fn take(&self) -> String {
         let mut text = String::new();
-        for Told { line, .. } in std::mem::take(&mut *self.0.lock().unwrap()) {
+        for Received { line, .. } in std::mem::take(&mut *self.0.lock().unwrap()) {
             if line.starts_with("succeeded") || line.starts_with("failed") {
                 text.truncate(text.trim_end().len());
                 text += ": ";
@@ -41,8 +41,8 @@ impl Record {
 impl Observer for Record {
     fn observe(&self, event: &Event<'_>) {
         let (line, elapsed) = line(&event.kind);
-        let told = Told { call: event.call, name: event.name.to_owned(), line, elapsed };
-        self.0.lock().unwrap().push(told);
+        let received = Received { call: event.call, name: event.name.to_owned(), line, elapsed };
+        self.0.lock().unwrap().push(received);
     }
 }
 

@@ -82,7 +82,7 @@ fn of_a_call_that_remembers() {
 }
 
 #[test]
-fn tells_what_is_known_of_the_limit_and_where() {
+fn shows_the_known_limit_and_its_source() {
     for (name, form) in FORMS {
         let world = World::new([OUT_OF_MEMORY]);
         form(&world, 8).unwrap();
@@ -146,13 +146,13 @@ fn of_a_batch() {
 }
 
 #[test]
-fn of_a_nameless_call_tells_its_line() {
+fn of_a_nameless_call_has_its_line() {
     execute::with::<NoCache>().range(0..1, 1, |_, _| ());
     assert_eq!(last().name.to_string(), format!("{}:{}", file!(), line!() - 1));
 }
 
 #[test]
-fn of_an_annotated_function_tells_its_path() {
+fn of_an_annotated_function_has_its_path() {
     #[toma::range(initial = 4, cache = NoCache)]
     fn annotated(start: usize, end: usize) {
         assert!(start < end);

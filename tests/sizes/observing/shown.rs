@@ -290,7 +290,7 @@ mod measured {
     }
 
     #[test]
-    fn what_cannot_fit() {
+    fn an_item_that_cannot_fit() {
         adaptive(&FakeDevice::new(50_500), &GlobalCache::new());
         shows(&expect![[r#"
             work: gave up at 0 of 1000 items after 3 attempts, 3 out of memory

@@ -6,15 +6,20 @@ use toma::Bisect;
 use crate::observing::world::{FINE, FORMS, Fate, Form, OUT_OF_MEMORY, TRANSIENT_LARGE, World};
 
 /// Runs each form in a world of its own and compares its events.
-pub(crate) fn told(script: &[Fate], ends: Fate, expected: &Expect, call: impl Fn(Form, &mut World) -> Fate) {
-    let told = FORMS.map(|(name, form)| {
+pub(crate) fn assert_received(
+    script: &[Fate],
+    ends: Fate,
+    expected: &Expect,
+    call: impl Fn(Form, &mut World) -> Fate,
+) {
+    let received = FORMS.map(|(name, form)| {
         let mut world = World::new(script.iter().copied());
         assert_eq!(call(form, &mut world), ends, "{name}");
         world.record.take()
     });
-    expected.assert_eq(&told[0]);
-    for ((name, _), other) in FORMS.iter().zip(&told) {
-        assert_eq!(*other, told[0], "{name}");
+    expected.assert_eq(&received[0]);
+    for ((name, _), other) in FORMS.iter().zip(&received) {
+        assert_eq!(*other, received[0], "{name}");
     }
 }
 
@@ -27,7 +32,7 @@ fn success() {
         attempt 16..20: succeeded 16..20
         finished: 3 attempts, 0 out of memory
     "#]];
-    told(&[], FINE, &expected, |form, world| form(world, 20));
+    assert_received(&[], FINE, &expected, |form, world| form(world, 20));
 }
 
 #[test]
@@ -36,7 +41,7 @@ fn nothing_to_do() {
         started: initial 0, start 0, length Some(0), remembered None
         finished: 0 attempts, 0 out of memory
     "#]];
-    told(&[], FINE, &expected, |form, world| form(world, 0));
+    assert_received(&[], FINE, &expected, |form, world| form(world, 0));
 }
 
 #[test]
@@ -51,7 +56,7 @@ fn out_of_memory_shrinks_and_settles() {
         settled 4
         finished: 4 attempts, 1 out of memory
     "#]];
-    told(&[OUT_OF_MEMORY], FINE, &expected, |form, world| form(world, 12));
+    assert_received(&[OUT_OF_MEMORY], FINE, &expected, |form, world| form(world, 12));
 }
 
 #[test]
@@ -67,7 +72,7 @@ fn a_transient_failure_that_repeats_shrinks_when_memory_is_low() {
         settled 4
         finished: 4 attempts, 0 out of memory
     "#]];
-    told(&[TRANSIENT_LARGE; 2], FINE, &expected, |form, world| form(world, 8));
+    assert_received(&[TRANSIENT_LARGE; 2], FINE, &expected, |form, world| form(world, 8));
 }
 
 #[test]
@@ -85,7 +90,7 @@ fn bisect_probes() {
         settled 7
         finished: 5 attempts, 1 out of memory
     "#]];
-    told(&[OUT_OF_MEMORY], FINE, &expected, |form, world| {
+    assert_received(&[OUT_OF_MEMORY], FINE, &expected, |form, world| {
         world.policy = Box::new(Bisect::default());
         form(world, 24)
     });
@@ -101,7 +106,7 @@ fn a_cache_hit_starts_at_what_was_settled() {
         attempt 6..8: succeeded 6..8
         finished: 4 attempts, 0 out of memory
     "#]];
-    told(&[OUT_OF_MEMORY], FINE, &expected, |form, world| {
+    assert_received(&[OUT_OF_MEMORY], FINE, &expected, |form, world| {
         form(world, 4)?;
         world.record.take();
         form(world, 8)
@@ -145,11 +150,14 @@ fn the_events_of_a_call_share_a_number_and_the_name() {
     for (form, run) in FORMS {
         let world = World::new([OUT_OF_MEMORY]);
         run(&world, 8).unwrap();
-        let first = world.record.told();
-        assert!(first.iter().all(|told| (told.call, &*told.name) == (first[0].call, "work")), "{form}");
+        let first = world.record.received();
+        assert!(
+            first.iter().all(|received| (received.call, &*received.name) == (first[0].call, "work")),
+            "{form}"
+        );
         run(&world, 8).unwrap();
-        let second = &world.record.told()[first.len()..];
-        assert!(second.iter().all(|told| told.call == second[0].call), "{form}");
+        let second = &world.record.received()[first.len()..];
+        assert!(second.iter().all(|received| received.call == second[0].call), "{form}");
         assert_ne!(first[0].call, second[0].call, "{form}");
     }
 }
@@ -162,7 +170,7 @@ fn a_floor_above_the_remembered_size_is_no_probe() {
         attempt 4..8: succeeded 4..8
         finished: 2 attempts, 0 out of memory
     "#]];
-    told(&[OUT_OF_MEMORY; 2], FINE, &expected, |form, world| {
+    assert_received(&[OUT_OF_MEMORY; 2], FINE, &expected, |form, world| {
         form(world, 8)?;
         world.record.take();
         world.min = 4;

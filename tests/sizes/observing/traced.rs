@@ -18,7 +18,7 @@ fn eventful() {
 }
 
 /// Returns the recorded events of the eventful call up to a level.
-fn told(most: LevelFilter) -> String {
+fn received(most: LevelFilter) -> String {
     // Other tests may be the first to reach the call site of an event, when there is no subscriber. Once each call site
     // has been reached, a new subscriber registers its interest in it anew.
     Collect::up_to(LevelFilter::TRACE).during(eventful);
@@ -28,7 +28,7 @@ fn told(most: LevelFilter) -> String {
 #[test]
 fn every_kind_of_event_arrives_with_its_fields() {
     alone("observing::traced::every_kind_of_event_arrives_with_its_fields", || {
-        let told = told(LevelFilter::TRACE);
+        let received = received(LevelFilter::TRACE);
         expect![[r#"
         DEBUG toma: message=<started> call=CALL name="work" initial=8 start=8 length=20
         DEBUG toma: message=<attempt> call=CALL name="work" start=0 end=8
@@ -52,20 +52,20 @@ fn every_kind_of_event_arrives_with_its_fields() {
         DEBUG toma: message=<attempt> call=CALL name="work" start=0 end=4
         DEBUG toma: message=<succeeded> call=CALL name="work" start=0 end=4 elapsed=ELAPSED
         DEBUG toma: message=<finished> call=CALL name="work" attempts=1 out_of_memory=0
-    "#]].assert_eq(&told);
+    "#]].assert_eq(&received);
     });
 }
 
 #[test]
 fn a_level_lets_through_what_is_as_urgent() {
     alone("observing::traced::a_level_lets_through_what_is_as_urgent", || {
-        let all = told(LevelFilter::DEBUG);
+        let all = received(LevelFilter::DEBUG);
         let rank = |line: &str| ["WARN", "INFO", "DEBUG"].iter().position(|level| line.starts_with(level));
         let levels = [LevelFilter::WARN, LevelFilter::INFO];
         for (most, level) in levels.into_iter().enumerate() {
             let expected: Vec<_> = all.lines().filter(|line| rank(line).unwrap() <= most).collect();
             assert!(!expected.is_empty());
-            assert_eq!(told(level).lines().collect::<Vec<_>>(), expected, "{level}");
+            assert_eq!(received(level).lines().collect::<Vec<_>>(), expected, "{level}");
         }
     });
 }
@@ -74,7 +74,7 @@ fn a_level_lets_through_what_is_as_urgent() {
 fn nothing_is_built_for_a_level_below_all_events() {
     alone("observing::traced::nothing_is_built_for_a_level_below_all_events", || {
         for level in [LevelFilter::OFF, LevelFilter::ERROR] {
-            let told = Collect::up_to(level).during(|| {
+            let received = Collect::up_to(level).during(|| {
                 let call = || execute::with::<NoCache>().range(0..100, 10, |_, _| ());
                 call();
                 let built = allocation_counter::measure(call);
@@ -84,7 +84,7 @@ fn nothing_is_built_for_a_level_below_all_events() {
                 execute::with::<NoCache>().range(0..8, 8, body).unwrap();
                 assert!(!report::last().unwrap().time_lost_is_exact, "{level}");
             });
-            assert_eq!(told, "", "{level}");
+            assert_eq!(received, "", "{level}");
         }
     });
 }
@@ -92,11 +92,11 @@ fn nothing_is_built_for_a_level_below_all_events() {
 #[test]
 fn a_listener_makes_the_engine_read_the_clock() {
     alone("observing::traced::a_listener_makes_the_engine_read_the_clock", || {
-        let told = Collect::up_to(LevelFilter::WARN).during(|| {
+        let received = Collect::up_to(LevelFilter::WARN).during(|| {
             let body = |start, end| if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
             execute::with::<NoCache>().range(0..8, 8, body).unwrap();
             assert!(report::last().unwrap().time_lost_is_exact);
         });
-        assert_eq!(told.lines().count(), 1, "{told}");
+        assert_eq!(received.lines().count(), 1, "{received}");
     });
 }

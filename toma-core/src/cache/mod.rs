@@ -164,7 +164,7 @@ pub struct Remembered {
     pub free_bytes: Option<u64>,
     /// When this was learned.
     pub learned: SystemTime,
-    /// Measurements, if the policy asked for them; their times count up to `learned`. Behind a pointer, because
+    /// Measurements, if the policy requested them; their times count up to `learned`. Behind a pointer, because
     /// they are larger than all other fields together, which every warm call copies.
     pub measurements: Option<Arc<Measurements>>,
     /// True if the call should start at twice the settled size, as a probe. Set only by `recall`, and only for a

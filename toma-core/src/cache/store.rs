@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_is_the_threads_own_until_something_is_learned() {
+    fn notes_are_the_threads_own_until_something_is_learned() {
         let store = Store::new();
         let note = |clean_runs| {
             let measurements = Measurements { clean_runs, ..Measurements::default() };

@@ -17,9 +17,9 @@ const LOOK_ALIKE: Class = Class::Other;
 /// Returns the class of a normalized text, if any table has it.
 ///
 /// If several rows match, the one whose class is highest in [`precedence`] decides.
-pub(super) fn class_of(said: &str) -> Option<Class> {
-    let rows = TABLES.iter().copied().flatten().filter(|row| matches(row, said)).map(|(class, _)| *class);
-    let whole = WHOLE.iter().any(|words| is_whole(said, words)) || is_too_big(said);
+pub(super) fn class_of(text: &str) -> Option<Class> {
+    let rows = TABLES.iter().copied().flatten().filter(|row| matches(row, text)).map(|(class, _)| *class);
+    let whole = WHOLE.iter().any(|words| is_whole(text, words)) || is_too_big(text);
     rows.chain(whole.then_some(OUT_OF_MEMORY)).max_by_key(|class| precedence(*class))
 }
 
@@ -35,14 +35,14 @@ fn precedence(class: Class) -> u8 {
     }
 }
 
-pub(super) fn matches((_, parts): &Row, said: &str) -> bool {
-    parts.iter().all(|part| said.contains(part))
+pub(super) fn matches((_, parts): &Row, text: &str) -> bool {
+    parts.iter().all(|part| text.contains(part))
 }
 
 /// True if the message ends with `words`, with nothing before them or only an introduction such as `error:`.
-pub(super) fn is_whole(said: &str, words: &str) -> bool {
-    let said = said.trim_end_matches([' ', ')', ']', '}', '\'', '`', '.', ',']);
-    said.strip_suffix(words).is_some_and(|before| {
+pub(super) fn is_whole(text: &str, words: &str) -> bool {
+    let text = text.trim_end_matches([' ', ')', ']', '}', '\'', '`', '.', ',']);
+    text.strip_suffix(words).is_some_and(|before| {
         let before = before.trim_end();
         before.is_empty() || before.ends_with([':', '(', '[', '{', '=', '\'', '`'])
     })
@@ -50,10 +50,10 @@ pub(super) fn is_whole(said: &str, words: &str) -> bool {
 
 /// Detects an error of cubecl 0.8 and 0.9 about a buffer, as Debug writes it: `BufferTooBig(10909384704)`. Errors
 /// of protocols have the same name, but about buffers of less than a MiB.
-fn is_too_big(said: &str) -> bool {
-    said.match_indices("buffertoobig(").any(|(at, name)| {
-        let bytes = said[at + name.len()..].split(')').next().and_then(|bytes| bytes.parse::<u64>().ok());
-        let is_its_name = !said[..at].ends_with(|sign: char| sign.is_alphanumeric() || sign == ':');
+fn is_too_big(text: &str) -> bool {
+    text.match_indices("buffertoobig(").any(|(at, name)| {
+        let bytes = text[at + name.len()..].split(')').next().and_then(|bytes| bytes.parse::<u64>().ok());
+        let is_its_name = !text[..at].ends_with(|sign: char| sign.is_alphanumeric() || sign == ':');
         is_its_name && bytes.is_some_and(|bytes| bytes >= 1 << 20)
     })
 }

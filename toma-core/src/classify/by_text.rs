@@ -24,7 +24,7 @@ pub fn classify_text(text: &str) -> Failure {
 
 /// Returns the failure of a text that any table has; a known look-alike is [`Class::Other`].
 pub(super) fn decide(text: &str) -> Option<Failure> {
-    let said = normalized(message_part(text));
-    let class = register::class_of(&said).or_else(|| backend::class_of(&said))?;
-    Some(Failure::new(class, message(text)).requesting(requested_bytes(class, &said)))
+    let normal = normalized(message_part(text));
+    let class = register::class_of(&normal).or_else(|| backend::class_of(&normal))?;
+    Some(Failure::new(class, message(text)).requesting(requested_bytes(class, &normal)))
 }

@@ -38,11 +38,11 @@ const MOST_DECIMALS: usize = 9;
 
 /// Returns the requested bytes in a normalized text; `None` for a class that does not concern memory, where a
 /// number means something else.
-pub(super) fn requested_bytes(class: Class, said: &str) -> Option<u64> {
+pub(super) fn requested_bytes(class: Class, text: &str) -> Option<u64> {
     if !matches!(class, Class::OutOfMemory | Class::Transient) {
         return None;
     }
-    let after = |words: &'static str| said.match_indices(words).map(move |(at, _)| &said[at + words.len()..]);
+    let after = |words: &'static str| text.match_indices(words).map(move |(at, _)| &text[at + words.len()..]);
     let plain = || BYTES_FOLLOW.into_iter().flat_map(after).find_map(|rest| scaled(rest, 0));
     AMOUNT_FOLLOWS.into_iter().flat_map(after).find_map(amount).or_else(plain)
 }

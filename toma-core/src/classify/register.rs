@@ -98,9 +98,9 @@ fn add<E: Error + 'static>(failure: Box<FailureIn>) {
 }
 
 /// Returns the class of a normalized text, if a registered pattern is in it.
-pub(super) fn class_of(said: &str) -> Option<Class> {
+pub(super) fn class_of(text: &str) -> Option<Class> {
     let texts = TEXTS.read().unwrap_or_else(PoisonError::into_inner);
-    texts.iter().rev().find(|(pattern, _)| said.contains(pattern)).map(|(_, class)| *class)
+    texts.iter().rev().find(|(pattern, _)| text.contains(pattern)).map(|(_, class)| *class)
 }
 
 /// Returns the registered types, latest first.

@@ -79,7 +79,7 @@ impl<'a> Ladder<'a> {
         self
     }
 
-    /// Sets whether [hooks](super::on_release) are asked.
+    /// Switches the questions to [hooks](super::on_release) on or off.
     pub fn hooks(mut self, on: bool) -> Self {
         self.hooks = on;
         self

@@ -96,10 +96,10 @@ impl<'a> Call<'a> {
             self.report.name().refuse("max_attempts 0: must be at least 1");
         }
         let switches = Switches::load();
-        let asked = options.need_stages();
+        let needs_stages = options.need_stages();
         let around =
             self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
-        if asked | around | Watch::is_needed(options.observer, switches) {
+        if needs_stages | around | Watch::is_needed(options.observer, switches) {
             return false;
         }
         self.choose_first(policy, false, None);

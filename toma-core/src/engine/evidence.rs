@@ -107,7 +107,7 @@ mod tests {
     use super::{Bounds, FailedAt};
 
     #[test]
-    fn a_failure_is_told_by_what_was_known() {
+    fn a_failure_is_expected_beyond_the_known_bounds() {
         let bounds = |low, high| Bounds { largest_success: low, smallest_failure: high };
         assert_eq!(FailedAt::of(8, bounds(None, None)), FailedAt::Unexpected);
         assert_eq!(FailedAt::of(8, bounds(Some(8), None)), FailedAt::Unexpected);

@@ -50,7 +50,7 @@ enum Next<'a> {
     Keep(Turn),
     /// The last attempt failed under contention. In a box: most attempts wait for nothing.
     Queued(Box<Waiting<'a>>),
-    /// An exclusive turn is asked for when the attempt begins.
+    /// An exclusive turn is requested when the attempt begins.
     Alone,
 }
 

@@ -8,7 +8,7 @@
 //! | [`map`] | `start, end` | a value, collected in order |
 //! | [`fold`] | the value so far, `start, end` | the next value |
 //! | [`Buckets::map`], of items of similar length | their indices | a value for each, collected in order |
-//! | [`With::iter`] | `start, end` | a value, given out when it is asked for |
+//! | [`With::iter`] | `start, end` | a value, given out when it is requested |
 //! | [`With::stream`] | `start, end`, asynchronously | the same |
 //!
 //! These use the default cache and options; [`with()`] makes everything selectable, including sizes that count

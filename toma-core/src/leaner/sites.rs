@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_begin_at_one_slot_are_told_apart() {
+    fn numbers_that_begin_at_one_slot_are_distinguished() {
         let numbers = [1, 2, 3].map(|times| times * SLOTS as u64 - 1);
         add(numbers[0]);
         add(numbers[1]);

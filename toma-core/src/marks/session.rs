@@ -250,13 +250,13 @@ mod tests {
 
     /// In one test, because there is one session per process.
     #[test]
-    fn one_session_lasts_at_a_time_and_hears_of_its_own_frames() {
+    fn one_session_lasts_at_a_time_and_receives_its_own_frames() {
         static FUNCTION: Function = Function::new("f", "m", "src/m.rs", &[]);
         let enter = || Frame::enter(&FUNCTION, 0);
-        let unheard = enter();
+        let unreceived = enter();
         let first = start(&FRAMES).unwrap();
         assert_eq!(start(&FRAMES).unwrap_err(), Busy);
-        drop((unheard, enter()));
+        drop((unreceived, enter()));
         assert_eq!(counts(), (1, 1));
         let of_first = enter();
         drop(first);

@@ -70,7 +70,7 @@ mod tests {
     use crate::observe::{Answer, Reason};
 
     #[test]
-    fn what_is_worth_a_line_has_one() {
+    fn events_worth_a_line_have_one() {
         let anchor = 0_u8;
         let (none, callers) = (Callers::default(), Callers::of(std::ptr::from_ref(&anchor).addr()));
         assert!(!callers.is_empty());

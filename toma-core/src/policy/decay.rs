@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_part_of_a_size_is_refused() {
+    fn a_factor_that_is_no_part_of_a_size_is_refused() {
         for (factor, shown) in [(1.0, "1"), (0.0, "0"), (-0.5, "-0.5"), (f64::NAN, "NaN")] {
             let refused = std::panic::catch_unwind(|| Decay::new(factor)).unwrap_err();
             let expected = format!("decay factor {shown}: must be greater than 0 and less than 1");

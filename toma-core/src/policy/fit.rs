@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn flat_points_say_nothing_about_the_size() {
+    fn flat_points_predict_no_size() {
         let line = line(&[(2.0, 100.0), (64.0, 100.0)]);
         assert!(line.size_at(1000.0).is_infinite());
     }

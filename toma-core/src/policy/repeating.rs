@@ -33,7 +33,7 @@ pub(super) fn explore(evidence: &Evidence, tolerance: f64) -> Option<usize> {
     let is_new = size >= evidence.floor && low.is_none_or(|low| size > low);
     let line = evidence.measurements.samples.seconds_without_repeating()?;
     let most = 1.0 / line.per_item(high - 1).max(f64::MIN_POSITIVE);
-    let best = best_rate(evidence)?;
+    let best = samples(evidence).filter_map(|sample| sample.rate()).max_by(f64::total_cmp)?;
     // Half of the tolerance, because the size chosen in the end may be slower by as much once more.
     (is_new && most > best * (1.0 + tolerance / 2.0)).then_some(size)
 }
@@ -71,10 +71,6 @@ fn rate_at(size: usize, evidence: &Evidence) -> Option<f64> {
     let last = Sample { time: evidence.elapsed, ..Sample::new(evidence.size) };
     let sample = samples(evidence).find(|sample| sample.size == size);
     sample.or(Some(last).filter(|last| last.size == size))?.rate()
-}
-
-fn best_rate(evidence: &Evidence) -> Option<f64> {
-    samples(evidence).filter_map(|sample| sample.rate()).max_by(f64::total_cmp)
 }
 
 /// The samples of sizes that are not known to fail.

@@ -75,11 +75,6 @@ impl Sample {
         share(self.size.max(size), self.size.min(size))
     }
 
-    /// Returns the duration without the time spent on recomputing.
-    fn time_without_repeating(&self) -> Option<Duration> {
-        Some(self.time?.saturating_sub(self.repeated))
-    }
-
     fn repeats(&self) -> bool {
         !self.repeated.is_zero()
     }
@@ -151,7 +146,7 @@ impl Samples {
 
     /// Fits the seconds without the time spent on recomputing.
     pub(super) fn seconds_without_repeating(&self) -> Option<Fit> {
-        Fit::through(self.known(|sample| sample.time_without_repeating().map(|time| time.as_secs_f64())))
+        Fit::through(self.known(|sample| Some(sample.time?.saturating_sub(sample.repeated).as_secs_f64())))
     }
 
     fn known(&self, figure: impl Fn(&Sample) -> Option<f64>) -> impl Iterator<Item = (f64, f64)> {

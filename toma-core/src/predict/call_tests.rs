@@ -96,7 +96,7 @@ fn run<P: Policy>(
 }
 
 #[test]
-fn the_smallest_size_that_failed_is_told_once() {
+fn the_smallest_size_that_failed_is_reported_once() {
     let (predict, device) = (PerItem::of(10), FakeDevice::new(640));
     let (sizes, _) = run(&predict, Halve, &device, |items| 35 * items);
     assert_eq!(sizes[..3], [64, 32, 16]);
@@ -125,7 +125,7 @@ fn a_prediction_that_knows_better_after_a_failure_chooses_the_next_size() {
 }
 
 #[test]
-fn what_pieces_left_behind_was_free_and_what_others_took_was_not_promised() {
+fn bytes_that_pieces_left_behind_were_free_and_bytes_that_others_took_were_not_promised() {
     let (predict, device) = (PerItem::of(10), FakeDevice::new(640));
     let mut held = Vec::new();
     let form = execute::with::<NoCache>().device(&device).predict(&predict);
@@ -143,7 +143,7 @@ fn what_pieces_left_behind_was_free_and_what_others_took_was_not_promised() {
 }
 
 #[test]
-fn an_injected_failure_tells_nothing() {
+fn an_injected_failure_is_not_reported() {
     let (predict, device) = (PerItem::of(10), FakeDevice::new(640));
     let injected = inject::above(20);
     let (sizes, report) = run(&predict, Halve, &device, |items| items);
@@ -154,7 +154,7 @@ fn an_injected_failure_tells_nothing() {
 }
 
 #[test]
-fn a_larger_size_than_was_said_to_fit_tells_nothing() {
+fn a_failure_above_the_predicted_size_is_not_reported() {
     let (predict, device) = (PerItem::of(10), FakeDevice::new(320));
     let form = execute::with::<NoCache>().device(&device).predict(&predict).min(64);
     let result = form.range(0..100, 100, |start, end| device.alloc(10 * (end - start) as u64).map(drop));
@@ -190,22 +190,22 @@ fn a_first_piece_that_explores_is_reported_with_its_own_size() {
     let device = FakeDevice::new(640);
     let predict = || PerItem { is_unproven: true, ..PerItem::of(10) };
     let body = |start: usize, end: usize| device.alloc(10 * (end - start) as u64).map(drop);
-    let told = || {
+    let tried_sizes = || {
         let tried = report::last().unwrap().tried;
         tried.iter().map(|tried| (tried.size, tried.succeeded)).collect::<Vec<_>>()
     };
     let first = predict();
     let form = execute::with::<NoCache>().device(&device).predict(&first);
     form.policy(Bisect::default()).evenly().range(0..76, 76, body).unwrap();
-    assert_eq!(told(), [(16, 1), (60, 1)]);
+    assert_eq!(tried_sizes(), [(16, 1), (60, 1)]);
     let second = predict();
     let form = execute::with::<NoCache>().device(&device).predict(&second);
     form.evenly().range(0..81, 81, body).unwrap();
-    assert_eq!(told(), [(14, 1), (34, 2)]);
+    assert_eq!(tried_sizes(), [(14, 1), (34, 2)]);
     let third = predict();
     let form = execute::with::<NoCache>().device(&device).predict(&third);
     form.by_cost(|_| 3).range(0..40, 120, |start, end| body(3 * start, 3 * end)).unwrap();
-    assert_eq!(told(), [(15, 1), (63, 2)]);
+    assert_eq!(tried_sizes(), [(15, 1), (63, 2)]);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn adaptive_follows_a_prediction_and_what_it_missed() {
 }
 
 #[test]
-fn a_budget_below_one_item_is_said_with_bytes_per_item() {
+fn a_budget_below_one_item_is_reported_with_bytes_per_item() {
     let (predict, device) = (PerItem::of(1000), FakeDevice::new(640));
     let attempts = |bytes: u64| run(&predict, Halve, &device, |items| bytes * items);
     let (sizes, report) = attempts(1000);
@@ -249,11 +249,11 @@ fn a_budget_below_one_item_is_said_with_bytes_per_item() {
     assert!(shown.contains(why), "{shown}");
     assert!(shown.contains("\n  predict  nothing, because an item takes 1000\n"), "{shown}");
     let (_, report) = attempts(6);
-    assert_eq!((report.done, report.gave_up), (100, None), "it fits: evidence beats what is said");
+    assert_eq!((report.done, report.gave_up), (100, None), "it fits: evidence beats the prediction");
 }
 
 #[test]
-fn the_time_of_a_call_is_told() {
+fn the_time_of_a_call_is_reported() {
     let (clock, predict) = (StoppedClock::new(), PerItem::of(10));
     let device = FakeDevice::new(640);
     run(&predict, Halve, &device, |items| {

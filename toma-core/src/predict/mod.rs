@@ -17,7 +17,7 @@ use crate::classify::{Class, classify_panic};
 use crate::shield::{self, Panic};
 
 #[doc(hidden)]
-pub use crate::text::{bytes as bytes_for_people, print as say};
+pub use crate::text::{bytes as bytes_for_people, print};
 
 /// Predicted memory of one piece.
 #[doc(hidden)]
@@ -108,7 +108,7 @@ pub fn run_dry<R>(body: impl FnOnce() -> R) -> Result<R, DryPanic> {
 pub struct DryPanic(Panic);
 
 impl DryPanic {
-    /// Returns the panic's message if it says that memory ran out. A real run need not run out of it.
+    /// Returns the panic's message if it means that memory ran out. A real run need not run out of it.
     pub fn out_of_memory(&self) -> Option<String> {
         let failure = classify_panic(&*self.0.payload);
         (failure.class == Class::OutOfMemory).then(|| failure.message.into_owned())
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_or_too_small_is_not_run_dry() {
+    fn a_remembered_or_too_small_call_is_not_run_dry() {
         let cache = GlobalCache::new();
         let dry = |items: usize| {
             let (mut dry, with) = (0, execute::with::<GlobalCache>().cache(&cache).name("step"));

@@ -3,7 +3,7 @@
 //! ```text
 //! set r<rank>/<round>   the vote             ┐
 //! add c<round>          one more vote        ┘ each rank
-//! set_first d<round>    what they come to    the last rank; after the timeout, any
+//! set_first d<round>    the result           the last rank; after the timeout, any
 //! wait d<round>                              all others
 //! ```
 //!

@@ -219,13 +219,13 @@ forward! {
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// let mut told = std::sync::atomic::AtomicUsize::new(0);
-/// # let told = std::sync::Arc::new(told);
-/// # let count = told.clone();
+/// let mut calls = std::sync::atomic::AtomicUsize::new(0);
+/// # let calls = std::sync::Arc::new(calls);
+/// # let count = calls.clone();
 /// toma::ranks::when_agreed(move || {
 ///     count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
 /// });
-/// assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1);
+/// assert_eq!(calls.load(std::sync::atomic::Ordering::Relaxed), 1);
 /// ```
 pub fn when_agreed(action: impl FnOnce() + Send + 'static) {
     if agrees_later() {

@@ -64,7 +64,7 @@ pub enum RankState {
     Done,
     /// It failed, and the rank would try again.
     Failed(Class),
-    /// As [`Failed`](RankState::Failed), by a failure that was injected: it says nothing about sizes.
+    /// As [`Failed`](RankState::Failed), by a failure that was injected: it is no evidence about sizes.
     Injected(Class),
     /// The rank has left the call, for this reason.
     Ended(String),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_without_names_are_shown_by_address_and_that_is_said() {
+    fn functions_without_names_are_shown_by_address_with_a_note() {
         let stripped = Callers { starts: [0x10, 0x20].into() };
         assert_eq!(stripped.names(), ["0x10", "0x20"]);
         assert_eq!(stripped.to_string(), "0x10 < 0x20 (addresses: the program is stripped)");

@@ -13,7 +13,7 @@ fn reading(device: &FakeDevice) -> (u64, u64) {
 }
 
 #[test]
-fn error_says_what_was_asked_and_what_was_there() {
+fn the_error_has_the_requested_and_the_free_bytes() {
     let device = FakeDevice::new(8192);
     let held = device.alloc(7168).unwrap();
     let error = device.alloc(4096).unwrap_err();

@@ -11,7 +11,7 @@ use crate::function::{Function, Request};
 use crate::stage::{with_double, without_driver};
 
 #[test]
-fn without_a_driver_a_device_says_so() {
+fn without_a_driver_a_device_is_refused_with_the_reason() {
     without_driver(|| {
         for index in [0, 7, usize::MAX] {
             let error = Device::new(index).unwrap_err();
@@ -61,7 +61,7 @@ fn a_driver_without_devices_has_none() {
 }
 
 #[test]
-fn what_the_driver_says_of_a_device_keeps_its_class() {
+fn an_error_of_the_driver_keeps_its_class() {
     with_double(|double| {
         for (code, kind, class) in [
             (CUresult::CUDA_ERROR_OUT_OF_MEMORY, io::ErrorKind::OutOfMemory, Class::OutOfMemory),

@@ -123,7 +123,7 @@ fn each_device_is_read_by_itself() {
 }
 
 #[test]
-fn a_reading_that_fails_says_why_and_takes_no_error_of_the_programs() {
+fn a_failed_reading_has_its_reason_and_takes_no_error_of_the_programs() {
     with_device(|double, device, stream| {
         double.fail(Function::Information, 0, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
         let error = device.read().unwrap_err();

@@ -84,7 +84,7 @@ fn a_failure_at_every_allocation_and_copy_in_turn_loses_nothing_and_no_value() {
 }
 
 #[test]
-fn what_is_not_about_memory_goes_through_at_once() {
+fn errors_not_about_memory_go_through_at_once() {
     with_device(|double, device, stream| {
         for code in [CUresult::CUDA_ERROR_INVALID_VALUE, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS] {
             let before = double.calls(Function::Allocate);

@@ -365,7 +365,7 @@ o::<{ P + 1 }>(q as [u8; { R }]);
 }
 
 #[test]
-fn what_is_unknown_is_one_line() {
+fn unknown_syntax_is_one_line() {
     for item in ["fn f() -> u8 { let x = ~ 5; x }", "async fn f() -> u8 { let x = ~ 5; x }"] {
         let expansion = profile(TokenStream::new(), &item.parse().unwrap()).to_string();
         assert!(expansion.contains("let x = ~ 5 ; x }"), "{expansion}");
@@ -376,7 +376,7 @@ fn what_is_unknown_is_one_line() {
 }
 
 #[test]
-fn what_only_the_signature_can_type_is_left_unmarked() {
+fn an_expression_that_only_the_signature_can_type_is_left_unmarked() {
     let item = "async fn f() -> impl Display { g()? }";
     assert_eq!(marked("", item), print(item.parse().unwrap()));
     assert_ne!(marked("", &item.replace('?', "")), print(item.replace('?', "").parse().unwrap()));

@@ -26,7 +26,7 @@ pub(super) struct Fit {
 /// kernel began to take memory late, the last slope is the steepest. No slope is taken from points of more than two
 /// thirds of the largest size, except from the smallest point: one step, such as one tile more for the ninth row than
 /// for eight, would count for every item beyond. A slope that is no integer is rounded up. Bytes that fall with the
-/// size are assumed to stay, because bytes that a kernel saves at one size say nothing about the next. Below the
+/// size are assumed to stay, because bytes that a kernel saves at one size are no evidence about the next. Below the
 /// smallest point a line may reach zero too early, if a kernel began to take memory between two points. There it runs
 /// through the origin instead, which is as high.
 pub(super) fn fit(points: &[Point]) -> Fit {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_of_items_are_told_from_steps() {
+    fn pairs_of_items_are_distinguished_from_steps() {
         let squares: [fn(u64) -> u64; 6] = [
             |n| 4 * n * n,
             |n| n * (n - 1) / 2,

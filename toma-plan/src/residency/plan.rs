@@ -64,15 +64,15 @@ impl Plan {
     }
 
     /// Returns the storages that are evicted when a step ends.
-    pub(super) fn away_at_the_end(&self, step: &Step) -> impl Iterator<Item = usize> {
-        let is_away = |absence: &&Absence| {
+    pub(super) fn evicted_at_the_end(&self, step: &Step) -> impl Iterator<Item = usize> {
+        let is_evicted = |absence: &&Absence| {
             let storage = step.storages[absence.storage];
             match absence.back {
                 Some(back) => back.fetched_at <= absence.leaves_after,
                 None => storage.lives_before() && storage.birth <= Some(absence.leaves_after),
             }
         };
-        self.absences.iter().filter(is_away).map(|absence| absence.storage)
+        self.absences.iter().filter(is_evicted).map(|absence| absence.storage)
     }
 
     /// Returns the name of the plan's maker.

@@ -53,7 +53,7 @@ impl Plan {
 /// Simulates two rounds of a plan that begin with the evictions that it has at the end of a step.
 fn settled(step: &Step, terms: &Terms, plan: &Plan) -> Simulation {
     let mut simulator = Simulator::new(step, terms);
-    for storage in plan.away_at_the_end(step) {
+    for storage in plan.evicted_at_the_end(step) {
         simulator.goes(storage, Lies::Outside);
         simulator.states[storage].has_copy = true;
     }

@@ -3,7 +3,7 @@
 //! # Why
 //!
 //! A wrong verdict gives a wrong gradient that nobody notices. So an operator counts as one that keeps rows apart only
-//! if a rule says how, and every operator that no rule covers is refused by name.
+//! if a rule defines how, and every operator that no rule covers is refused by name.
 
 mod forward;
 mod judged;
@@ -121,7 +121,7 @@ pub enum Coupling {
     Written,
     /// It changes a tensor from before the forward on which the result depends: each piece would find another value.
     ChangesConstant,
-    /// No rule says how it treats rows.
+    /// No rule defines how it treats rows.
     Unknown,
     /// A backward runs before the result is there.
     InnerBackward,
@@ -129,7 +129,7 @@ pub enum Coupling {
 
 impl fmt::Display for Coupled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.coupling {
+        let reason = match self.coupling {
             Coupling::TwoBatchDims => "gives a result with the batch in two dimensions",
             Coupling::RowsWithAggregate => "combines rows with an aggregate of rows",
             Coupling::AlongBatch => "runs along the batch",
@@ -150,6 +150,6 @@ impl fmt::Display for Coupled {
             Coupling::Unknown => "is not known to keep rows apart",
             Coupling::InnerBackward => "follows a backward inside of the body",
         };
-        write!(f, "`{}` ({}) {what}", self.name, self.operator)
+        write!(f, "`{}` ({}) {reason}", self.name, self.operator)
     }
 }

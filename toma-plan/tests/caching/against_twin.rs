@@ -86,10 +86,10 @@ impl Pair {
         match step {
             Step::Allocate(bytes) => {
                 let expected = (*bytes > 0).then(|| self.twin.allocate(*bytes));
-                let told = self.replay.allocate(*bytes);
-                prop_assert_eq!(told.is_ok(), expected != Some(None));
-                self.failures += u64::from(told.is_err());
-                self.alive.extend(told.ok().map(|id| (id, expected.flatten())));
+                let reported = self.replay.allocate(*bytes);
+                prop_assert_eq!(reported.is_ok(), expected != Some(None));
+                self.failures += u64::from(reported.is_err());
+                self.alive.extend(reported.ok().map(|id| (id, expected.flatten())));
             }
             Step::Free(index) if !self.alive.is_empty() => {
                 let (id, address) = self.alive.swap_remove(index.index(self.alive.len()));
@@ -117,10 +117,16 @@ impl Pair {
         let allocated = cells().filter(|cell| cell.2.is_some()).map(|cell| cell.0).sum();
         let now = [requested, allocated, self.twin.reserved()];
         self.peaks.iter_mut().zip(now).for_each(|(peak, bytes)| *peak = bytes.max(*peak));
-        let told = self.replay.stats();
-        prop_assert_eq!([told.requested, told.allocated, told.reserved].map(|bytes| bytes.current), now);
-        prop_assert_eq!([told.requested, told.allocated, told.reserved].map(|bytes| bytes.peak), self.peaks);
-        prop_assert_eq!((told.active, told.retries), (told.allocated, self.twin.retries));
+        let reported = self.replay.stats();
+        prop_assert_eq!(
+            [reported.requested, reported.allocated, reported.reserved].map(|bytes| bytes.current),
+            now
+        );
+        prop_assert_eq!(
+            [reported.requested, reported.allocated, reported.reserved].map(|bytes| bytes.peak),
+            self.peaks
+        );
+        prop_assert_eq!((reported.active, reported.retries), (reported.allocated, self.twin.retries));
         Ok(())
     }
 }
@@ -168,7 +174,8 @@ fn one_that_resumes_goes_on_as_the_one_before() {
         let mut before = pair.replay;
         let mut resumed = CachingAllocator::resumed(settings(&trace), before.segments());
         prop_assert_eq!(shape(&resumed), shape(&before));
-        let older: Vec<_> = shape(&before).concat().into_iter().filter_map(|(_, asked)| asked).collect();
+        let older: Vec<_> =
+            shape(&before).concat().into_iter().filter_map(|(_, requested)| requested).collect();
         for bytes in later {
             prop_assert_eq!(resumed.allocate(bytes).is_ok(), before.allocate(bytes).is_ok());
             prop_assert_eq!(shape(&resumed), shape(&before));

@@ -94,7 +94,7 @@ fn rows_as_a_gpu_counts_them() {
 }
 
 #[test]
-fn what_was_there_before_is_reserved_at_once() {
+fn blocks_from_before_are_reserved_at_once() {
     let mut recorder = Recorder::new();
     recorder.existing(&Place::HOST, 1).unwrap();
     begin(&mut recorder, ScopeKind::Function, "f", 1);

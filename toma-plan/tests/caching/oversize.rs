@@ -43,7 +43,7 @@ fn a_request_to_a_free_block() {
 }
 
 #[test]
-fn a_new_segment_is_cut_as_the_size_says() {
+fn a_new_segment_is_cut_by_its_size() {
     let mut allocator = allocator(1 << 40, 20 * MIB);
     for bytes in [2 * MIB, 22 * MIB + 512] {
         allocator.allocate(bytes).unwrap();

@@ -165,13 +165,13 @@ fn neighbors_in_two_segments_stay_apart() {
 }
 
 #[test]
-fn blocks_say_where_they_lie_and_what_was_asked_for() {
+fn blocks_have_their_address_and_the_requested_bytes() {
     let mut allocator = large();
     allocator.allocate(5 * MIB - 7).unwrap();
     let segment = allocator.segments().next().unwrap();
-    let told = segment.blocks.iter().map(|block| (block.pool, block.address, block.requested));
+    let reported = segment.blocks.iter().map(|block| (block.pool, block.address, block.requested));
     let expected = [(Pool::Large, 0, Some(5 * MIB - 7)), (Pool::Large, 5 * MIB, None)];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(reported.collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn large_sizes_are_planned_in_slots() {
 }
 
 #[test]
-fn what_is_saved_has_the_output_in_it() {
+fn saved_bytes_include_the_output() {
     let stage = Stage { output_bytes: 5, saved_bytes: 4, ..Stage::default() };
     let error = one(stage).unwrap_err();
     assert_eq!(error.to_string(), "stage 1 saves 4 bytes in way 0, less than its output of 5");

@@ -22,10 +22,10 @@ fn refused(actions: &[Action]) -> (usize, Reason) {
 }
 
 #[test]
-fn every_reason_is_told_with_its_place() {
+fn every_reason_is_reported_with_its_position() {
     let saved = [save(0), save(1), save(2)];
     let then = |more: &[Action]| refused(&[&saved[..], more].concat());
-    for (told, index, reason) in [
+    for (reported, index, reason) in [
         (refused(&[Drop(3)]), 0, Reason::NoSuchStage { count: 3 }),
         (refused(&[Backward(7)]), 0, Reason::NoSuchStage { count: 3 }),
         (refused(&[Action::Save { stage: 0, way: 1, holds_input: true }]), 0, Reason::NoSuchWay),
@@ -41,7 +41,7 @@ fn every_reason_is_told_with_its_place() {
         (then(&[Backward(2), Backward(1), Backward(0), Backward(0)]), 6, Reason::OutOfOrder { next: None }),
         (refused(&[]), 0, Reason::Unfinished(2)),
     ] {
-        assert_eq!(told, (index, reason));
+        assert_eq!(reported, (index, reason));
     }
 }
 
@@ -56,7 +56,7 @@ fn a_backward_needs_its_input() {
 }
 
 #[test]
-fn what_is_wrong_reads_well() {
+fn errors_read_well() {
     let text = |actions: &[Action]| simulate(&costs(), actions).unwrap_err().to_string();
     assert_eq!(text(&[Drop(1)]), "action 0 (drop 1) is illegal: the stage's input is not held");
     assert_eq!(

@@ -15,11 +15,11 @@ use crate::rounds::rounds;
 use crate::{runner, twin};
 
 fn follows_twin(costs: &Costs, plan: &Plan) -> Result<(), TestCaseError> {
-    let told =
+    let reported =
         twin::simulate(costs, plan.actions()).map_err(|index| TestCaseError::fail(index.to_string()))?;
-    prop_assert_eq!(plan.peak_bytes(), told.peak_bytes);
-    prop_assert_eq!(plan.seconds(), told.seconds);
-    prop_assert_eq!(plan.repeats().map(|repeats| repeats + 1).collect::<Vec<_>>(), told.runs);
+    prop_assert_eq!(plan.peak_bytes(), reported.peak_bytes);
+    prop_assert_eq!(plan.seconds(), reported.seconds);
+    prop_assert_eq!(plan.repeats().map(|repeats| repeats + 1).collect::<Vec<_>>(), reported.runs);
     Ok(())
 }
 
@@ -58,7 +58,7 @@ fn seconds(costs: &Costs, budget: u64, solver: Solver) -> Result<f64, TestCaseEr
 }
 
 #[test]
-fn plans_of_all_solvers_fit_and_are_what_they_say() {
+fn plans_of_all_solvers_fit_and_have_their_figures() {
     let reached = Cell::new([0; 3]);
     let holds = |(costs, at, scale): (Costs, Index, u64)| {
         let costs = scaled(&costs, scale);
@@ -197,20 +197,20 @@ fn the_simulator_judges_any_list_as_its_twin_does() {
         let budget = costs.least_bytes() + at.index(40) as u64;
         let plan = costs.plan(budget, solver).or_else(|_| costs.plan(budget, Solver::Auto)).unwrap();
         let actions = changed(plan.actions().to_vec(), changes, costs.stages().len());
-        let told = twin::simulate(&costs, &actions);
+        let reported = twin::simulate(&costs, &actions);
         let [legal, illegal] = reached.get();
-        reached.set([legal + u64::from(told.is_ok()), illegal + u64::from(told.is_err())]);
-        match (simulate(&costs, &actions), told) {
-            (Ok(simulated), Ok(told)) => {
-                prop_assert_eq!(simulated.peak_bytes, told.peak_bytes);
-                prop_assert_eq!(simulated.seconds, told.seconds);
-                prop_assert_eq!(simulated.runs, told.runs);
+        reached.set([legal + u64::from(reported.is_ok()), illegal + u64::from(reported.is_err())]);
+        match (simulate(&costs, &actions), reported) {
+            (Ok(simulated), Ok(reported)) => {
+                prop_assert_eq!(simulated.peak_bytes, reported.peak_bytes);
+                prop_assert_eq!(simulated.seconds, reported.seconds);
+                prop_assert_eq!(simulated.runs, reported.runs);
             }
             (Err(illegal), Err(index)) => {
                 prop_assert_eq!(illegal.index, index);
                 prop_assert_eq!(illegal.action, actions.get(index).copied());
             }
-            (simulated, told) => prop_assert!(false, "{:?}, but {:?}", simulated, told),
+            (simulated, reported) => prop_assert!(false, "{:?}, but {:?}", simulated, reported),
         }
         Ok(())
     };

@@ -83,13 +83,13 @@ impl Region {
     }
 }
 
-/// An operator with two results, of which the second is a view of what it reads.
+/// An operator with two results, of which the second is a view of its input.
 #[derive(Clone, Debug)]
 pub(crate) struct Operator {
     begins: bool,
     reads: Index,
     bytes: u64,
-    /// Saves what it reads, what it makes, memory of its own, and a tensor from outside.
+    /// Saves its input, its result, memory of its own, and a tensor from outside.
     saves: [bool; 4],
     lives: [bool; 3],
     is_held: bool,

@@ -21,7 +21,7 @@ const TABLE: [(u64, [f64; 4]); 8] = [
     (2000, [4.0, 3.4, 1.4, 1.1]),
 ];
 
-fn told(costs: &Costs, mib: u64, solver: Solver) -> (f64, f64) {
+fn reported(costs: &Costs, mib: u64, solver: Solver) -> (f64, f64) {
     let plan = costs.plan(mib * MIB, solver).unwrap();
     assert!(plan.peak_bytes() <= mib * MIB);
     (percent_more(&plan, plan.seconds()), percent_more(&plan, plan.bound_seconds()))
@@ -36,7 +36,7 @@ fn is_near(percent: f64, expected: f64) -> bool {
 fn resnet_152_takes_the_times_of_the_table() {
     let [whole, parts] = [Inside::Whole, Inside::Parts].map(|inside| resnet152(inside, Grain::TwoMib));
     for (mib, expected) in TABLE {
-        let [whole, parts] = [&whole, &parts].map(|costs| told(costs, mib, Solver::Rotor));
+        let [whole, parts] = [&whole, &parts].map(|costs| reported(costs, mib, Solver::Rotor));
         let percent = [whole.0, whole.1, parts.0, parts.1];
         assert!(percent.iter().zip(expected).all(|(a, b)| is_near(*a, b)), "{mib} MiB: {percent:?}");
     }
@@ -59,7 +59,7 @@ fn resnet_152_keeps_the_promised_times() {
                 (Inside::Whole, 400, 32.2),
                 (Inside::Parts, 400, 29.6),
             ] {
-                let (percent, bound) = told(&resnet152(inside, grain), mib, solver);
+                let (percent, bound) = reported(&resnet152(inside, grain), mib, solver);
                 assert!(bound <= percent && percent <= at_most, "{inside:?} {mib} {solver}: {percent}");
             }
         }
@@ -70,7 +70,7 @@ fn resnet_152_keeps_the_promised_times() {
 fn auto_is_faster_than_rotor_on_resnet_152() {
     let costs = resnet152(Inside::Whole, Grain::TwoMib);
     for (mib, at_most) in [(600, 24.9), (700, 22.4), (826, 19.7), (1000, 16.7), (2000, 3.6)] {
-        let (percent, bound) = told(&costs, mib, Solver::Auto);
+        let (percent, bound) = reported(&costs, mib, Solver::Auto);
         assert!(bound <= percent && percent <= at_most, "{mib} MiB: {percent}");
     }
 }

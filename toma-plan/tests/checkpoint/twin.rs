@@ -22,7 +22,7 @@ enum Buffer {
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) peak_bytes: u64,
     pub(crate) seconds: f64,
     pub(crate) runs: Vec<usize>,
@@ -32,20 +32,20 @@ struct Twin<'a> {
     costs: &'a Costs,
     buffers: BTreeMap<Buffer, u64>,
     ways: BTreeMap<usize, usize>,
-    told: Told,
+    reported: Reported,
 }
 
 /// Returns peak, seconds and runs of the actions, or the index of the first illegal one.
-pub(crate) fn simulate(costs: &Costs, actions: &[Action]) -> Result<Told, usize> {
+pub(crate) fn simulate(costs: &Costs, actions: &[Action]) -> Result<Reported, usize> {
     let count = costs.stages().len();
     let last = costs.stages()[count - 1].gradient_bytes;
-    let told = Told { peak_bytes: last, seconds: 0.0, runs: vec![0; count] };
+    let reported = Reported { peak_bytes: last, seconds: 0.0, runs: vec![0; count] };
     let buffers = BTreeMap::from([(Buffer::Gradient(count), last)]);
-    let mut twin = Twin { costs, buffers, ways: BTreeMap::new(), told };
+    let mut twin = Twin { costs, buffers, ways: BTreeMap::new(), reported };
     for (index, action) in actions.iter().enumerate() {
         twin.act(*action).ok_or(index)?;
     }
-    if twin.gradient() == 0 { Ok(twin.told) } else { Err(actions.len()) }
+    if twin.gradient() == 0 { Ok(twin.reported) } else { Err(actions.len()) }
 }
 
 impl Twin<'_> {
@@ -84,9 +84,9 @@ impl Twin<'_> {
 
     fn run(&mut self, stage: usize, way: Option<usize>) -> Option<()> {
         let cost = &self.costs.stages()[stage];
-        let is_first = self.told.runs[stage] == 0;
-        let all_ran = self.told.runs.iter().all(|runs| *runs > 0);
-        let before_ran = self.told.runs[..stage].iter().all(|runs| *runs > 0);
+        let is_first = self.reported.runs[stage] == 0;
+        let all_ran = self.reported.runs.iter().all(|runs| *runs > 0);
+        let before_ran = self.reported.runs[..stage].iter().all(|runs| *runs > 0);
         if !(all_ran || is_first && before_ran) || self.buffers.contains_key(&Buffer::Saved { stage }) {
             return None;
         }
@@ -104,8 +104,8 @@ impl Twin<'_> {
         };
         self.buffers.insert(buffer, bytes);
         self.pass(peaks[usize::from(!is_first)]);
-        self.told.seconds += if is_first { cost.forward_seconds } else { cost.repeat_seconds };
-        self.told.runs[stage] += 1;
+        self.reported.seconds += if is_first { cost.forward_seconds } else { cost.repeat_seconds };
+        self.reported.runs[stage] += 1;
         Some(())
     }
 
@@ -121,7 +121,7 @@ impl Twin<'_> {
         let saving = cost.way(self.ways[&stage])?;
         self.buffers.insert(Buffer::Gradient(stage), input);
         self.pass(saving.backward_peak_bytes);
-        self.told.seconds += cost.backward_seconds + saving.extra_seconds;
+        self.reported.seconds += cost.backward_seconds + saving.extra_seconds;
         let own = [Buffer::Saved { stage }, Buffer::Left { stage }, Buffer::Output(stage)];
         for buffer in own.into_iter().chain([Buffer::Gradient(stage + 1)]) {
             self.buffers.remove(&buffer);
@@ -131,7 +131,7 @@ impl Twin<'_> {
 
     fn pass(&mut self, bytes: u64) {
         self.buffers.insert(Buffer::Passing, bytes);
-        self.told.peak_bytes = self.told.peak_bytes.max(self.buffers.values().sum());
+        self.reported.peak_bytes = self.reported.peak_bytes.max(self.buffers.values().sum());
         self.buffers.remove(&Buffer::Passing);
     }
 }

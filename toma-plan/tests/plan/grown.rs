@@ -103,8 +103,8 @@ proptest! {
         let mut fits = [None, None];
         for size in 1..=items {
             let needs = played(&program, items, size);
-            let said = [growth.needs_bytes_for(&gpu(), size, items), growth.needs_bytes_into(&gpu(), size, items)];
-            prop_assert_eq!(said, needs, "{}", size);
+            let predicted = [growth.needs_bytes_for(&gpu(), size, items), growth.needs_bytes_into(&gpu(), size, items)];
+            prop_assert_eq!(predicted, needs, "{}", size);
             fits = [0, 1].map(|into| if needs[into] <= bytes { Some(size) } else { fits[into] });
         }
         let found = [growth.largest_for(&gpu(), bytes, items), growth.largest_into(&gpu(), bytes, items)];

@@ -483,7 +483,7 @@ fn rows_with(name: &str, value: i64, step: Step) -> Rows {
 }
 
 #[test]
-fn attributes_tell_how_a_call_was_meant() {
+fn attributes_decide_how_a_call_is_read() {
     let normalize: Step = |tape, b| {
         let x = layer(tape, b);
         tape.call("aten::native_batch_norm", &[&x], &[b, 3]);

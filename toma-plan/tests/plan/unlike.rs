@@ -161,7 +161,7 @@ fn scratch_that_comes_late_grows_from_nothing_and_is_never_less() {
 }
 
 #[test]
-fn what_was_there_and_stays_is_no_difference() {
+fn older_storages_that_stay_are_no_difference() {
     let there = |count| {
         let mut recorder = Recorder::new();
         for _ in 0..count {

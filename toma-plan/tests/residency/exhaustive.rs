@@ -33,15 +33,15 @@ fn least_moved(step: &Step, budget: u64) -> Option<u64> {
             operator.uses.iter().filter(|used| used.writes).fold(0, |bits, used| bits | 1 << used.storage);
         let stays = used | !living;
         let mut after: HashMap<State, u64> = HashMap::new();
-        for ((away, copies), moved) in states {
-            let [away, copies] = [away, copies].map(|bits| bits & living);
-            for leaving in subsets(!stays & !away) {
-                let beside = bytes(step, living & !(away | leaving) | used) + operator.inside_bytes;
+        for ((evicted, copies), moved) in states {
+            let [evicted, copies] = [evicted, copies].map(|bits| bits & living);
+            for leaving in subsets(!stays & !evicted) {
+                let beside = bytes(step, living & !(evicted | leaving) | used) + operator.inside_bytes;
                 if beside > budget {
                     continue;
                 }
-                let cost = bytes(step, leaving & !copies) + bytes(step, away & used);
-                let state = ((away | leaving) & !used, (copies | leaving) & !written);
+                let cost = bytes(step, leaving & !copies) + bytes(step, evicted & used);
+                let state = ((evicted | leaving) & !used, (copies | leaving) & !written);
                 let least = after.entry(state).or_insert(u64::MAX);
                 *least = (*least).min(moved + cost);
             }

@@ -18,7 +18,7 @@ fn word(draw: &mut Draw, letters: usize) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_found_repeats() {
+fn a_found_period_repeats() {
     for seed in 0..2000 {
         let mut draw = Draw(seed);
         let mut periods = Periods::new();
@@ -90,7 +90,7 @@ fn parts(draw: &mut Draw, letters: usize) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_believed_is_what_a_slow_twin_believes() {
+fn periods_are_those_of_a_slow_twin() {
     let (mut found, seeds) = (0, rounds(60, 300));
     for seed in 0..seeds {
         let mut draw = Draw(seed);

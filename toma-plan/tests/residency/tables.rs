@@ -47,7 +47,7 @@ fn three_weights_in_the_room_of_two() {
 }
 
 #[test]
-fn what_leaves_frees_its_memory_when_it_is_out() {
+fn an_evicted_storage_frees_its_memory_when_it_is_out() {
     let mut step = weights(2, &[0, 1]);
     step.operators[0].uses[0].writes = true;
     let terms = Terms { budget_bytes: 10, in_bytes_per_second: 10.0, out_bytes_per_second: 5.0 };
@@ -60,7 +60,7 @@ fn what_leaves_frees_its_memory_when_it_is_out() {
 }
 
 #[test]
-fn what_dies_is_not_copied_out_first() {
+fn a_storage_that_dies_is_not_copied_out_first() {
     let mut step = weights(2, &[0, 1, 0]);
     step.storages[1] = Storage { bytes: 10, birth: None, death: Some(2), stays: false };
     step.storages.push(Storage { bytes: 10, birth: Some(0), death: Some(3), stays: false });
@@ -118,7 +118,7 @@ fn evicted(eviction: &mut dyn Eviction, lacking_bytes: u64, candidates: &[Candid
 }
 
 #[test]
-fn what_costs_least_for_its_time_away_leaves_first() {
+fn the_cheapest_for_its_time_on_the_host_is_evicted_first() {
     let copied = |candidate: Candidate| Candidate { has_copy: true, ..candidate };
     // Moved per byte over distance: 2/4, 1/3, 1/2, 0/2 and 0.
     let candidates = [
@@ -135,7 +135,7 @@ fn what_costs_least_for_its_time_away_leaves_first() {
 }
 
 #[test]
-fn what_need_not_leave_after_all_is_taken_back() {
+fn an_unneeded_eviction_is_taken_back() {
     let candidates = [
         candidate(1, 5, 1, Next::Unknown),
         candidate(2, 3, 2, Next::Unknown),

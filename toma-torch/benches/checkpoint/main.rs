@@ -75,6 +75,6 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns "yes" if a figure is within its bar, and "no" otherwise.
-fn told(figure: f64, most: f64) -> &'static str {
+fn verdict(figure: f64, most: f64) -> &'static str {
     if figure <= most { "yes" } else { "no" }
 }

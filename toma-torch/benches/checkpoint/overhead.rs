@@ -7,7 +7,7 @@ use toma_torch::checkpoint::{self, Solver};
 use toma_torch::cpu;
 
 use crate::clock::{self, Spread};
-use crate::told;
+use crate::verdict;
 
 /// Numbers for which one operator takes 10 µs or a little more.
 const NUMBERS: i64 = 1 << 13;
@@ -47,7 +47,7 @@ fn regions(runs: usize) -> Result<(), Box<dyn Error>> {
     steps(form.plan(&plan));
     let took = ratio(runs, || steps(form.plan(&plan)), || steps(form.enabled(false)));
     let each = tch::no_grad(|| clock::seconds(|| (0..1000).for_each(|_| drop(two(&input))))) / 2000.0 * 1e6;
-    let bar = told(took, 2.0);
+    let bar = verdict(took, 2.0);
     println!("{REGIONS} regions of two operators of {each:.1} us: {took:.2}x (bar: 2x): {bar}");
     Ok(())
 }
@@ -62,7 +62,7 @@ fn recording(runs: usize) {
     let difference = || clock::seconds(|| drop(form.region(chain))) - clock::seconds(|| drop(chain()));
     #[expect(clippy::cast_precision_loss, reason = "a thousand")]
     let micros = Spread::of((0..runs).map(|_| difference()).collect()).median / OPERATORS as f64 * 1e6;
-    println!("recording of an operator: {micros:.2} us (bar: 2 us): {}", told(micros, 2.0));
+    println!("recording of an operator: {micros:.2} us (bar: 2 us): {}", verdict(micros, 2.0));
 }
 
 /// The peak of a step that keeps everything, beyond that of a plain one.

@@ -10,7 +10,7 @@ use toma_torch::cpu;
 use crate::clock::{self, Spread};
 use crate::net::{self, Step};
 use crate::plans;
-use crate::{Arguments, told};
+use crate::{Arguments, verdict};
 
 const CLASSES: i64 = 1000;
 const MIB: f64 = 1_048_576.0;
@@ -47,7 +47,11 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     }
     show(&taken);
     let of_step = |bytes| mib(bytes) / mib(costs.keep_all_bytes());
-    tell("what `measure` says of a step that keeps all", of_step(measured.keep_all_bytes()), 1.02);
+    print_figure(
+        "bytes that `measure` finds in a step that keeps all",
+        of_step(measured.keep_all_bytes()),
+        1.02,
+    );
     judge(&taken, (batch, image) == (16, 224));
     drop(open);
     drop(variables);
@@ -134,11 +138,11 @@ fn judge(taken: &[Taken], is_full: bool) {
     let [plain, memonger, in_bytes, in_time, least] = taken else { return };
     let [overhead, of_memonger] = [in_bytes, memonger].map(|row| row.overhead(plain).median);
     let of_bytes = |row: &Taken| mib(row.peak_bytes) / mib(memonger.peak_bytes);
-    tell("ours in its bytes, of its overhead", overhead / of_memonger, 0.8);
-    tell("ours in its bytes, of its bytes", of_bytes(in_bytes), 1.0);
-    tell("ours in its time, of its bytes", of_bytes(in_time), 0.72);
+    print_figure("ours in its bytes, of its overhead", overhead / of_memonger, 0.8);
+    print_figure("ours in its bytes, of its bytes", of_bytes(in_bytes), 1.0);
+    print_figure("ours in its time, of its bytes", of_bytes(in_time), 0.72);
     if is_full {
-        tell("least, MiB", mib(least.peak_bytes), 385.0);
+        print_figure("least, MiB", mib(least.peak_bytes), 385.0);
     }
     for row in &taken[1..] {
         let planned = row.plan.as_ref().map_or(0, Plan::peak_bytes);
@@ -148,8 +152,8 @@ fn judge(taken: &[Taken], is_full: bool) {
     }
 }
 
-fn tell(what: &str, figure: f64, bar: f64) {
-    println!("{what}: {figure:.3} (bar: {bar}): {}", told(figure, bar));
+fn print_figure(name: &str, figure: f64, bar: f64) {
+    println!("{name}: {figure:.3} (bar: {bar}): {}", verdict(figure, bar));
 }
 
 /// Runs tch's own net, whose layers are not visible as stages, with as many bytes.
@@ -170,8 +174,8 @@ fn closed<M: ModuleT>(step: &Step<M>, open: &Taken, rounds: usize) -> Result<(),
         }));
     }
     let peak = cpu::peak_allocated_bytes() - allocated_bytes;
-    tell("closed net, of the bytes with open layers", mib(peak) / mib(open.peak_bytes), 1.05);
+    print_figure("closed net, of the bytes with open layers", mib(peak) / mib(open.peak_bytes), 1.05);
     let [closed, open] = [taken, open.seconds.clone()].map(|seconds| Spread::of(seconds).median);
-    tell("closed net, of the time with open layers", closed / open, 1.05);
+    print_figure("closed net, of the time with open layers", closed / open, 1.05);
     Ok(())
 }

@@ -66,7 +66,7 @@ struct Row {
     name: &'static str,
     kind: Kind,
     items: usize,
-    said: u64,
+    predicted: u64,
     counted: u64,
     /// Bytes of segments, predicted and counted.
     reserved: [u64; 2],
@@ -76,7 +76,7 @@ struct Row {
 impl Row {
     #[expect(clippy::cast_precision_loss, reason = "bytes of a step are below 2^53")]
     fn per_mille(&self) -> f64 {
-        (self.said as f64 / self.counted as f64 - 1.0) * 1000.0
+        (self.predicted as f64 / self.counted as f64 - 1.0) * 1000.0
     }
 
     fn is_off(&self) -> bool {
@@ -84,10 +84,11 @@ impl Row {
     }
 
     fn print(&self) {
-        let Self { name, kind, items, said, counted, reserved: [said_of_segments, reserved], .. } = self;
+        let Self { name, kind, items, predicted, counted, reserved: [predicted_segments, reserved], .. } =
+            self;
         let off = self.per_mille() / 10.0;
         println!(
-            "| {name} | {kind:?} | {items} | {said} | {counted} | {off:+.3} % | {said_of_segments} | {reserved} |"
+            "| {name} | {kind:?} | {items} | {predicted} | {counted} | {off:+.3} % | {predicted_segments} | {reserved} |"
         );
     }
 }
@@ -98,7 +99,7 @@ fn main() -> ExitCode {
         arguments = Arguments { name: "minilm".to_owned(), items: 10, ..arguments };
     }
     cpu::count();
-    println!("| net | numbers | items | said | counted | off | reserved: said | counted |");
+    println!("| net | numbers | items | predicted | counted | off | reserved: predicted | counted |");
     println!("|---|---|---|---|---|---|---|---|");
     let is_chosen = |net: &Net| {
         net.name.contains(&arguments.name) && !LEFT_OUT.iter().any(|name| net.name.starts_with(name))
@@ -150,14 +151,14 @@ fn measured(net: Net, kind: Kind, arguments: &Arguments) -> Result<Row, String> 
         prediction
     };
     device.release_cached_memory();
-    let said_of_segments = prediction.reserves_bytes(items);
+    let predicted_segments = prediction.reserves_bytes(items);
     let stats = || device.stats().map_err(|error| error.to_string());
     let before = stats()?;
     device.reset_peaks().map_err(|error| error.to_string())?;
     drop(step(items));
     let after = stats()?;
     let counted = after.peak_allocated_bytes - before.allocated_bytes;
-    let reserved = [said_of_segments, after.peak_reserved_bytes - before.reserved_bytes];
+    let reserved = [predicted_segments, after.peak_reserved_bytes - before.reserved_bytes];
     let bars = if arguments.cuda && net.items() == "images" { BARS_OF_CONVOLUTIONS } else { BARS };
-    Ok(Row { name: net.name, kind, items, said: prediction.needs_bytes(items), counted, reserved, bars })
+    Ok(Row { name: net.name, kind, items, predicted: prediction.needs_bytes(items), counted, reserved, bars })
 }

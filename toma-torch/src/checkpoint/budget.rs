@@ -5,7 +5,7 @@ use toma_core::memory::MemorySource as _;
 use toma_plan::checkpoint::TooSmall;
 
 use super::With;
-use super::knowledge::Place;
+use super::knowledge::RegionKey;
 use crate::error::{Error, ErrorKind};
 use crate::memory::Device;
 use crate::offload;
@@ -22,14 +22,14 @@ pub(super) struct Budget {
 
 #[derive(Debug)]
 enum Bytes {
-    Asked(u64),
+    Requested(u64),
     /// Free bytes when the region began, less those promised to other regions.
     Free(u64),
 }
 
 impl Budget {
     pub(super) fn of(form: &With<'_>, device: Device) -> Self {
-        let bytes = form.budget_bytes.map_or_else(|| Bytes::Free(free_bytes(&device)), Bytes::Asked);
+        let bytes = form.budget_bytes.map_or_else(|| Bytes::Free(free_bytes(&device)), Bytes::Requested);
         Self { device, bytes }
     }
 
@@ -40,23 +40,23 @@ impl Budget {
     /// Returns the budget in bytes. A budget of free bytes is reduced by the head room.
     pub(super) fn bytes(&self) -> u64 {
         match self.bytes {
-            Bytes::Asked(bytes) => bytes,
+            Bytes::Requested(bytes) => bytes,
             Bytes::Free(bytes) => bytes / 100 * (100 - HEAD_ROOM_PERCENT),
         }
     }
 
     /// Returns the budget without the head room, for a plan that fits in no less.
     pub(super) fn all_bytes(&self) -> u64 {
-        let (Bytes::Asked(bytes) | Bytes::Free(bytes)) = self.bytes;
+        let (Bytes::Requested(bytes) | Bytes::Free(bytes)) = self.bytes;
         bytes
     }
 
     /// Returns an error that counts as out of memory, also when it is passed on as a panic or as an error of tch.
-    pub(super) fn too_small(&self, place: &Place, small: &TooSmall, lacking_bytes: u64) -> Error {
+    pub(super) fn too_small(&self, key: &RegionKey, small: &TooSmall, lacking_bytes: u64) -> Error {
         let Self { device, bytes } = self;
         let TooSmall { stage, solver, least_bytes, .. } = small;
         let have = match bytes {
-            Bytes::Asked(asked) => format!("a budget of {asked} bytes is"),
+            Bytes::Requested(requested) => format!("a budget of {requested} bytes is"),
             Bytes::Free(free) => format!("{} of {free} free bytes are", self.bytes()),
         };
         let gradients = match lacking_bytes {
@@ -65,7 +65,7 @@ impl Budget {
         };
         let needs =
             format!("{have} too small for {solver}: stage {stage} needs {least_bytes} bytes{gradients}");
-        let text = format!("{} out of memory: checkpoint {place}: {needs}", device.name());
+        let text = format!("{} out of memory: checkpoint {key}: {needs}", device.name());
         Error::new(ErrorKind::OutOfMemory, text)
     }
 }

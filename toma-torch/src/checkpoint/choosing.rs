@@ -8,7 +8,7 @@ use toma_plan::checkpoint::recording::Step;
 
 use super::With;
 use super::budget::Budget;
-use super::knowledge::{self, Place, Structure};
+use super::knowledge::{self, RegionKey, Structure};
 use super::leaner::Leaner;
 use super::running::Running;
 use crate::error::{Error, ErrorKind};
@@ -19,15 +19,15 @@ use crate::memory::Device;
 #[derive(Debug)]
 pub(super) struct Choosing<'a> {
     form: &'a With<'a>,
-    place: &'a Place,
+    key: &'a RegionKey,
     running: &'a Running,
     /// The known structure that this run matches so far, and its byte budget.
     taken: Option<(Arc<Structure>, Budget)>,
 }
 
 impl<'a> Choosing<'a> {
-    pub(super) fn new(form: &'a With<'a>, place: &'a Place, running: &'a Running) -> Self {
-        Self { form, place, running, taken: None }
+    pub(super) fn new(form: &'a With<'a>, key: &'a RegionKey, running: &'a Running) -> Self {
+        Self { form, key, running, taken: None }
     }
 
     pub(super) fn choose(&mut self, begun: Begun<'_>) -> Result<Chosen, Error> {
@@ -41,7 +41,7 @@ impl<'a> Choosing<'a> {
         let print = begun.prints[0];
         let stages = self.form.plan.map(Plan::stages);
         let elsewhere = || knowledge::elsewhere(print, stages?);
-        let Some(known) = knowledge::structure(self.place, print, stages).or_else(elsewhere) else {
+        let Some(known) = knowledge::structure(self.key, print, stages).or_else(elsewhere) else {
             return Ok(Chosen::default());
         };
         let budget = Budget::of(self.form, Device::new(begun.device.device()));
@@ -55,7 +55,7 @@ impl<'a> Choosing<'a> {
     /// Continues as another known structure, unless the user gave the plan.
     fn further(&mut self, other: &Structure, budget: Budget, begun: Begun<'_>) -> Result<Chosen, Error> {
         let (None, Some(now)) = (self.form.plan, self.running.plan()) else { return Ok(Chosen::default()) };
-        let Some(known) = knowledge::going_on(self.place, other, begun) else { return Ok(Chosen::default()) };
+        let Some(known) = knowledge::going_on(self.key, other, begun) else { return Ok(Chosen::default()) };
         let done = &now.actions()[..=other.cuts_before(begun.operators()).len()];
         let plan = self.plan(&known, &budget)?;
         let Some(plan) = known.plan_after(done, plan, budget.bytes()) else { return Ok(Chosen::default()) };
@@ -63,11 +63,11 @@ impl<'a> Choosing<'a> {
     }
 
     fn given(&self, plan: &Plan, known: &Structure) -> Result<Arc<Plan>, Error> {
-        let (place, stages) = (self.place, known.cuts.len() + 1);
+        let (key, stages) = (self.key, known.cuts.len() + 1);
         if plan.stages() == stages {
             return Ok(Arc::new(plan.clone()));
         }
-        let text = format!("checkpoint {place}: a plan of {} stages for a region of {stages}", plan.stages());
+        let text = format!("checkpoint {key}: a plan of {} stages for a region of {stages}", plan.stages());
         Err(Error::new(ErrorKind::Other, text))
     }
 
@@ -75,7 +75,7 @@ impl<'a> Choosing<'a> {
     fn plan(&self, known: &Arc<Structure>, budget: &Budget) -> Result<Arc<Plan>, Error> {
         let plan = known.plan(budget.bytes(), self.form.solver);
         let plan = plan.or_else(|_| known.plan(budget.all_bytes(), self.form.solver));
-        let plan = plan.map_err(|small| budget.too_small(self.place, &small, known.lacking_bytes()))?;
+        let plan = plan.map_err(|small| budget.too_small(self.key, &small, known.lacking_bytes()))?;
         let budget_bytes = budget.bytes();
         leaner::offer(Arc::new(Leaner { known: known.clone(), plan: plan.clone(), budget_bytes }));
         Ok(plan)

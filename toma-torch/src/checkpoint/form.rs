@@ -1,6 +1,6 @@
 use toma_plan::checkpoint::{Costs, Plan, Solver};
 
-use super::knowledge::{self, Place};
+use super::knowledge::{self, RegionKey};
 
 /// Options of a checkpointed region.
 ///
@@ -108,6 +108,6 @@ impl<'a> With<'a> {
     /// Returns the learned costs of the newest structure of this region, if its backward has run. `None` without a
     /// [`name`](Self::name), because such a region is identified by the call site of `region`.
     pub fn known(&self) -> Option<Costs> {
-        Some(knowledge::newest(&Place::Named(self.name?.into()))?.costs.clone())
+        Some(knowledge::newest(&RegionKey::Named(self.name?.into()))?.costs.clone())
     }
 }

@@ -12,7 +12,7 @@ use super::measured::MeasuredRegion;
 use crate::ffi::{Begun, Region};
 
 /// Most call sites in the cache; the one added first is removed first.
-const MOST_PLACES: usize = 1024;
+const MOST_REGIONS: usize = 1024;
 /// Most structures of one call site, for example one for each batch size.
 const MOST_STRUCTURES: usize = 32;
 /// Most plans of one structure.
@@ -22,13 +22,13 @@ const PLANS_OF_AN_EXCESS: u64 = 64;
 
 /// Identity of a region: its name or its call site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum RegionKey {
     Named(Box<str>),
     Line(&'static str, u32, u32),
 }
 
 /// Writes the name, or file, line and column.
-impl fmt::Display for Place {
+impl fmt::Display for RegionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Named(name) => f.write_str(name),
@@ -147,7 +147,7 @@ impl Structure {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct CachedRegions {
     structures: VecDeque<Arc<Structure>>,
     /// Regions whose backward has not finished.
     learning: VecDeque<Arc<MeasuredRegion>>,
@@ -164,7 +164,7 @@ struct Differing {
     tries: usize,
 }
 
-impl Known {
+impl CachedRegions {
     /// Requests as many measurements as there may be structures with this first operator, since they may run in turn.
     fn must_learn(&mut self, prints: Vec<u64>) {
         let Some(&first) = prints.first() else { return };
@@ -173,7 +173,7 @@ impl Known {
         self.differing.insert(first, Differing { prints, tries });
     }
 
-    /// Returns whether the next region with this first operator is to be measured, because one such is not known yet.
+    /// Returns true if the next region with this first operator is to be measured, because one such is not known yet.
     fn must_measure(&mut self, print: u64) -> bool {
         let is_known = |prints: &[u64]| self.structures.iter().any(|known| *known.prints == *prints);
         let differing = self.differing.remove(&print).filter(|it| it.tries > 0 && !is_known(&it.prints));
@@ -196,13 +196,13 @@ impl Known {
 }
 
 #[derive(Debug, Default)]
-struct Places {
-    known: HashMap<Place, Known>,
-    order: VecDeque<Place>,
+struct Cache {
+    known: HashMap<RegionKey, CachedRegions>,
+    order: VecDeque<RegionKey>,
 }
 
-fn places() -> MutexGuard<'static, Places> {
-    static PLACES: LazyLock<Mutex<Places>> = LazyLock::new(Mutex::default);
+fn cache() -> MutexGuard<'static, Cache> {
+    static PLACES: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
     locked(&PLACES)
 }
 
@@ -213,9 +213,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Learns from the regions of this call site that have finished, then returns a structure whose first operator has this
 /// print: one with `stages` stages if there is any, otherwise the newest. `None` also if regions that begin so must be
 /// measured first, because one differed from all structures.
-pub(super) fn structure(place: &Place, print: u64, stages: Option<usize>) -> Option<Arc<Structure>> {
-    let mut places = places();
-    let known = places.known.get_mut(place)?;
+pub(super) fn structure(key: &RegionKey, print: u64, stages: Option<usize>) -> Option<Arc<Structure>> {
+    let mut cache = cache();
+    let known = cache.known.get_mut(key)?;
     known.learn();
     if known.must_measure(print) {
         return None;
@@ -228,24 +228,24 @@ pub(super) fn structure(place: &Place, print: u64, stages: Option<usize>) -> Opt
 
 /// Returns another known structure as which a region can continue that began as `other`: operators and stages agree so
 /// far.
-pub(super) fn going_on(place: &Place, other: &Structure, begun: Begun<'_>) -> Option<Arc<Structure>> {
-    let places = places();
+pub(super) fn going_on(key: &RegionKey, other: &Structure, begun: Begun<'_>) -> Option<Arc<Structure>> {
+    let cache = cache();
     let operators = begun.operators();
     let is_it = |structure: &&Arc<Structure>| {
         structure.prints.starts_with(begun.prints)
             && (structure.prints.len() == operators || !begun.is_whole)
             && structure.cuts_before(operators) == other.cuts_before(operators)
     };
-    places.known.get(place)?.structures.iter().find(is_it).cloned()
+    cache.known.get(key)?.structures.iter().find(is_it).cloned()
 }
 
 /// Returns a structure of any call site with this first operator and so many stages, for a plan made elsewhere.
 pub(super) fn elsewhere(print: u64, stages: usize) -> Option<Arc<Structure>> {
-    let mut places = places();
+    let mut cache = cache();
     let is_it = |structure: &&Arc<Structure>| {
         structure.prints.first() == Some(&print) && structure.cuts.len() + 1 == stages
     };
-    places.known.values_mut().find_map(|known| {
+    cache.known.values_mut().find_map(|known| {
         known.learn();
         known.structures.iter().find(is_it).cloned()
     })
@@ -253,10 +253,10 @@ pub(super) fn elsewhere(print: u64, stages: usize) -> Option<Arc<Structure>> {
 
 /// Records that a region differed from the structure that it was planned as. If its own structure is known, that one is
 /// tried first from now on; otherwise the next such region is measured.
-pub(super) fn differed(place: &Place, region: &Region) {
+pub(super) fn differed(key: &RegionKey, region: &Region) {
     let prints = region.prints();
-    let mut places = places();
-    let Some(known) = places.known.get_mut(place) else { return };
+    let mut cache = cache();
+    let Some(known) = cache.known.get_mut(key) else { return };
     let found = known.structures.iter().position(|structure| *structure.prints == *prints);
     match found.and_then(|at| known.structures.remove(at)) {
         Some(structure) => known.structures.push_front(structure),
@@ -265,24 +265,24 @@ pub(super) fn differed(place: &Place, region: &Region) {
 }
 
 /// Returns the newest structure of a call site.
-pub(super) fn newest(place: &Place) -> Option<Arc<Structure>> {
-    let mut places = places();
-    let known = places.known.get_mut(place)?;
+pub(super) fn newest(key: &RegionKey) -> Option<Arc<Structure>> {
+    let mut cache = cache();
+    let known = cache.known.get_mut(key)?;
     known.learn();
     known.structures.front().cloned()
 }
 
 /// Learns the costs of a region once its backward has run.
-pub(super) fn learn(place: &Place, region: Arc<MeasuredRegion>) {
-    let mut places = places();
-    if !places.known.contains_key(place) {
-        places.order.push_back(place.clone());
-        if places.order.len() > MOST_PLACES {
-            let oldest = places.order.pop_front();
-            oldest.and_then(|oldest| places.known.remove(&oldest));
+pub(super) fn learn(key: &RegionKey, region: Arc<MeasuredRegion>) {
+    let mut cache = cache();
+    if !cache.known.contains_key(key) {
+        cache.order.push_back(key.clone());
+        if cache.order.len() > MOST_REGIONS {
+            let oldest = cache.order.pop_front();
+            oldest.and_then(|oldest| cache.known.remove(&oldest));
         }
     }
-    let known = places.known.entry(place.clone()).or_default();
+    let known = cache.known.entry(key.clone()).or_default();
     known.learn();
     known.learning.truncate(MOST_STRUCTURES - 1);
     known.learning.push_front(region);

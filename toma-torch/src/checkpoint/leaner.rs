@@ -1,4 +1,4 @@
-//! Handle by which the engine asks for a leaner plan after an attempt has run out of memory.
+//! Handle by which the engine requests a leaner plan after an attempt has run out of memory.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Gradient checkpointing: the same batch in less memory, bit for bit.
 //!
 //! Backward needs the activations that forward has saved. A *region* records the operators of a closure, drops some of
-//! these activations as a [`Plan`] says, and recomputes them when backward asks. The closure runs once, may borrow
+//! these activations by a [`Plan`], and recomputes them when backward requests them. The closure runs once, may borrow
 //! anything, and returns anything.
 //!
 //! ```
@@ -98,7 +98,7 @@ use crate::ffi;
 ///
 /// let weight = Tensor::ones([64, 64], (Kind::Float, tch::Device::Cpu)).set_requires_grad(true);
 /// let output = checkpoint::region(|| weight.sigmoid().tanh().sin());
-/// output.sum(Kind::Float).backward(); // recomputes what was dropped
+/// output.sum(Kind::Float).backward(); // recomputes the dropped activations
 /// assert!(weight.grad().defined());
 /// ```
 ///

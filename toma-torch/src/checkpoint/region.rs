@@ -10,7 +10,7 @@ use toma_plan::checkpoint::Costs;
 
 use super::With;
 use super::choosing::Choosing;
-use super::knowledge::{self, Place};
+use super::knowledge::{self, RegionKey};
 use super::measured::MeasuredRegion;
 use super::report::{self, Ran};
 use super::running::Running;
@@ -50,11 +50,11 @@ impl With<'_> {
     /// requires no gradient; and for an operator of the CPU that draws random numbers and takes no generator.
     #[track_caller]
     pub fn measure(&self, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
-        measure(self, &self.place(Location::caller()), body)
+        measure(self, &self.key(Location::caller()), body)
     }
 
     pub(super) fn region_at<R>(&self, location: &'static Location<'static>, body: impl FnOnce() -> R) -> R {
-        run(self, self.place(location), body).unwrap_or_else(|error| panic!("checkpoint: {error}"))
+        run(self, self.key(location), body).unwrap_or_else(|error| panic!("checkpoint: {error}"))
     }
 
     pub(super) fn f_region_at<R>(
@@ -62,19 +62,19 @@ impl With<'_> {
         location: &'static Location<'static>,
         body: impl FnOnce() -> Result<R, TchError>,
     ) -> Result<R, TchError> {
-        run(self, self.place(location), body)?
+        run(self, self.key(location), body)?
     }
 
-    fn place(&self, location: &'static Location<'static>) -> Place {
+    fn key(&self, location: &'static Location<'static>) -> RegionKey {
         match self.name {
-            Some(name) => Place::Named(name.into()),
-            None => Place::Line(location.file(), location.line(), location.column()),
+            Some(name) => RegionKey::Named(name.into()),
+            None => RegionKey::Line(location.file(), location.line(), location.column()),
         }
     }
 }
 
 /// Runs a closure as a region, or plainly where nothing is to be recomputed.
-fn run<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Result<R, Error> {
+fn run<R>(form: &With<'_>, key: RegionKey, body: impl FnOnce() -> R) -> Result<R, Error> {
     if ffi::records_region() {
         let _stage = StageOf::begin();
         return Ok(body());
@@ -82,16 +82,16 @@ fn run<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Result<R, 
     if !form.enabled || is_dry() || toma_core::private::is_disabled() || !ffi::is_grad_enabled() {
         return Ok(body());
     }
-    recorded(form, place, body)
+    recorded(form, key, body)
 }
 
-fn recorded<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Result<R, Error> {
+fn recorded<R>(form: &With<'_>, key: RegionKey, body: impl FnOnce() -> R) -> Result<R, Error> {
     cpu::count();
     if form.keep_size {
         leaner::keep_size();
     }
     let running = Arc::new(Running::default());
-    let mut choosing = Choosing::new(form, &place, &running);
+    let mut choosing = Choosing::new(form, &key, &running);
     let options = RegionOptions { verify: form.verify, undoes: false, observer: running.clone() };
     let recording = RecordingRegion::begin(|begun| choosing.choose(begun), options)?;
     let value = body();
@@ -99,11 +99,11 @@ fn recorded<R>(form: &With<'_>, place: Place, body: impl FnOnce() -> R) -> Resul
         let region = Arc::new(MeasuredRegion::new(region, running.clone()));
         let plan = running.plan();
         if plan.is_none() {
-            knowledge::learn(&place, region.clone());
+            knowledge::learn(&key, region.clone());
         } else if region.figures().differs != u64::MAX {
-            knowledge::differed(&place, &region);
+            knowledge::differed(&key, &region);
         }
-        report::set_last(Ran { place, region, plan });
+        report::set_last(Ran { key, region, plan });
     }
     Ok(value)
 }
@@ -129,9 +129,9 @@ const FOREIGN: &str = "it did not make, whose backward would run through a graph
 const UNTRAINED: &str = "wants no gradient, so it has no backward; compute it of variables";
 
 /// Runs the closure and its backward as a new region, and puts back everything that they change.
-fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
+fn measure(form: &With<'_>, key: &RegionKey, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
     if ffi::records_region() {
-        let text = format!("checkpoint {place}: cannot be measured inside another region");
+        let text = format!("checkpoint {key}: cannot be measured inside another region");
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     cpu::count();
@@ -143,8 +143,8 @@ fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Res
     let region = recording.end().expect("it has not ended");
     let region = Arc::new(MeasuredRegion::new(region, running));
     let result = output.map(|output| match () {
-        () if !is_inside => Err(refused(place, FOREIGN)),
-        () if !output.requires_grad() => Err(refused(place, UNTRAINED)),
+        () if !is_inside => Err(refused(key, FOREIGN)),
+        () if !output.requires_grad() => Err(refused(key, UNTRAINED)),
         () => backward(&region, output),
     });
     region.undo()?;
@@ -153,13 +153,13 @@ fn measure(form: &With<'_>, place: &Place, body: impl FnOnce() -> Tensor) -> Res
     let unreached = || "checkpoint: backward has not come to the first stage that it needs";
     let costs = costs.ok_or_else(|| Error::new(ErrorKind::Other, unreached().into()))?;
     let costs =
-        costs.map_err(|invalid| Error::new(ErrorKind::Other, format!("checkpoint {place}: {invalid}")))?;
-    knowledge::learn(place, region);
+        costs.map_err(|invalid| Error::new(ErrorKind::Other, format!("checkpoint {key}: {invalid}")))?;
+    knowledge::learn(key, region);
     Ok(costs)
 }
 
-fn refused(place: &Place, tensor: &str) -> Error {
-    let text = format!("checkpoint {place}: the measured closure returned a tensor that {tensor}");
+fn refused(key: &RegionKey, tensor: &str) -> Error {
+    let text = format!("checkpoint {key}: the measured closure returned a tensor that {tensor}");
     Error::new(ErrorKind::Unsupported, text)
 }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use toma_plan::checkpoint::Plan;
 use toma_trace::Size;
 
-use super::knowledge::Place;
+use super::knowledge::RegionKey;
 use super::measured::MeasuredRegion;
 
 /// A region that has run.
 #[derive(Clone, Debug)]
 pub(super) struct Ran {
-    pub(super) place: Place,
+    pub(super) key: RegionKey,
     pub(super) region: Arc<MeasuredRegion>,
     pub(super) plan: Option<Arc<Plan>>,
 }
@@ -61,7 +61,7 @@ pub fn last() -> Option<Report> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Report {
-    place: String,
+    key: String,
     plan: Option<Arc<Plan>>,
     operators: u64,
     differs: Option<u64>,
@@ -74,12 +74,12 @@ pub struct Report {
 }
 
 impl Report {
-    fn of(Ran { place, region, plan }: &Ran) -> Self {
+    fn of(Ran { key, region, plan }: &Ran) -> Self {
         let (figures, stages) = (region.figures(), region.stages());
         let nanoseconds = stages.iter().map(|stage| stage.first.elapsed_ns + stage.backward_ns).sum::<u64>();
         let repeating = Duration::from_nanos(figures.repeat_ns);
         Self {
-            place: place.to_string(),
+            key: key.to_string(),
             plan: plan.clone(),
             operators: figures.operators,
             differs: (figures.differs != u64::MAX).then_some(figures.differs),
@@ -132,7 +132,7 @@ impl Report {
         self.differs
     }
 
-    /// Returns whether the region's graph is gone, so that the figures are final.
+    /// Returns true if the region's graph is gone, so that the figures are final.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
@@ -141,27 +141,27 @@ impl Report {
 /// Writes a line with the figures, the kept operators, and the plan.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, operators, seconds, .. } = self;
+        let Self { key, operators, seconds, .. } = self;
         let [peak, repeats] =
             [Size::of(self.peak_bytes).to_string(), self.repeats.iter().sum::<u32>().to_string()];
-        writeln!(f, "{place}: {operators} operators in {} stages, {repeats} repeats", self.stages())?;
+        writeln!(f, "{key}: {operators} operators in {} stages, {repeats} repeats", self.stages())?;
         writeln!(
             f,
             "measured: {peak}, {seconds:.3} s, of which {:.3} s of repeating",
             self.repeating.as_secs_f64()
         )?;
         if !self.is_over {
-            writeln!(f, "its graph lives on")?;
+            writeln!(f, "its graph is alive")?;
         }
         if let Some(operator) = self.differs {
-            writeln!(f, "operator {operator} was not what was known")?;
+            writeln!(f, "operator {operator} differs from the known structure")?;
         }
         for kept in &self.kept {
             writeln!(f, "kept: {kept}")?;
         }
         match &self.plan {
             Some(plan) => write!(f, "planned: {plan}"),
-            None => writeln!(f, "no plan: what its stages take was measured"),
+            None => writeln!(f, "no plan: its stages were measured"),
         }
     }
 }

@@ -48,8 +48,8 @@ impl Running {
 }
 
 impl Planned {
-    /// Updates the promised bytes when a stage, a recomputation or a backward begins: the peak of the plan, less what is
-    /// allocated already. Drops the promise when the region is over.
+    /// Updates the promised bytes when a stage, a recomputation or a backward begins: the peak of the plan, less the
+    /// bytes allocated already. Drops the promise when the region is over.
     fn observe(&mut self, moment: &Moment<'_>, allocated_bytes: i64) {
         match (moment, &mut self.promise) {
             (Moment::Over, promise) => *promise = None,

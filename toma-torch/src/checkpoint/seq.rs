@@ -72,7 +72,7 @@ macro_rules! sequential {
                 self.layers.len() as i64
             }
 
-            /// Returns whether there are no layers.
+            /// Returns true if there are no layers.
             pub fn is_empty(&self) -> bool {
                 self.layers.is_empty()
             }

@@ -48,7 +48,7 @@ extern "C" fn freed(device: u32, address: u64, bytes: u64, owner: u64) {
 
 extern "C" fn refused(device: u32, bytes: u64) {
     if counting::runs() {
-        counting::out_of_memory(number(device), bytes, operator_of_stack, |tell| each_block(device, tell));
+        counting::out_of_memory(number(device), bytes, operator_of_stack, |visit| each_block(device, visit));
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) trait Observes: Send + Sync {
     fn observe(&self, moment: Moment<'_>, now: Readings, recording: Recording<'_>) -> bool;
 }
 
-pub(super) extern "C" fn told(guest: *mut c_void, report: &RawReport) -> bool {
+pub(super) extern "C" fn observe(guest: *mut c_void, report: &RawReport) -> bool {
     let guest = guest.cast::<Arc<dyn Observes>>();
     let RawFacts { ops, values, value_count, slots, slot_count, stages, stage_count } = report.facts;
     // SAFETY: the shim lends so many until this returns.

@@ -4,7 +4,7 @@
 //! No exception leaves the shim: its functions are `noexcept` and return codes. It calls only functions of ours that
 //! cannot panic. Pointers that it receives live at least through the call.
 
-#![expect(unsafe_code, reason = "the edge to C++: nothing here can be said in safe Rust")]
+#![expect(unsafe_code, reason = "the edge to C++: nothing here can be written in safe Rust")]
 
 mod backtraces;
 mod backward;
@@ -50,7 +50,7 @@ pub(crate) use offload::{
 };
 pub(crate) use operators::install_operators;
 use profile::{node, operator_of_stack};
-pub(crate) use profile::{position, tell_operators};
+pub(crate) use profile::{position, report_operators};
 pub(crate) use region::{
     Begun, Chosen, RecordingRegion, Region, RegionOptions, cut_region, install_regions, records_region,
 };
@@ -58,7 +58,7 @@ pub(crate) use rng::{rng_state, set_rng_state};
 pub(crate) use storage::{TensorMemory, addresses, gradient_addresses, storage_identity, tensor_memory};
 pub(crate) use store::Connection;
 pub use swap::believe_copies;
-pub(crate) use swap::{Away, DeviceMemory, HostBytes, Remembered, StorageRef, Use, born_away};
+pub(crate) use swap::{DeviceMemory, HostBytes, Remembered, StandIn, StorageRef, Use, born_evicted};
 
 /// Error message of the shim.
 #[repr(C)]

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use toma_core::marks::Function;
-use toma_trace::counting::{self, Line, Listening};
+use toma_trace::counting::{self, Listening, MarkedLine};
 use toma_trace::{Access, Event, Location, Mark, Memory, Reader, ScopeKind, ThreadId};
 
 use super::{DeviceId, RawError, checked, slice_of};
@@ -138,7 +138,7 @@ impl Recording {
 }
 
 /// Records a mark. Of a function that began before the recorder, only the end is recorded.
-fn write(recorder: NonNull<c_void>, marked: &mut Marked, mark: Mark<Line>) {
+fn write(recorder: NonNull<c_void>, marked: &mut Marked, mark: Mark<MarkedLine>) {
     match mark {
         Mark::Enters((function, _)) => marked.frames.extend(function),
         Mark::Leaves => drop(marked.frames.pop()),

@@ -119,36 +119,36 @@ pub(crate) trait Rows: Send + Sync {
 
 impl Use<'_> {
     /// Lets the operator take rows of the evicted bytes, until it ends.
-    pub(crate) fn stay(&mut self, outside: Arc<dyn Rows>, kept: &StorageRef) {
+    pub(crate) fn stay(&mut self, rows: Arc<dyn Rows>, kept: &StorageRef) {
         self.block = kept.block();
-        self.outside = Box::into_raw(Box::new(outside)).cast_const().cast();
+        self.host_copy = Box::into_raw(Box::new(rows)).cast_const().cast();
     }
 
     /// Returns true if the storage stayed evicted.
     pub(crate) fn has_stayed(&self) -> bool {
-        !self.outside.is_null()
+        !self.host_copy.is_null()
     }
 
     /// Returns the bytes from which rows were taken.
     pub(crate) fn let_go(&mut self) -> Option<Box<Arc<dyn Rows>>> {
-        let outside: *mut Arc<dyn Rows> = std::mem::replace(&mut self.outside, ptr::null()).cast_mut().cast();
+        let rows: *mut Arc<dyn Rows> = std::mem::replace(&mut self.host_copy, ptr::null()).cast_mut().cast();
         // SAFETY: the pointer is of a box, made by `stay`, which is taken back once.
-        (!outside.is_null()).then(|| unsafe { Box::from_raw(outside) })
+        (!rows.is_null()).then(|| unsafe { Box::from_raw(rows) })
     }
 }
 
-fn outside_at<'a>(outside: *const c_void) -> &'a dyn Rows {
+fn rows_at<'a>(rows: *const c_void) -> &'a dyn Rows {
     // SAFETY: the pointer was made by `stay`, and the operator that uses it has not ended.
-    let outside = unsafe { &*outside.cast::<Arc<dyn Rows>>() };
-    &**outside
+    let rows = unsafe { &*rows.cast::<Arc<dyn Rows>>() };
+    &**rows
 }
 
-extern "C" fn memory(outside: *const c_void) -> *const u8 {
-    outside_at(outside).memory().map_or(ptr::null(), <[u8]>::as_ptr)
+extern "C" fn memory(rows: *const c_void) -> *const u8 {
+    rows_at(rows).memory().map_or(ptr::null(), <[u8]>::as_ptr)
 }
 
 extern "C" fn read(
-    outside: *const c_void,
+    rows: *const c_void,
     offsets: *const u64,
     count: usize,
     bytes: u64,
@@ -162,7 +162,7 @@ extern "C" fn read(
     let room = usize::try_from(room).expect("it has addresses");
     // SAFETY: the shim has so many bytes, and lends them to this call alone.
     let to = unsafe { slice::from_raw_parts_mut(to, room) };
-    match outside_at(outside).read(offsets, bytes, to) {
+    match rows_at(rows).read(offsets, bytes, to) {
         Ok(()) => 0,
         Err(failed) => error.fill(&failed),
     }
@@ -182,7 +182,7 @@ pub(crate) trait Manages: Sync {
 static MANAGES: OnceLock<&'static dyn Manages> = OnceLock::new();
 
 fn manages() -> &'static dyn Manages {
-    *MANAGES.get().expect("it was installed before anything is told")
+    *MANAGES.get().expect("callbacks are installed before any thread enters")
 }
 
 /// Installs the callbacks before any storage is moved. Only the first call has an effect.

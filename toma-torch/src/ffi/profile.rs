@@ -40,9 +40,9 @@ extern "C" fn ends() {
 }
 
 /// Starts or stops reporting every operator of every thread to the current recording.
-pub(crate) fn tell_operators(are_told: bool) {
+pub(crate) fn report_operators(are_reported: bool) {
     static LISTENER: Listener = Listener { named, operator_begins, node_begins, ends };
-    toma_profile_operators(are_told.then_some(&LISTENER));
+    toma_profile_operators(are_reported.then_some(&LISTENER));
 }
 
 /// Returns the number that the next operator of this thread will share with the node of its gradient.

@@ -10,7 +10,7 @@ use tch::Tensor;
 use toma_plan::checkpoint::recording::Step;
 use torch_sys::C_tensor;
 
-use super::costs::{Observes, RawReport, told};
+use super::costs::{Observes, RawReport, observe};
 use super::{DeviceId, RawError, checked};
 use crate::error::{Error, ErrorKind};
 
@@ -52,7 +52,7 @@ pub(crate) struct Figures {
 struct RawOptions {
     verify: bool,
     undoes: bool,
-    told: extern "C" fn(*mut c_void, &RawReport) -> bool,
+    observe: extern "C" fn(*mut c_void, &RawReport) -> bool,
     guest: *const c_void,
 }
 
@@ -173,7 +173,7 @@ impl<'a> RecordingRegion<'a> {
         let context = (&raw mut *choosing).cast();
         let RegionOptions { verify, undoes, observer } = options;
         let guest = Box::into_raw(Box::new(observer));
-        let options = RawOptions { verify, undoes, told, guest: guest.cast_const().cast() };
+        let options = RawOptions { verify, undoes, observe, guest: guest.cast_const().cast() };
         // SAFETY: the context belongs to the callback, and lives in a box until the region ends.
         let began =
             checked(|error| unsafe { toma_region_begin(choose, context, options, &mut region, error) });

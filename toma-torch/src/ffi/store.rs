@@ -8,7 +8,7 @@ use super::{RawError, checked};
 use crate::error::{Error, ErrorKind};
 
 unsafe extern "C" {
-    // These read texts that end with a zero, and as many bytes as `size` says.
+    // These read texts that end with a zero, and `size` bytes.
     fn toma_store_open(
         host: *const c_char,
         port: u16,
@@ -100,7 +100,7 @@ impl Connection {
     pub(crate) fn set_first(&self, key: &str, bytes: &[u8]) -> Result<Vec<u8>, Error> {
         let key = text(key)?;
         let first = read(|out, error| {
-            // SAFETY: see `set`; `out` has as much room as its field says.
+            // SAFETY: see `set`; `out` has the room that its field gives.
             unsafe {
                 toma_store_set_first(self.0.as_ptr(), key.as_ptr(), bytes.as_ptr(), bytes.len(), out, error)
             }
@@ -120,7 +120,7 @@ impl Connection {
     pub(crate) fn get(&self, key: &str, timeout: Duration) -> Result<Option<Vec<u8>>, Error> {
         let (key, timeout_ms) = (text(key)?, milliseconds(timeout));
         read(|out, error| {
-            // SAFETY: see `add`; `out` has as much room as its field says.
+            // SAFETY: see `add`; `out` has the room that its field gives.
             unsafe { toma_store_get(self.0.as_ptr(), key.as_ptr(), timeout_ms, out, error) }
         })
     }

@@ -24,7 +24,7 @@ pub(crate) struct Use<'a> {
     /// Only rows of it are read, so moving the whole storage costs more.
     pub(crate) is_gathered: bool,
     /// For a gathered storage that stays evicted: its [`Rows`](super::offload::Rows), until the operator has ended.
-    pub(super) outside: *const c_void,
+    pub(super) host_copy: *const c_void,
     /// For such a storage: its block, if that stayed in place.
     pub(super) block: *const c_void,
     lives: PhantomData<&'a ()>,
@@ -44,7 +44,7 @@ unsafe extern "C" {
     fn toma_storage_let_go(kept: *mut c_void);
     fn toma_storage_take(
         kept: *mut c_void,
-        away: *mut c_void,
+        stand_in: *mut c_void,
         stays: bool,
         words: *const c_char,
     ) -> *mut c_void;
@@ -52,7 +52,7 @@ unsafe extern "C" {
     fn toma_storage_memory(kept: *mut c_void, bytes: u64, out: &mut *mut c_void, error: &mut RawError)
     -> i32;
     fn toma_storage_give(kept: *mut c_void, memory: *mut c_void) -> *mut c_void;
-    fn toma_storage_away(kept: *mut c_void) -> *mut c_void;
+    fn toma_storage_stand_in(kept: *mut c_void) -> *mut c_void;
     fn toma_storage_block(kept: *mut c_void) -> *const c_void;
     fn toma_storage_copy(kept: *mut c_void, host: *mut u8, bytes: u64, error: &mut RawError) -> i32;
     fn toma_host_pin(device: DeviceId, data: *mut c_void, bytes: u64) -> bool;
@@ -92,7 +92,7 @@ impl<'a> Use<'a> {
                 writes: false,
                 is_pinned: false,
                 is_gathered: false,
-                outside: ptr::null(),
+                host_copy: ptr::null(),
                 block: ptr::null(),
                 lives: PhantomData,
             };
@@ -103,7 +103,7 @@ impl<'a> Use<'a> {
 
     /// True if its memory is its allocator's alone, or evicted by us. No other thread may move it meanwhile.
     pub(crate) fn may_move(&self) -> bool {
-        // SAFETY: the storage lives, as its lifetime says.
+        // SAFETY: the storage lives for its lifetime.
         unsafe { toma_storage_may_move(self.storage) }
     }
 
@@ -124,7 +124,7 @@ unsafe impl Sync for Remembered {}
 
 impl Remembered {
     pub(crate) fn new(storage: &Use<'_>) -> Self {
-        // SAFETY: the storage lives, as its lifetime says.
+        // SAFETY: the storage lives for its lifetime.
         let remembered = unsafe { toma_storage_remember(storage.storage) };
         Self(NonNull::new(remembered).expect("a storage has an address"))
     }
@@ -164,10 +164,10 @@ unsafe impl Send for StorageRef {}
 impl StorageRef {
     /// Evicts its memory and returns it; no other thread may move it. A CPU block with `stays` is counted as freed when
     /// the returned memory is dropped, and may be read until the storage ends. Otherwise no operator may use it.
-    pub(crate) fn take(&self, away: Box<Away>, stays: bool, words: Option<&CStr>) -> DeviceMemory {
-        let away = Box::into_raw(away).cast();
+    pub(crate) fn take(&self, stand_in: Box<StandIn>, stays: bool, words: Option<&CStr>) -> DeviceMemory {
+        let stand_in = Box::into_raw(stand_in).cast();
         // SAFETY: it lives; the stand-in for its memory is a box's, which comes back or is dropped once.
-        let memory = unsafe { toma_storage_take(self.0.as_ptr(), away, stays, text_of(words)) };
+        let memory = unsafe { toma_storage_take(self.0.as_ptr(), stand_in, stays, text_of(words)) };
         DeviceMemory::new(memory)
     }
 
@@ -187,26 +187,26 @@ impl StorageRef {
     }
 
     /// Gives it memory, and takes back the stand-in. No other thread may move it.
-    pub(crate) fn give(&self, memory: DeviceMemory) -> Option<Box<Away>> {
+    pub(crate) fn give(&self, memory: DeviceMemory) -> Option<Box<StandIn>> {
         let memory = std::mem::ManuallyDrop::new(memory);
         // SAFETY: it lives, and takes the memory over.
-        let away = unsafe { toma_storage_give(self.0.as_ptr(), memory.memory.as_ptr()) };
+        let stand_in = unsafe { toma_storage_give(self.0.as_ptr(), memory.memory.as_ptr()) };
         // SAFETY: `take` made it of a box, and nothing else has it any more.
-        (!away.is_null()).then(|| unsafe { Box::from_raw(away.cast()) })
+        (!stand_in.is_null()).then(|| unsafe { Box::from_raw(stand_in.cast()) })
     }
 
     /// Returns the stand-in for its memory. No other thread may move it meanwhile.
-    pub(crate) fn away(&self) -> Option<&Away> {
+    pub(crate) fn stand_in(&self) -> Option<&StandIn> {
         // SAFETY: it lives.
-        let away = unsafe { toma_storage_away(self.0.as_ptr()) };
+        let stand_in = unsafe { toma_storage_stand_in(self.0.as_ptr()) };
         // SAFETY: `take` made it of a box, and it stays until the storage is given memory.
-        unsafe { away.cast::<Away>().cast_const().as_ref() }
+        unsafe { stand_in.cast::<StandIn>().cast_const().as_ref() }
     }
 
     /// Returns true if it is evicted now.
-    pub(crate) fn is_away(&self) -> bool {
+    pub(crate) fn is_evicted(&self) -> bool {
         // SAFETY: it lives, and the result is not dereferenced.
-        !unsafe { toma_storage_away(self.0.as_ptr()) }.is_null()
+        !unsafe { toma_storage_stand_in(self.0.as_ptr()) }.is_null()
     }
 
     /// Returns its block if it is evicted and the block stayed in place: the true bytes of the storage, whatever was
@@ -252,14 +252,14 @@ fn text_of(words: Option<&CStr>) -> *const c_char {
 }
 
 /// Makes a tensor whose memory has never been on its device.
-pub(crate) fn born_away(
+pub(crate) fn born_evicted(
     shape: &[i64],
     kind: Kind,
     device: tch::Device,
-    away: Box<Away>,
+    stand_in: Box<StandIn>,
     words: &CStr,
 ) -> Result<Tensor, Error> {
-    // libtorch asks for the device of the memory.
+    // libtorch requires memory of the device.
     let somewhere = Tensor::f_empty([1], (Kind::Uint8, device))?;
     let memory = somewhere.data_ptr().cast_const().cast();
     // SAFETY: nothing reads this memory, which is too short, and is taken away before the tensor is handed out.
@@ -267,16 +267,16 @@ pub(crate) fn born_away(
     let storage = Use::of(&tensor).next().expect("a dense tensor has a storage");
     let kept = Remembered::new(&storage).keep().expect("the tensor has it");
     // The memory belongs to no allocator, and is not freed with this.
-    let _nothing = kept.take(away, false, Some(words));
+    let _nothing = kept.take(stand_in, false, Some(words));
     Ok(tensor)
 }
 
 /// Stand-in for the memory of an evicted storage. It belongs to the storage, and is dropped with it.
 #[derive(Debug)]
-pub(crate) struct Away {
+pub(crate) struct StandIn {
     pub(crate) bytes: u64,
     /// Location of the bytes.
-    pub(crate) place: Box<dyn Any + Send + Sync>,
+    pub(crate) location: Box<dyn Any + Send + Sync>,
 }
 
 /// Memory of a device.
@@ -363,8 +363,8 @@ impl Drop for HostBytes {
 }
 
 /// Drops a stand-in with its storage; returns the bytes.
-pub(super) extern "C" fn dropped(away: *mut c_void) -> u64 {
+pub(super) extern "C" fn dropped(stand_in: *mut c_void) -> u64 {
     // SAFETY: `take` made it of a box, and its storage does not use it any more.
-    let away = unsafe { Box::from_raw(away.cast::<Away>()) };
-    away.bytes
+    let stand_in = unsafe { Box::from_raw(stand_in.cast::<StandIn>()) };
+    stand_in.bytes
 }

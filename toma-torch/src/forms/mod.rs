@@ -67,9 +67,9 @@ where
 
 /// Adds the gradients of the loss of `body` to those of `variables`, in pieces that fit.
 ///
-/// This is `body(data).backward()` for a loss that is a mean or a sum over the items, which a dry run tells apart. Any
-/// other loss is not split; [`Backward::backward`] takes the [kind of loss](Loss) from the caller. Returns the loss of
-/// the whole, without a graph. `body` runs dry first, as that of [`forward`] does.
+/// This is `body(data).backward()` for a loss that is a mean or a sum over the items, which a dry run distinguishes.
+/// Any other loss is not split; [`Backward::backward`] takes the [kind of loss](Loss) from the caller. Returns the loss
+/// of the whole, without a graph. `body` runs dry first, as that of [`forward`] does.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};

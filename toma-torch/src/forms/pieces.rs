@@ -68,7 +68,7 @@ pub(super) fn decide<R, S>(
 ) where
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
 {
-    if prediction.is_some_and(|said| splitting.is_in_doubt() && !said.says_whole_fits()) {
+    if prediction.is_some_and(|prediction| splitting.is_in_doubt() && !prediction.fits_whole()) {
         splitting.judge(run, undo);
     }
     splitting.decide();

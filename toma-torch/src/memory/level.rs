@@ -101,20 +101,20 @@ mod tests {
     #[test]
     fn the_second_answer_is_remembered_until_it_is_forgotten_by_any_thread() {
         // Other tests may call `forget` at any moment, which causes one read too many and never one too few.
-        let asked = Cell::new(0);
+        let reads = Cell::new(0);
         let read = || {
-            asked.set(asked.get() + 1);
-            Ok(Level { total_bytes: asked.get(), ..LEVEL })
+            reads.set(reads.get() + 1);
+            Ok(Level { total_bytes: reads.get(), ..LEVEL })
         };
         let remembers = |_| recent(id(0), read).unwrap() == recent(id(0), read).unwrap();
         assert!((0..100).any(remembers));
-        let before = asked.get();
+        let before = reads.get();
         thread::spawn(forget).join().unwrap();
         recent(id(0), read).unwrap();
-        assert!(asked.get() > before);
-        let before = asked.get();
+        assert!(reads.get() > before);
+        let before = reads.get();
         recent(id(1), read).unwrap();
-        assert!(asked.get() > before, "another device");
+        assert!(reads.get() > before, "another device");
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tensors_hold_is_not_free_and_nothing_exceeds_the_total() {
+    fn bytes_of_tensors_are_not_free_and_nothing_exceeds_the_total() {
         let free = |allocated| LEVEL.less(allocated).free_bytes;
         assert_eq!([free(0), free(20), free(21), free(100), free(u64::MAX)], [80, 80, 79, 0, 0]);
     }

@@ -45,8 +45,3 @@ pub use toma_plan::residency::{Candidate, Eviction, Flow, Genoa, Lru, Next, Next
 
 /// Storages of fewer bytes are not evicted by default.
 const MIN_BYTES: u64 = 64 << 10;
-
-/// Default limit of host memory in bytes: half of the free memory.
-fn host_default() -> u64 {
-    toma_core::memory::host().map_or(u64::MAX, |reading| reading.free_bytes / 2)
-}

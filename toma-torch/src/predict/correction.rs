@@ -54,31 +54,31 @@ impl Correction {
         (wrong < TRUSTED).then(|| scaled(usable, part))
     }
 
-    /// Learns from a first piece that has succeeded. It was predicted to take `said` bytes, and took `peak_bytes` if
-    /// measured.
+    /// Learns from a first piece that has succeeded. It was predicted to take `predicted_bytes`, and took `peak_bytes`
+    /// if measured.
     ///
     /// More bytes count at once, fewer by half, because pieces of one size differ. Far fewer than before belong to
     /// another program, unless a dry run has just confirmed the prediction.
-    pub(crate) fn took(&self, said: u64, peak_bytes: Option<u64>) {
+    pub(crate) fn took(&self, predicted_bytes: u64, peak_bytes: Option<u64>) {
         let mut learned = self.learned();
         let was_proven = std::mem::replace(&mut learned.is_proven, true);
         let Some(peak_bytes) = peak_bytes else { return };
         // A workspace that the first piece has allocated is there for the next.
-        let before = said.saturating_add_signed(learned.beyond_bytes.min(0));
+        let before = predicted_bytes.saturating_add_signed(learned.beyond_bytes.min(0));
         if was_proven && !learned.renewed && peak_bytes < before - before / FAR_LESS {
             learned.doubted = true;
             return;
         }
-        let beyond = peak_bytes.wrapping_sub(said).cast_signed();
+        let beyond = peak_bytes.wrapping_sub(predicted_bytes).cast_signed();
         learned.beyond_bytes = beyond.max(i64::midpoint(learned.beyond_bytes, beyond));
     }
 
-    /// Records that a size failed which was predicted to need `said` bytes, and that one succeeded then which was predicted
-    /// to need `works`. Shrinks the usable part of the free bytes to that. Returns true at the failure after which the
-    /// prediction is not used any more.
-    pub(crate) fn failed(&self, said: u64, works: Option<u64>, free_bytes: u64) -> bool {
+    /// Records that a size failed which was predicted to need `predicted_bytes`, and that one succeeded then which was
+    /// predicted to need `works`. Shrinks the usable part of the free bytes to that. Returns true at the failure after
+    /// which the prediction is not used any more.
+    pub(crate) fn failed(&self, predicted_bytes: u64, works: Option<u64>, free_bytes: u64) -> bool {
         let mut learned = self.learned();
-        let less = said - said / MARGIN;
+        let less = predicted_bytes - predicted_bytes / MARGIN;
         let works = works.map_or(less, |works| works.saturating_add(works / SPARE).min(less));
         learned.part = learned.part.min(share(works, free_bytes));
         learned.wrong = learned.wrong.saturating_add(1);
@@ -100,11 +100,12 @@ impl Correction {
         (learned.wrong > 0 || learned.doubted) && !std::mem::replace(&mut learned.renewed, true)
     }
 
-    /// Returns the correction for a renewed prediction, whose bytes compare with those before as `says`. If they are
-    /// more, `part` is no longer needed. If they differ without a failure, it is another program, and nothing is kept.
-    pub(crate) fn for_renewed(&self, says: Ordering) -> Self {
+    /// Returns the correction for a renewed prediction; `compared` is how its bytes compare with those before. If they
+    /// are more, `part` is no longer needed. If they differ without a failure, it is another program, and nothing is
+    /// kept.
+    pub(crate) fn for_renewed(&self, compared: Ordering) -> Self {
         let learned = Learned { doubted: false, ..*self.learned() };
-        Self(Mutex::new(match says {
+        Self(Mutex::new(match compared {
             Ordering::Equal => learned,
             _ if learned.wrong == 0 => Learned::default(),
             Ordering::Less => learned,
@@ -138,7 +139,7 @@ mod tests {
     use std::cmp::Ordering;
 
     #[test]
-    fn what_took_more_leaves_less_and_what_took_less_leaves_half_of_that_more() {
+    fn a_piece_that_took_more_leaves_less_and_one_that_took_less_leaves_half_of_that_more() {
         let correction = Correction::default();
         assert_eq!((correction.usable(1000), correction.is_proven()), (Some(1000), false));
         correction.took(100, Some(300));
@@ -150,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_failed_does_not_fit_again_and_the_second_time_nothing_is_said() {
+    fn a_size_that_failed_does_not_fit_again_and_after_the_second_failure_nothing_is_predicted() {
         let correction = Correction::default();
         assert!(!correction.renews(), "it was not wrong");
         assert!(!correction.failed(800, None, 1000));
         assert_eq!(correction.usable(1000), Some(750));
         let half = Correction::default();
         assert!(!half.failed(800, Some(400), 1000));
-        assert_eq!(half.usable(1000), Some(406), "what worked, and a little more");
+        assert_eq!(half.usable(1000), Some(406), "the size that worked, and a little more");
         assert!(correction.renews() && !correction.renews());
         assert_eq!(correction.for_renewed(Ordering::Equal).usable(1000), Some(750));
         let renewed = correction.for_renewed(Ordering::Greater);
@@ -170,7 +171,7 @@ mod tests {
     fn far_less_than_before_is_another_programs_and_teaches_nothing() {
         let correction = Correction::default();
         correction.took(1000, Some(500));
-        assert!(!correction.renews(), "the first piece shows what is not seen");
+        assert!(!correction.renews(), "the first piece shows hidden bytes");
         correction.took(1000, Some(600));
         assert!(!correction.renews());
         let usable = correction.usable(1000);

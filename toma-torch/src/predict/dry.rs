@@ -31,7 +31,7 @@ use crate::state::DryCopies;
 /// The step is the user's own code with the model and the data that it captures. Autograd, autocast and the choice of
 /// kernels by device work as always, so the trace has the same operators and the same live bytes as that of
 /// [`record`](crate::record()). Nothing of the user's is read, computed or written: afterwards parameters, gradients,
-/// buffers, random state, modes and allocated bytes are as they were. A step that asks [`is_dry`] can leave out work
+/// buffers, random state, modes and allocated bytes are as they were. A step that calls [`is_dry`] can leave out work
 /// that libtorch cannot take back, such as a count of rows.
 ///
 /// CPU tensors are [counted](crate::cpu) from now on, to find the bytes that kernels take.

@@ -20,8 +20,8 @@ use toma_trace::Trace;
 use super::key::{Purpose, Site};
 use super::making::{SIZES, sizes_of, wide};
 use super::prediction::Prediction;
+use super::printed::print_once;
 use super::runs::{Run, dry_trace, judged, recorded};
-use super::said::say_once;
 use super::verdict::Verdict;
 
 /// The program that was judged last at a line.
@@ -232,7 +232,7 @@ impl<'p> Splitting<'p> {
             }
             Verdict::Splits(combined) => self.combined.set(Some(combined)),
             Verdict::Statistics(combined) => {
-                say_once(&self.site, "split", "batch norm takes the statistics of each piece");
+                print_once(&self.site, "split", "batch norm takes the statistics of each piece");
                 self.combined.set(Some(combined));
             }
         }
@@ -248,7 +248,7 @@ impl<'p> Splitting<'p> {
             && self.integers.iter().any(|labels| is_ignored(labels).unwrap_or(true))
     }
 
-    /// Returns whether the body runs the judged operators with all items, and those of the first piece. It may branch
+    /// Returns true if the body runs the judged operators with all items, and those of the first piece. It may branch
     /// on the number of items, or on numbers that it reads, so dry runs answer 0 and 1,000 instead of 1 to a body that
     /// reads. Later pieces have an item less if the items do not divide evenly.
     ///
@@ -366,7 +366,7 @@ impl Drop for Splitting<'_> {
     fn drop(&mut self) {
         let ran_out = || report::last().is_some_and(|report| report.out_of_memory > 0);
         if let Some(why) = self.why.borrow().as_deref().filter(|_| !self.is_done.get() && ran_out()) {
-            say_once(&self.site, "split", &format!("not split, because {why}"));
+            print_once(&self.site, "split", &format!("not split, because {why}"));
         }
     }
 }

@@ -40,14 +40,14 @@ impl<K: Clone + PartialEq, S: Clone + PartialEq> Store<K, S> {
     }
 
     /// Returns the prediction that is kept for `key`, or makes one by the dry runs of `find`. If these would take too
-    /// much of the time of `site`, returns the prediction with the lowest `rank`, if any has one, or none. `say`
+    /// much of the time of `site`, returns the prediction with the lowest `rank`, if any has one, or none. `report`
     /// reports the reason for having none.
     pub(super) fn of<R: Ord>(
         &self,
         (key, site): (&K, &S),
         rank: impl Fn(&K, &Kept) -> Option<R>,
         find: impl FnOnce() -> Result<Found, Error>,
-        say: impl Fn(&Error),
+        report: impl Fn(&Error),
     ) -> (Option<R>, Arc<Kept>) {
         let known = self.predictions.of(key);
         let before = known.as_ref().and_then(|kept| kept.prediction.as_ref());
@@ -63,7 +63,7 @@ impl<K: Clone + PartialEq, S: Clone + PartialEq> Store<K, S> {
                 |(rank, kept)| (Some(rank), kept),
             );
         }
-        (None, self.renewed(key, (before, pace), find, say))
+        (None, self.renewed(key, (before, pace), find, report))
     }
 
     /// Makes a prediction by `find`, and keeps it in place of the one `before`.
@@ -72,12 +72,12 @@ impl<K: Clone + PartialEq, S: Clone + PartialEq> Store<K, S> {
         key: &K,
         (before, pace): (Option<&Prediction>, Arc<Pace>),
         find: impl FnOnce() -> Result<Found, Error>,
-        say: impl Fn(&Error),
+        report: impl Fn(&Error),
     ) -> Arc<Kept> {
-        let found = pace.runs_dry(find).inspect_err(&say);
+        let found = pace.runs_dry(find).inspect_err(&report);
         // Out of memory is not kept, because the next call may have more.
         let is_kept = !found.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfMemory);
-        let kept = Arc::new(Kept::of(found, before, pace, say));
+        let kept = Arc::new(Kept::of(found, before, pace, report));
         if is_kept {
             self.predictions.renew(key.clone(), Arc::clone(&kept));
         }
@@ -96,13 +96,13 @@ impl Kept {
         found: Result<Found, Error>,
         before: Option<&Prediction>,
         pace: Arc<Pace>,
-        say: impl Fn(&Error),
+        report: impl Fn(&Error),
     ) -> Self {
         let (prediction, unconfirmed) = match found {
             Ok(found) => found,
             Err(error) => return Self::nothing(pace, &format!("the body cannot run dry: {error}")),
         };
-        let unconfirmed = unconfirmed.inspect(say);
+        let unconfirmed = unconfirmed.inspect(report);
         let why = unconfirmed.map(|error| format!("no size could be confirmed: {error}"));
         let program = Program::of(&prediction);
         Self { prediction: Some(prediction.renews(before)), why, program, pace }

@@ -101,7 +101,7 @@ impl Key {
         Self { sizes, ..self }
     }
 
-    /// Returns whether a prediction for `other` is a bound for this key: data of the same kinds, and no dim larger.
+    /// Returns true if a prediction for `other` is a bound for this key: data of the same kinds, and no dim larger.
     pub(super) fn is_within(&self, other: &Self) -> bool {
         let ranks =
             |key: &Self| key.shapes.iter().map(|(kind, sizes)| (*kind, sizes.len())).collect::<Vec<_>>();

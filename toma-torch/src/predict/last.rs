@@ -9,7 +9,7 @@ pub(super) struct Last<Q, A>(Mutex<Option<(Q, A)>>);
 impl<Q: PartialEq, A: Copy> Last<Q, A> {
     pub(super) fn answer(&self, question: Q, find: impl FnOnce() -> A) -> A {
         let last = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, answer)) = last().as_ref().filter(|(asked, _)| *asked == question) {
+        if let Some((_, answer)) = last().as_ref().filter(|(key, _)| *key == question) {
             return *answer;
         }
         let answer = find();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toma_core::classify::Failure;
-use toma_core::predict::{DryCall, Piece, Predict, PredictedSize, Shown, say};
+use toma_core::predict::{DryCall, Piece, Predict, PredictedSize, Shown, print};
 
 use super::dry::{self, Ran};
 use super::kept::{Kept, Store};
@@ -51,9 +51,9 @@ impl Predict for Kept {
 pub(super) fn predict(call: &mut DryCall<'_>) -> Option<PredictedSize> {
     let sizes = call.sizes(wide(SIZES[1]))?;
     let (key, site, name) = (call.key(), call.site(), call.name());
-    let say_why = |error: &Error| say(&format!("toma: {name}: not predicted: {error}"));
+    let print_why = |error: &Error| print(&format!("toma: {name}: not predicted: {error}"));
     let found = || predicted(call, sizes).map(|prediction| (prediction, None));
-    let (_, kept) = PREDICTIONS.of((&key, &site), |_, _| None::<()>, found, say_why);
+    let (_, kept) = PREDICTIONS.of((&key, &site), |_, _| None::<()>, found, print_why);
     call.follow(Arc::<Kept>::clone(&kept));
     kept.prediction.as_ref()?.predict_call(call)
 }

@@ -62,7 +62,7 @@ where
     from_runs(device, sizes, |by_shapes, size| two_pieces(by_shapes, size, step, undo))
 }
 
-/// Predicts from dry runs of two sizes; the flag of `run` asks for a run by shapes alone.
+/// Predicts from dry runs of two sizes; the flag of `run` requests a run by shapes alone.
 pub(super) fn from_runs(
     device: &Device,
     sizes: [u32; 2],

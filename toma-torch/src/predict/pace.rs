@@ -31,7 +31,7 @@ impl Pace {
         })
     }
 
-    /// Returns whether one more dry run, of the mean duration, is within the limit.
+    /// Returns true if one more dry run, of the mean duration, is within the limit.
     pub(crate) fn allows(&self) -> bool {
         let [runs, dry, calls] = [&self.runs, &self.dry_nanos, &self.call_nanos].map(|sum| sum.load(Relaxed));
         runs < FREE || (dry + dry / runs).saturating_mul(SHARE) <= calls

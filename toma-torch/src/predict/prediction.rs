@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use toma_core::predict::{DryCall, Piece, Predict, PredictedSize, Shown, say};
+use toma_core::predict::{DryCall, Piece, Predict, PredictedSize, Shown, print};
 use toma_plan::{Growth, HeadRoom, Judged, Rows, Unlike};
 use toma_trace::{Place, Trace};
 
@@ -76,7 +76,7 @@ impl Prediction {
         })
     }
 
-    /// Runs dry at one more size, and corrects the prediction by it; the flag of `run` asks for a run by shapes alone.
+    /// Runs dry at one more size, and corrects the prediction by it; the flag of `run` requests a run by shapes alone.
     pub(super) fn confirmed_by(mut self, size: u32, run: impl FnOnce(bool) -> Ran) -> Result<Self, Error> {
         if size == 0 || self.sizes().any(|known| known == size) {
             return Ok(self);
@@ -228,8 +228,8 @@ impl Prediction {
     pub(super) fn renews(self, before: Option<&Self>) -> Self {
         let Some(before) = before else { return self };
         let largest = before.sizes().max().map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX));
-        let says = self.needs_bytes(largest).cmp(&before.needs_bytes(largest));
-        let corrected = Arc::new(before.corrected.for_renewed(says));
+        let compared = self.needs_bytes(largest).cmp(&before.needs_bytes(largest));
+        let corrected = Arc::new(before.corrected.for_renewed(compared));
         Self { corrected, ..self }
     }
 
@@ -302,10 +302,11 @@ impl Predict for Prediction {
             Shown::Took { is_first: false, .. } | Shown::Ended { .. } => {}
             Shown::Failed { size, works, items, free_bytes } => {
                 let needs = |size| self.needs_bytes_for(size, items.unwrap_or(size));
-                let is_wrong = self.predict(items, free_bytes).is_some_and(|said| said.size >= size);
+                let is_wrong =
+                    self.predict(items, free_bytes).is_some_and(|predicted| predicted.size >= size);
                 if is_wrong && self.corrected.failed(needs(size), works.map(needs), free_bytes) {
                     let device = self.device();
-                    say(&format!(
+                    print(&format!(
                         "toma: a prediction for {device} was wrong twice: from here on sizes are measured"
                     ));
                 }
@@ -358,29 +359,33 @@ mod tests {
         assert!(!prediction(tch::Device::Cpu).is_unproven());
         let gpu = prediction(tch::Device::Mps);
         assert!(gpu.is_unproven() && gpu.clone().is_unproven());
-        let said = |free_bytes| gpu.predict(None, free_bytes).map(|said| said.size);
-        assert_eq!(said(11_000), Some(10));
+        let predicted = |free_bytes| gpu.predict(None, free_bytes).map(|predicted| predicted.size);
+        assert_eq!(predicted(11_000), Some(10));
         gpu.learn(Shown::Took { size: 4, is_first: false, peak_bytes: Some(9000) });
-        assert_eq!((gpu.is_unproven(), said(11_000)), (true, Some(10)), "of a later piece less is known");
+        assert_eq!(
+            (gpu.is_unproven(), predicted(11_000)),
+            (true, Some(10)),
+            "of a later piece less is known"
+        );
         gpu.learn(Shown::Took { size: 4, is_first: true, peak_bytes: Some(6500) });
-        assert_eq!((gpu.is_unproven(), said(11_000)), (false, Some(8)));
-        assert_eq!(gpu.fits(11_000), Some(10), "what it says by itself stays");
+        assert_eq!((gpu.is_unproven(), predicted(11_000)), (false, Some(8)));
+        assert_eq!(gpu.fits(11_000), Some(10), "the uncorrected prediction stays");
     }
 
     #[test]
     fn a_size_that_failed_beside_others_that_took_memory_is_not_wrong() {
         let prediction = prediction(tch::Device::Cpu);
-        let said = || prediction.predict(None, 11_000).map(|said| said.size);
+        let predicted = || prediction.predict(None, 11_000).map(|predicted| predicted.size);
         let failed = |size, works, free_bytes| {
             prediction.learn(Shown::Failed { size, works, items: None, free_bytes });
         };
         failed(10, None, 9000);
-        assert_eq!(said(), Some(10));
+        assert_eq!(predicted(), Some(10));
         failed(10, Some(5), 11_000);
-        assert_eq!(said(), Some(5));
+        assert_eq!(predicted(), Some(5));
         failed(10, Some(5), 11_000);
-        assert_eq!(said(), Some(5), "it does not say so any more");
+        assert_eq!(predicted(), Some(5), "a failure at a size that is no longer predicted is not counted");
         failed(5, None, 11_000);
-        assert_eq!(said(), None);
+        assert_eq!(predicted(), None);
     }
 }

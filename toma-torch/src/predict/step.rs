@@ -15,7 +15,7 @@ use super::key::{Key, Purpose, Site};
 use super::lent;
 use super::making::{predict_from, sizes_of, wide};
 use super::prediction::Prediction;
-use super::said::{say, say_once};
+use super::printed::{print, print_once};
 use crate::Device;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::Recording;
@@ -124,12 +124,12 @@ impl StepPrediction {
             is_new = true;
             predicted(&key, work.items, step, undo)
         };
-        let say_why = |error: &Error| say_once(&key.site, "why", &format!("not predicted: {error}"));
+        let print_why = |error: &Error| print_once(&key.site, "why", &format!("not predicted: {error}"));
         let rank = |known: &Key, kept: &Kept| {
             let serves = known.site == key.site && kept.prediction.is_some();
             serves.then(|| (!key.is_within(known), known.extent()))
         };
-        let (rank, kept) = PREDICTIONS.of((&key, &key.site), rank, find, say_why);
+        let (rank, kept) = PREDICTIONS.of((&key, &key.site), rank, find, print_why);
         let is_no_bound = rank.is_some_and(|(is_no_bound, _)| is_no_bound);
         Self { key, kept, renewed: OnceLock::new(), work, is_no_bound, is_new, begun: now() }
     }
@@ -176,10 +176,10 @@ impl StepPrediction {
         }
     }
 
-    /// Returns whether all items are predicted to fit.
-    pub(crate) fn says_whole_fits(&self) -> bool {
+    /// Returns true if all items are predicted to fit.
+    pub(crate) fn fits_whole(&self) -> bool {
         let free = Device::new(self.site().device).read().map(|read| read.free_bytes);
-        free.is_ok_and(|free| self.fits(free).is_some_and(|said| said.size >= self.work.items))
+        free.is_ok_and(|free| self.fits(free).is_some_and(|predicted| predicted.size >= self.work.items))
     }
 
     /// Returns the size that fits, in addition to the room if possible.
@@ -199,13 +199,13 @@ impl StepPrediction {
         prediction.within_into(items, usable_bytes)
     }
 
-    /// Returns whether pieces of this size are copied to one output.
+    /// Returns true if pieces of this size are copied to one output.
     fn fills_output(&self, size: usize) -> bool {
         self.site().purpose == Purpose::Output && size < self.work.items
     }
 
     /// Predicted bytes of a first piece, which also allocates the whole output.
-    fn said_of_first(&self, prediction: &Prediction, size: usize) -> u64 {
+    fn first_piece_bytes(&self, prediction: &Prediction, size: usize) -> u64 {
         let piece = prediction.needs_bytes(size);
         if !self.fills_output(size) {
             return piece;
@@ -215,7 +215,7 @@ impl StepPrediction {
     }
 
     /// Predicted bytes of all pieces of this size.
-    fn said_of_all(&self, prediction: &Prediction, size: usize) -> u64 {
+    fn all_pieces_bytes(&self, prediction: &Prediction, size: usize) -> u64 {
         let items = self.work.items;
         if self.fills_output(size) {
             prediction.needs_bytes_into(size, items)
@@ -229,7 +229,7 @@ impl StepPrediction {
     }
 
     /// Prints a line if a single item needs more than the free bytes.
-    fn say_least(&self, free_bytes: u64) {
+    fn print_least(&self, free_bytes: u64) {
         let Some(prediction) = self.prediction() else { return };
         let Piece { needs_bytes, per_item_bytes } = prediction.first_piece(1);
         if needs_bytes <= free_bytes {
@@ -240,7 +240,7 @@ impl StepPrediction {
             [needs_bytes, fixed_bytes, per_item_bytes, free_bytes].map(bytes_for_people);
         let text =
             format!("one item needs {needs} ({fixed} in every piece, {per_item} per item), {free} free");
-        say_once(self.site(), "least", &text);
+        print_once(self.site(), "least", &text);
     }
 }
 
@@ -248,7 +248,7 @@ impl Predict for StepPrediction {
     fn predict(&self, _: Option<usize>, free_bytes: u64) -> Option<PredictedSize> {
         let predicted = if self.measures() { None } else { self.fits(free_bytes) };
         if predicted.is_none() && !self.measures() {
-            self.say_least(free_bytes);
+            self.print_least(free_bytes);
         }
         predicted
     }
@@ -293,14 +293,14 @@ impl Predict for StepPrediction {
             _ if self.measures() => {}
             Shown::RanOut => corrected.doubt(),
             Shown::Took { size, is_first: true, peak_bytes } => {
-                corrected.took(self.said_of_first(prediction, size), peak_bytes);
+                corrected.took(self.first_piece_bytes(prediction, size), peak_bytes);
             }
             Shown::Took { is_first: false, .. } | Shown::Ended { .. } => {}
             Shown::Failed { size, works, free_bytes, .. } => {
-                let is_wrong = self.fits(free_bytes).is_some_and(|said| said.size >= size);
-                let said = |size| self.said_of_all(prediction, size);
-                if is_wrong && corrected.failed(said(size), works.map(said), free_bytes) {
-                    say(self.site(), "predictions were wrong twice: from here on sizes are measured");
+                let is_wrong = self.fits(free_bytes).is_some_and(|predicted| predicted.size >= size);
+                let predicted = |size| self.all_pieces_bytes(prediction, size);
+                if is_wrong && corrected.failed(predicted(size), works.map(predicted), free_bytes) {
+                    print(self.site(), "predictions were wrong twice: from here on sizes are measured");
                 }
             }
         }
@@ -330,7 +330,7 @@ fn predicted(
         let Some(PredictedSize { size, .. }) = fits else { break };
         match prediction.clone().confirmed(size, &mut step, &mut undo) {
             Ok(confirmed) => prediction = confirmed,
-            // Below the sizes that were run, the step may call other operators, which tells nothing of larger sizes.
+            // Below the sizes that were run, the step may call other operators, so it is no evidence of larger sizes.
             Err(_) if size < wide(key.sizes[0]) => break,
             Err(error) if error.kind() == ErrorKind::OutOfMemory => return Err(error),
             Err(error) => return Ok((prediction, Some(error))),

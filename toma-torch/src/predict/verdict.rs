@@ -32,8 +32,8 @@ impl Verdict {
         let given = purpose.is_given();
         let combined = match (&rows.combined, given) {
             (Ok(combined), _) => *combined,
-            (Err(coupled), Some(given)) if cannot_tell(coupled.coupling) => given,
-            (Err(coupled), _) if cannot_tell(coupled.coupling) => {
+            (Err(coupled), Some(given)) if is_undecided(coupled.coupling) => given,
+            (Err(coupled), _) if is_undecided(coupled.coupling) => {
                 return Self::Never(format!("{coupled}{}", purpose.advice()));
             }
             (Err(coupled), _) => return Self::Never(coupled.to_string()),
@@ -51,7 +51,7 @@ impl Verdict {
 }
 
 /// True for a coupling that contradicts nothing, so that a loss that the caller declares is trusted.
-fn cannot_tell(coupling: Coupling) -> bool {
+fn is_undecided(coupling: Coupling) -> bool {
     matches!(coupling, Coupling::Unknown | Coupling::OtherOrder | Coupling::Written | Coupling::ReadNumber)
 }
 

@@ -44,6 +44,6 @@ pub(crate) fn register() {
 }
 
 /// Switches the reports to the recording on or off.
-pub(super) fn tell(are_told: bool) {
-    witness::listen(are_told);
+pub(super) fn report(are_reported: bool) {
+    witness::listen(are_reported);
 }

@@ -20,15 +20,15 @@ pub(super) fn filled() -> Option<String> {
     let now = variables();
     let filled = counting::filled(|block| named::of_block(&now, block))?.to_string();
     if PRINTS.load(Relaxed) {
-        say(&format!("toma: {filled}"));
+        write_stderr(&format!("toma: {filled}"));
     }
     Some(filled)
 }
 
 /// Returns the holders at a failure that was reported to no loop: it has ended the program, or the program handles it.
-pub(super) fn untold() -> Option<String> {
+pub(super) fn unreported() -> Option<String> {
     let now = variables();
-    Some(counting::untold(|block| named::of_block(&now, block))?.to_string())
+    Some(counting::unreported(|block| named::of_block(&now, block))?.to_string())
 }
 
 fn variables() -> ByAddress {
@@ -36,6 +36,6 @@ fn variables() -> ByAddress {
 }
 
 /// Writes to standard error; if that is closed, the program must go on.
-pub(super) fn say(text: &str) {
+pub(super) fn write_stderr(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -37,7 +37,7 @@ impl Named {
         self.optimizers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether an optimizer has completed a step.
+    /// Returns true if an optimizer has completed a step.
     pub(super) fn has_stepped(&self, optimizer: &str) -> bool {
         self.optimizers().contains(optimizer)
     }
@@ -75,10 +75,10 @@ impl Named {
     pub(super) fn now(&self) -> ByAddress {
         let mut names = ByAddress::new();
         let mut name = |address, category, name: String| {
-            let said = names.entry(address).or_insert_with(|| (category, name.clone()));
+            let entry = names.entry(address).or_insert_with(|| (category, name.clone()));
             // Tied variables get the smallest of their names, because a store has no order.
-            if (category, &name) < (said.0, &said.1) {
-                *said = (category, name);
+            if (category, &name) < (entry.0, &entry.1) {
+                *entry = (category, name);
             }
         };
         self.each_variable(|variable, tensor| {

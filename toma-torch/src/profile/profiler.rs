@@ -195,16 +195,16 @@ impl Running {
     fn begin(named: Arc<Named>, depth: Depth) -> Self {
         running::set(Some(Arc::clone(&named)));
         ffi::watch_blocks();
-        ffi::tell_operators(depth == Depth::Events);
-        attempts::tell(true);
+        ffi::report_operators(depth == Depth::Events);
+        attempts::report(true);
         Self { named }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        attempts::tell(false);
-        ffi::tell_operators(false);
+        attempts::report(false);
+        ffi::report_operators(false);
         running::set(None);
     }
 }

@@ -154,8 +154,8 @@ impl Recording {
         to_file(path.as_ref(), |file| write::perfetto(&events.trace, file))
     }
 
-    fn events(&self, asked: &'static str) -> Result<&Events, Error> {
-        let missing = || Error::new(ErrorKind::Unsupported, NoEvents::of(asked).to_string());
+    fn events(&self, requested: &'static str) -> Result<&Events, Error> {
+        let missing = || Error::new(ErrorKind::Unsupported, NoEvents::of(requested).to_string());
         self.events.as_deref().ok_or_else(missing)
     }
 }

@@ -21,8 +21,8 @@ pub(super) fn named() -> Option<Arc<Named>> {
 /// Runs a step of an optimizer, and names the tensors that it makes and keeps as its states: `Adam.weight.exp_avg`.
 ///
 /// Without a running recording, this only runs the step. Names of states need the
-/// [`variables`](super::Profiler::variables), and a recording of the optimizer's first step. Optimizers are told apart
-/// by `name`: of two with one name, states of the second have no names.
+/// [`variables`](super::Profiler::variables), and a recording of the optimizer's first step. Optimizers are
+/// distinguished by `name`: of two with one name, states of the second have no names.
 ///
 /// ```
 /// use tch::nn::{self, Module as _, OptimizerConfig as _};

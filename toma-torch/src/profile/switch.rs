@@ -6,14 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::filled::{print_each, say, untold};
+use super::filled::{print_each, unreported, write_stderr};
 use super::profiler::{Depth, Profiler, Profiling};
 use super::recording::Recording;
 use crate::error::{Error, ErrorKind};
 
 const VARIABLE: &str = "TOMA_PROFILE";
 
-/// Kind of recording that the variable asks for.
+/// Kind of recording that the variable requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
     Nothing,
@@ -52,7 +52,7 @@ pub(crate) fn install() {
     let Some(value) = env::var_os(VARIABLE) else { return };
     let started = Wish::read(&value).and_then(|wish| start(wish).map_err(|error| format!("toma: {error}\n")));
     if let Err(problem) = started {
-        say(&problem);
+        write_stderr(&problem);
     }
 }
 
@@ -81,16 +81,16 @@ fn make(folder: &Path) -> Result<(), Error> {
 pub(crate) fn print() {
     let Some((wish, profiling)) = running().take() else { return };
     print_each(false);
-    if let (Wish::Filled | Wish::Tables, Some(filled)) = (&wish, untold()) {
-        say(&format!("toma: {filled}"));
+    if let (Wish::Filled | Wish::Tables, Some(filled)) = (&wish, unreported()) {
+        write_stderr(&format!("toma: {filled}"));
     }
     let recording = profiling.finish();
     match wish {
         Wish::Nothing | Wish::Filled => {}
-        Wish::Tables => say(&format!("{}\n{}", recording.peak(), recording.lines())),
+        Wish::Tables => write_stderr(&format!("{}\n{}", recording.peak(), recording.lines())),
         Wish::Files(folder) => {
             if let Err(error) = write_all(&recording, &folder) {
-                say(&format!("toma: {VARIABLE}: {error}\n"));
+                write_stderr(&format!("toma: {VARIABLE}: {error}\n"));
             }
         }
     }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_says_what_is_recorded() {
+    fn the_variable_chooses_the_recording() {
         let read = |value: &str| Wish::read(OsStr::new(value));
         assert_eq!([read(""), read("0")], [Ok(Wish::Nothing), Ok(Wish::Nothing)]);
         assert_eq!([read("1"), read("oom")], [Ok(Wish::Tables), Ok(Wish::Filled)]);

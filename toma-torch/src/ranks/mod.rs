@@ -186,7 +186,7 @@ impl Ranks {
         self.inner().size()
     }
 
-    /// Returns whether all ranks pass `ok`, for loops of your own.
+    /// Returns true if all ranks pass `ok`, for loops of your own.
     ///
     /// # Errors
     /// Where ranks are missing or do something else, or another call runs over these ranks.

@@ -41,7 +41,7 @@ impl TcpStore {
     /// Returns the same store over new connections.
     pub(super) fn again(&self) -> Result<Self, Error> {
         let [connection, waiting] =
-            [self.told(self.connection.again())?, self.told(self.connection.again())?];
+            [self.with_address(self.connection.again())?, self.with_address(self.connection.again())?];
         Ok(Self { connection: Arc::new(connection), waiting: Arc::new(waiting), ..self.clone() })
     }
 
@@ -62,34 +62,34 @@ impl TcpStore {
         format!("{}{key}", self.prefix)
     }
 
-    fn told<T>(&self, result: Result<T, crate::Error>) -> Result<T, StoreError> {
+    fn with_address<T>(&self, result: Result<T, crate::Error>) -> Result<T, StoreError> {
         result.map_err(|error| StoreError(format!("{}: {error}", self.address)))
     }
 }
 
 impl Store for TcpStore {
     fn set(&self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
-        self.told(self.connection.set(&self.key(key), &bytes))
+        self.with_address(self.connection.set(&self.key(key), &bytes))
     }
 
     fn add(&self, key: &str, amount: i64) -> Result<i64, StoreError> {
-        self.told(self.connection.add(&self.key(key), amount))
+        self.with_address(self.connection.add(&self.key(key), amount))
     }
 
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.told(self.connection.get(&self.key(key), Duration::ZERO))
+        self.with_address(self.connection.get(&self.key(key), Duration::ZERO))
     }
 
     fn wait(&self, key: &str, timeout: Duration) -> Result<Option<Vec<u8>>, StoreError> {
-        self.told(self.waiting.get(&self.key(key), timeout.max(Duration::from_millis(1))))
+        self.with_address(self.waiting.get(&self.key(key), timeout.max(Duration::from_millis(1))))
     }
 
     fn set_first(&self, key: &str, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
-        self.told(self.connection.set_first(&self.key(key), &bytes))
+        self.with_address(self.connection.set_first(&self.key(key), &bytes))
     }
 
     fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.told(self.connection.delete(&self.key(key)))
+        self.with_address(self.connection.delete(&self.key(key)))
     }
 }
 
@@ -122,7 +122,7 @@ impl Farewell {
         self.missing.fetch_max(ranks, Ordering::Relaxed);
     }
 
-    /// Adds `more` ends of ranks, and returns whether all ranks have ended; also true if the store is gone.
+    /// Adds `more` ends of ranks, and returns true if all ranks have ended; also true if the store is gone.
     fn is_last(&self, more: i64) -> bool {
         let left = self.size - self.missing.load(Ordering::Relaxed).min(self.size);
         let gone = self.store.add("gone", more).ok().and_then(|gone| usize::try_from(gone).ok());

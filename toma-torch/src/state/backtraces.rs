@@ -27,7 +27,7 @@ pub struct QuietBacktraces {
 
 impl QuietBacktraces {
     /// Turns backtraces off for this thread.
-    #[expect(clippy::new_without_default, reason = "what it does is no default")]
+    #[expect(clippy::new_without_default, reason = "a guard acts when it is made")]
     pub fn new() -> Self {
         ffi::toma_backtraces_quiet(1);
         Self { of_thread: PhantomData }

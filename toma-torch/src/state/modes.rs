@@ -68,7 +68,7 @@ pub struct ModeGuard {
 
 impl ModeGuard {
     /// Saves the current modes.
-    #[expect(clippy::new_without_default, reason = "a guard is made for what is in force now")]
+    #[expect(clippy::new_without_default, reason = "a guard holds the current modes")]
     pub fn new() -> Self {
         Self { saved: TorchModes.save(), of_thread: PhantomData }
     }

@@ -229,14 +229,14 @@ fn a_budget_below_the_least_is_out_of_memory_before_any_operator() {
     assert!(error.is_ok(), "another structure is measured anew");
     let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| form.region(&*net.forward)));
     let text = failed.unwrap_err().downcast::<String>().unwrap();
-    let asked = format!("cpu out of memory: checkpoint too small: a budget of {} bytes is", least - 1);
-    assert!(text.contains(&asked), "{text}");
+    let requested = format!("cpu out of memory: checkpoint too small: a budget of {} bytes is", least - 1);
+    assert!(text.contains(&requested), "{text}");
     assert!(text.contains(&format!("needs {least} bytes")), "{text}");
     assert!(ground::stats().allocations <= before + 1);
 }
 
 #[test]
-fn too_few_bytes_are_told_as_asked_or_as_free_and_mean_out_of_memory() {
+fn too_few_bytes_are_reported_as_requested_or_as_free_and_mean_out_of_memory() {
     let _alone = alone();
     let float = ground::floats();
     let (x, w) = (Tensor::ones([64, 64], float), Tensor::ones([64, 64], float).set_requires_grad(true));
@@ -254,11 +254,13 @@ fn too_few_bytes_are_told_as_asked_or_as_free_and_mean_out_of_memory() {
         error.to_string()
     };
     // The variable has no gradient yet.
-    let (asked, lacks) =
+    let (requested, lacks) =
         (least + 16383, format!("needs {least} bytes, and gradients that variables lack 16384"));
-    let text = refused(form.budget(asked));
+    let text = refused(form.budget(requested));
     assert!(
-        text.contains(&format!("checkpoint few: a budget of {asked} bytes is too small for auto: stage ")),
+        text.contains(&format!(
+            "checkpoint few: a budget of {requested} bytes is too small for auto: stage "
+        )),
         "{text}"
     );
     assert!(text.contains(&lacks), "{text}");

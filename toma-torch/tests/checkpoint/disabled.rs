@@ -23,6 +23,6 @@ fn regions_run_plainly() {
     let child =
         Command::new(env::current_exe().unwrap()).args([NAME, "--exact"]).env("TOMA_DISABLE", "1").output();
     let child = child.unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success() && said.contains("1 passed"), "{said}");
+    let stdout = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && stdout.contains("1 passed"), "{stdout}");
 }

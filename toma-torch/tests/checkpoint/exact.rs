@@ -42,7 +42,7 @@ fn runs_as_planned(net: &Net, costs: &Costs) {
 }
 
 #[test]
-fn what_is_kept_is_said() {
+fn kept_stages_are_reported() {
     let _alone = alone();
     let kept = |net: &Net| {
         net.step(|forward| checkpoint::region(forward));

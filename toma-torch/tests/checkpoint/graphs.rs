@@ -140,7 +140,7 @@ fn the_output_outlives_its_graph_and_a_graph_that_is_dropped_repeats_nothing() {
 }
 
 #[test]
-fn what_is_changed_in_place_before_backward_is_an_error() {
+fn a_change_in_place_before_backward_is_an_error() {
     let _alone = alone();
     let error = |change: &dyn Fn(&Tensor, &Tensor, &Tensor)| {
         let (x, w) = (variable(1), variable(2));

@@ -246,7 +246,7 @@ fn detached(name: &str, used: impl Fn(&Tensor, &Tensor) -> Tensor) -> [Result<Ve
 }
 
 #[test]
-fn what_is_saved_and_then_detached_in_place() {
+fn tensors_that_are_saved_and_then_detached_in_place() {
     let [plain, region] = detached("detached argument", Tensor::matmul);
     assert!(plain.is_err());
     assert!(region.unwrap_err().contains("a tensor that aten::matmul saved was detached in place"));

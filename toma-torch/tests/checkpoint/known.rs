@@ -154,7 +154,7 @@ fn a_plan_holds_at_another_place_than_that_of_its_costs() {
 }
 
 #[test]
-fn measuring_a_closure_that_nothing_is_trained_by_says_so() {
+fn measuring_a_closure_that_trains_nothing_is_refused() {
     let _alone = alone();
     let x = Tensor::ones([4], ground::floats());
     let error = checkpoint::with().measure(|| x.tanh()).unwrap_err();

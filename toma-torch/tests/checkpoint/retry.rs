@@ -93,7 +93,7 @@ fn a_batch_keeps_its_size_in_every_budget_that_some_plan_fits_once_costs_are_kno
 }
 
 #[test]
-fn what_fails_all_the_same_gets_a_leaner_plan_and_then_a_smaller_size() {
+fn a_size_that_fails_all_the_same_gets_a_leaner_plan_and_then_a_smaller_size() {
     let _alone = alone();
     for step in steps() {
         let failures = Cell::new(0);
@@ -147,7 +147,7 @@ fn an_excess_is_forgotten_after_some_plans() {
 }
 
 #[test]
-fn what_a_region_has_promised_is_not_free_to_others() {
+fn promised_bytes_of_a_region_are_not_free_to_others() {
     let _alone = alone();
     let [step, ..] = steps();
     let device = toma_torch::Device::new(ground::device());

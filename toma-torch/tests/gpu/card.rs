@@ -40,7 +40,7 @@ pub(crate) const fn on_card(name: &'static str, run: fn() -> String) -> Check {
 const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);
 
-/// Returns whether this program runs on a paper card.
+/// Returns true if this program runs on a paper card.
 pub(crate) fn is_there() -> bool {
     // SAFETY: the function is only looked up.
     unsafe { Library::this().get::<extern "C" fn() -> u64>(b"paper_mallocs") }.is_ok()
@@ -130,12 +130,12 @@ fn first() {
         net.forward(&input).square().mean(Kind::Float).backward();
     };
     let prediction = toma_torch::predict(&device, learn).unwrap().confirm(2000, learn).unwrap();
-    let (said, before) = (prediction.needs_bytes(2000), device.stats().unwrap().allocated_bytes);
+    let (predicted, before) = (prediction.needs_bytes(2000), device.stats().unwrap().allocated_bytes);
     device.reset_peaks().unwrap();
     learn(2000);
     let took = device.stats().unwrap().peak_allocated_bytes - before;
-    assert!(said >= took - took / 200 && said <= took + took / 100, "{said} of {took}");
-    println!("answer: {said} of {took} bytes");
+    assert!(predicted >= took - took / 200 && predicted <= took + took / 100, "{predicted} of {took}");
+    println!("answer: {predicted} of {took} bytes");
 }
 
 /// Runs in processes whose allocators have the whole of their cards.
@@ -212,7 +212,7 @@ fn fail() {
 
 fn held() -> String {
     let pinned = || Tensor::zeros([1 << 20], (Kind::Uint8, tch::Device::Cpu)).pin_memory(GPU);
-    // Copies a pinned block to the device, frees it, pins as much again, and returns whether the block is the same.
+    // Copies a pinned block to the device, frees it, pins as much again, and returns true if the block is the same.
     let is_reused = || {
         let host = pinned();
         let address = host.data_ptr();

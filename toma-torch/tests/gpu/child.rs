@@ -63,8 +63,8 @@ pub(crate) fn answer(process: &mut Command) -> String {
     let answer = stdout.lines().find_map(|line| line.strip_prefix("answer: ")).map(str::to_owned);
     answer.unwrap_or_else(|| {
         let stderr = String::from_utf8_lossy(&output.stderr);
-        let said = stderr.lines().filter(|line| !line.contains("Assertion")).collect::<Vec<_>>().join(" ");
-        panic!("{process:?}: {}: {said}", output.status)
+        let message = stderr.lines().filter(|line| !line.contains("Assertion")).collect::<Vec<_>>().join(" ");
+        panic!("{process:?}: {}: {message}", output.status)
     })
 }
 
@@ -142,9 +142,9 @@ fn with_little(left: &str, work: impl Fn() -> Result<Tensor, TchError>) {
         Ok(()) => "works".to_owned(),
         Err(error) => {
             let failure = error.classify();
-            let (class, said) = (failure.class, failure.message);
+            let (class, message) = (failure.class, failure.message);
             assert!(matches!(class, Class::OutOfMemory | Class::Transient), "{class}: {error}");
-            format!("{class} ({said})")
+            format!("{class} ({message})")
         }
     };
     settled(&work).unwrap_or_else(|error| panic!("{class}, and still with all memory: {error}"));

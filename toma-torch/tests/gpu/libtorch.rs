@@ -52,14 +52,14 @@ fn amounts() -> String {
     let _held = items(7).unwrap();
     let text = items(400).unwrap_err().to_string();
     let stats = device().stats().unwrap();
-    let said =
+    let printed =
         ["Tried to allocate ", "Of the allocated memory ", " is allocated by PyTorch, and "].map(|words| {
             let rest = text.split_once(words).unwrap_or_else(|| panic!("no `{words}` in {text}")).1;
             rest.split_whitespace().take(2).collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned()
         });
     let counted = [400 * item_bytes(), stats.allocated_bytes, stats.reserved_bytes - stats.allocated_bytes];
-    assert_eq!(said, counted.map(shown), "{text}");
-    format!("{said:?}")
+    assert_eq!(printed, counted.map(shown), "{text}");
+    format!("{printed:?}")
 }
 
 /// Formats bytes as libtorch does.
@@ -117,9 +117,9 @@ fn as_an_error() -> String {
     let error = items(100).unwrap_err();
     let failure = error.classify();
     assert_eq!(failure.class, Class::OutOfMemory, "{error}");
-    let requested = failure.requested_bytes.expect("the text says how much");
-    let asked = 100 * item_bytes();
-    assert!(requested.abs_diff(asked) < asked / 100, "{requested} of {asked}: {error}");
+    let requested = failure.requested_bytes.expect("the text has the requested bytes");
+    let expected = 100 * item_bytes();
+    assert!(requested.abs_diff(expected) < expected / 100, "{requested} of {expected}: {error}");
     assert_eq!(device().stats().unwrap().ooms, ooms + 1, "libtorch itself counts it");
     assert_eq!(allocated_bytes(), before);
     failure.message.into_owned()

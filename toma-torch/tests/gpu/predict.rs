@@ -52,12 +52,15 @@ fn attention() -> String {
     let before = device.stats().unwrap().allocated_bytes;
     let trace = dry_run(|| loss(&layers, &input).backward()).unwrap();
     let live = trace.live(&Place::device("cuda", 0));
-    let said = live.peak().bytes - live.before();
+    let predicted = live.peak().bytes - live.before();
     device.reset_peaks().unwrap();
     loss(&layers, &input).backward();
     let took = device.stats().unwrap().peak_allocated_bytes - before;
-    assert!(said >= took - took / 200 && said <= took + took / 100, "{said} bytes predicted, {took} taken");
-    format!("{said} bytes predicted, {took} taken")
+    assert!(
+        predicted >= took - took / 200 && predicted <= took + took / 100,
+        "{predicted} bytes predicted, {took} taken"
+    );
+    format!("{predicted} bytes predicted, {took} taken")
 }
 
 /// CUDA's code reads the tensor before it lets a second one share its memory.
@@ -139,7 +142,8 @@ fn fits() -> String {
         // The next reading then asks the driver for its free memory again.
         device.release_cached_memory();
         let free_bytes = device.read().unwrap().free_bytes;
-        let predicted = |prediction: &Prediction| prediction.predict(None, free_bytes).map(|said| said.size);
+        let predicted =
+            |prediction: &Prediction| prediction.predict(None, free_bytes).map(|predicted| predicted.size);
         let mut confirmed = prediction.clone();
         for _ in 0..3 {
             let Some(size) = predicted(&confirmed) else { break };

@@ -39,7 +39,7 @@ pub(crate) const CHECKS: &[Check] = &[
         run: replayed,
     },
     Check {
-        name: "profile: what filled the device is told, in backward too",
+        name: "profile: holders of a full device are reported, in backward too",
         needs: Needs::Libtorch,
         run: filled,
     },

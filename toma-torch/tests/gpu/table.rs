@@ -11,7 +11,7 @@ use crate::card;
 thread_local! {
     /// Counts panics of this thread that would have been printed, and holds the message of the last one.
     static PRINTED: Cell<usize> = const { Cell::new(0) };
-    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+    static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// The variable that names a library which stands in for the driver.
@@ -93,7 +93,7 @@ pub(crate) fn run(checks: &[Check], words: &[String]) -> ExitCode {
             row(check.name, "ok", &figure);
         } else {
             failed += 1;
-            row(check.name, "FAILED", &SAID.take());
+            row(check.name, "FAILED", &MESSAGE.take());
         }
     }
     println!("{passed} ok, {failed} failed, {skipped} skipped");
@@ -110,7 +110,7 @@ fn row(name: &str, result: &str, figure: &str) {
 fn count_panics() {
     panic::set_hook(Box::new(|info| {
         PRINTED.set(PRINTED.get() + 1);
-        SAID.replace(info.to_string());
+        MESSAGE.replace(info.to_string());
     }));
 }
 

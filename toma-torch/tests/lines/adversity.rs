@@ -13,21 +13,14 @@ use toma::report;
 use toma_torch::profile::{self, Column, Depth, Profiler};
 use toma_trace::Place;
 
-use crate::{alone, figures, record, record_at};
+use crate::{alone, assert_counted, figures, record, record_at};
 
 fn kib(many: i64) -> Tensor {
     Tensor::zeros([many, 256], ground::floats())
 }
 
-/// Checks that the allocator, the trace and the table report the same bytes.
-fn is_counted(recording: &profile::Recording) {
-    let trace = recording.trace().unwrap();
-    assert_eq!(trace.live(&ground::place()).after(), ground::allocated_bytes());
-    assert_eq!(trace.live(&ground::place()).peak().bytes, recording.peak().bytes);
-}
-
 #[test]
-fn what_a_thread_frees_while_it_ends_is_freed() {
+fn blocks_freed_by_an_ending_thread_are_freed() {
     thread_local! {
         static KEPT: RefCell<Option<Tensor>> = const { RefCell::new(None) };
     }
@@ -36,7 +29,7 @@ fn what_a_thread_frees_while_it_ends_is_freed() {
         thread::spawn(|| KEPT.with_borrow_mut(|kept| *kept = Some(kib(64)))).join().unwrap();
         drop(kib(32));
     });
-    is_counted(&recording);
+    assert_counted(&recording);
     assert_eq!(recording.peak().bytes, ground::allocated_bytes() + (64 << 10));
 }
 
@@ -158,7 +151,7 @@ fn recursion_through_attempts_counts_once() {
 }
 
 #[test]
-fn a_failure_that_goes_through_two_loops_is_told_for_both() {
+fn a_failure_that_goes_through_two_loops_is_reported_for_both() {
     let _alone = alone();
     let profiling = Profiler::new().start().unwrap();
     let _budget = Budget::beyond_allocated(3 << 12);
@@ -296,7 +289,7 @@ fn a_recording_that_begins_in_the_middle_of_functions_knows_those_that_are_calle
             "kept, and two in the loop"
         );
         if depth == Depth::Events {
-            is_counted(&recording);
+            assert_counted(&recording);
         }
     }
 }
@@ -315,14 +308,14 @@ fn a_recording_may_end_on_another_thread_within_an_attempt_and_a_phase() {
         });
     });
     let recording = recordings.pop().unwrap();
-    is_counted(&recording);
+    assert_counted(&recording);
     assert_eq!(recording.peak().bytes, ground::allocated_bytes() + (3 << 10));
     let next = record_at(Depth::Events, || drop(kib(1)));
-    is_counted(&next);
+    assert_counted(&next);
 }
 
 #[test]
-fn rings_of_one_event_and_of_none_say_what_was_lost() {
+fn rings_of_one_event_and_of_none_count_the_lost_events() {
     let _alone = alone();
     for events in [0, 1, 2] {
         let profiling = Profiler::new().depth(Depth::Events).events(events).start().unwrap();
@@ -368,7 +361,7 @@ fn a_dry_run_within_an_attempt_is_in_no_row_and_ends_nothing() {
             drop(recursive(0));
         });
     });
-    is_counted(&recording);
+    assert_counted(&recording);
     assert_eq!(figures(&recording, "recursive", "let ones = kib(4);").allocated, 4096);
 }
 
@@ -392,7 +385,7 @@ fn a_panic_in_a_marked_closure_leaves_nothing() {
         }
         drop(kib(1));
     });
-    is_counted(&recording);
+    assert_counted(&recording);
     let inner = figures(&recording, "panics_in_a_closure", "let inner = kib(4);");
     assert_eq!((inner.allocated, inner.kept), (3 * 4096, 0));
     let trace = recording.trace().unwrap();
@@ -427,7 +420,7 @@ fn tensors_without_memory_of_their_own_have_no_name_and_do_no_harm() {
         names.contains(&"sparse") && !names.contains(&"empty") && !names.contains(&"undefined"),
         "{held}"
     );
-    is_counted(&recording);
+    assert_counted(&recording);
 }
 
 #[test]

@@ -16,15 +16,15 @@ use toma::policy::Policy;
 use toma::report;
 use toma::{Adaptive, Bisect, Halve, Throughput};
 use toma_torch::Device;
-use toma_torch::profile::{Column, Depth, Profiler, Recording};
+use toma_torch::profile::{Column, Depth, Profiler};
 
-use crate::{alone, figures, record_at};
+use crate::{alone, assert_counted, figures, record_at};
 
 /// Random choices of a program, and the log of its loops.
 struct Program {
     random: Rng,
     device: Device,
-    told: Vec<String>,
+    lines: Vec<String>,
 }
 
 fn tensor(rows: usize) -> Result<Tensor, TchError> {
@@ -33,7 +33,7 @@ fn tensor(rows: usize) -> Result<Tensor, TchError> {
 
 #[toma::profile]
 fn body(program: &mut Program, depth: u32, start: usize, end: usize) -> Result<(), TchError> {
-    program.told.push(format!("{start}..{end}"));
+    program.lines.push(format!("{start}..{end}"));
     let rows = tensor(end - start)?;
     for _ in 0..program.random.u32(0..3) {
         let more = if program.random.bool() { tensor(end - start)? } else { &rows + 1 };
@@ -64,19 +64,19 @@ fn loops(program: &mut Program, depth: u32, items: usize) -> Result<(), TchError
             rows.map(drop)
         }
     };
-    tell(program);
+    push_report(program);
     done
 }
 
-fn tell(program: &mut Program) {
+fn push_report(program: &mut Program) {
     let report = report::last().unwrap();
     let tried: Vec<_> =
         report.tried.iter().map(|tried| (tried.size, tried.succeeded, tried.answer)).collect();
     let full = report.fullest.map(|fullest| (fullest.size, fullest.peak_bytes, fullest.available_bytes));
     let gave_up = report.gave_up.is_some();
-    let told =
+    let call =
         (report.start, report.attempts, report.out_of_memory, report.settled, report.fell_back, gave_up);
-    program.told.push(format!("{told:?} {tried:?} {full:?}"));
+    program.lines.push(format!("{call:?} {tried:?} {full:?}"));
 }
 
 /// Returns everything that a program can observe of its loops.
@@ -84,10 +84,10 @@ fn run(seed: u64) -> Vec<String> {
     let mut random = Rng::with_seed(seed);
     let _budget = Budget::beyond_allocated(random.u64(4..64) << 10);
     let items = random.usize(1..32);
-    let mut program = Program { random, device: Device::new(ground::device()), told: Vec::new() };
+    let mut program = Program { random, device: Device::new(ground::device()), lines: Vec::new() };
     let done = panic::catch_unwind(panic::AssertUnwindSafe(|| loops(&mut program, 0, items)));
-    program.told.push(format!("{}", matches!(done, Ok(Ok(())))));
-    program.told
+    program.lines.push(format!("{}", matches!(done, Ok(Ok(())))));
+    program.lines
 }
 
 #[test]
@@ -178,17 +178,11 @@ fn moved<T: Send>(between: usize, future: impl Future<Output = T> + Send) -> T {
     }
 }
 
-fn is_counted(recording: &Recording) {
-    let trace = recording.trace().unwrap();
-    assert_eq!(trace.live(&ground::place()).after(), ground::allocated_bytes());
-    assert_eq!(trace.live(&ground::place()).peak().bytes, recording.peak().bytes);
-}
-
 #[test]
 fn tasks_that_move_between_threads_keep_their_lines() {
     let _alone = alone();
     let recording = record_at(Depth::Events, || assert_eq!(moved(1000, waits(4)).unwrap(), 1));
-    is_counted(&recording);
+    assert_counted(&recording);
     let of = |text| figures(&recording, "waits", text);
     let ones = of("let ones = tensor(rows)?;");
     assert_eq!((ones.allocated, ones.kept), (4 << 10, 0));
@@ -215,7 +209,7 @@ fn a_stream_that_moves_between_threads_is_split_by_attempt() {
         });
         assert_eq!(rows.unwrap(), 4);
     });
-    is_counted(&recording);
+    assert_counted(&recording);
     let table =
         recording.lines().function("waits").columns([Column::Hits, Column::Ooms]).by_attempt().to_string();
     for title in [
@@ -235,7 +229,7 @@ fn tasks_that_are_dropped_while_they_wait_leave_nothing() {
         assert!(task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         thread::spawn(|| drop(task)).join().unwrap();
     });
-    is_counted(&recording);
+    assert_counted(&recording);
     assert_eq!(figures(&recording, "waits", "let ones = tensor(rows)?;").kept, 0);
 }
 
@@ -265,7 +259,7 @@ fn attributes_in_either_order_have_the_same_rows_with_a_fallback_too() {
         let undone = Cell::new(0);
         let _budget = Budget::beyond_allocated(4 << 10);
         let recording = record_at(Depth::Events, || pieces(0, 8, &undone).unwrap());
-        is_counted(&recording);
+        assert_counted(&recording);
         let row = |text| {
             let number = recording.lines().number("pieces", text).unwrap();
             let hits = recording.lines().row("pieces", number).unwrap().hits;

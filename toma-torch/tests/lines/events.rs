@@ -95,7 +95,7 @@ fn gradients_keep_their_names_after_they_are_gone() {
 }
 
 #[test]
-fn a_trace_tells_the_same_rows_as_the_running_program() {
+fn a_trace_has_the_same_rows_as_the_running_program() {
     let _alone = alone();
     ground::count();
     let variables = nn::VarStore::new(ground::device());
@@ -195,7 +195,7 @@ fn sums(times: i64) -> Tensor {
 }
 
 #[test]
-fn a_ring_that_was_full_says_so_and_its_trace_has_every_living_byte() {
+fn a_full_ring_is_reported_and_its_trace_has_every_living_byte() {
     let _alone = alone();
     let kept = Tensor::ones([1000], ground::floats());
     let profiling = Profiler::new().depth(Depth::Events).events(64).start().unwrap();
@@ -210,7 +210,7 @@ fn a_ring_that_was_full_says_so_and_its_trace_has_every_living_byte() {
 }
 
 #[test]
-fn what_threads_do_is_in_one_trace() {
+fn frames_of_all_threads_are_in_one_trace() {
     let _alone = alone();
     let recording = record_at(Depth::Events, || {
         thread::scope(|scope| {

@@ -28,7 +28,7 @@ fn line_of(text: &str) -> usize {
 }
 
 #[test]
-fn a_report_tells_line_operator_bytes_and_holders_of_a_failure() {
+fn a_report_has_line_operator_bytes_and_holders_of_a_failure() {
     let _alone = alone();
     for depth in [Depth::Lines, Depth::Events] {
         let kept = Tensor::ones([100, 256], ground::floats());
@@ -57,10 +57,10 @@ fn the_sum_of_what_filled_the_memory_is_what_the_allocator_counts() {
     let profiling = Profiler::new().start().unwrap();
     let budget = Budget::beyond_allocated(1 << 16);
     let held = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&held);
+    let pushed = Arc::clone(&held);
     let everywhere = everywhere(move |event: &Event<'_>| {
         if let EventKind::Failed { filled, .. } = event.kind {
-            told.lock().unwrap().push(filled.expect("it is asked before observers").to_owned());
+            pushed.lock().unwrap().push(filled.expect("the witness is asked before observers").to_owned());
         }
     });
     let allocated = Mutex::new(0);
@@ -81,7 +81,7 @@ fn the_sum_of_what_filled_the_memory_is_what_the_allocator_counts() {
 }
 
 #[test]
-fn a_failure_on_another_thread_is_told_and_one_that_passed_no_allocator_is_not() {
+fn a_failure_on_another_thread_is_reported_and_one_that_passed_no_allocator_is_not() {
     let _alone = alone();
     let profiling = Profiler::new().start().unwrap();
     let budget = Budget::beyond_allocated(20 << 12);
@@ -104,7 +104,7 @@ fn a_failure_on_another_thread_is_told_and_one_that_passed_no_allocator_is_not()
 }
 
 #[test]
-fn a_failure_that_the_body_survives_is_told_of_no_later_one() {
+fn a_failure_that_the_body_survives_is_reported_for_no_later_one() {
     let _alone = alone();
     let profiling = Profiler::new().start().unwrap();
     let _budget = Budget::beyond_allocated(1 << 12);
@@ -121,7 +121,7 @@ fn a_failure_that_the_body_survives_is_told_of_no_later_one() {
 }
 
 #[test]
-fn rows_of_attempts_tell_size_outcome_and_where_it_failed() {
+fn rows_of_attempts_have_size_outcome_and_position_of_a_failure() {
     let _alone = alone();
     let _budget = Budget::beyond_allocated(20 << 12);
     let recording = record(|| {
@@ -180,7 +180,7 @@ fn filled_by(depth: Depth, body: fn(&Tensor) -> Tensor) -> String {
 
 /// Only the graph shows that the tensor is saved: there are no marks and no backward has run.
 #[test]
-fn what_a_graph_has_saved_is_an_activation_before_any_backward() {
+fn a_saved_tensor_of_a_graph_is_an_activation_before_any_backward() {
     let _alone = alone();
     for depth in [Depth::Lines, Depth::Events] {
         let filled = filled_by(depth, |rows| rows.sin().exp().cos());
@@ -192,7 +192,7 @@ fn what_a_graph_has_saved_is_an_activation_before_any_backward() {
 }
 
 #[test]
-fn what_is_made_without_gradients_is_unknown_where_no_operators_are_recorded() {
+fn a_tensor_without_gradients_is_unknown_where_no_operators_are_recorded() {
     let _alone = alone();
     for (depth, expected) in [(Depth::Lines, " 128.00K unknown"), (Depth::Events, " 128.00K activation")] {
         let filled = filled_by(depth, |rows| tch::no_grad(|| rows.sin().exp().cos()));
@@ -202,7 +202,7 @@ fn what_is_made_without_gradients_is_unknown_where_no_operators_are_recorded() {
 
 /// The operator fails at its second block, so no later operator uses the first one.
 #[test]
-fn what_the_operator_that_failed_has_made_is_temporary_if_operators_are_recorded() {
+fn results_of_the_failed_operator_are_temporary_if_operators_are_recorded() {
     let _alone = alone();
     for (depth, expected) in [(Depth::Lines, " 64.00K unknown"), (Depth::Events, " 64.00K temporary")] {
         let filled = filled_by(depth, |rows| rows.sin().sort(1, false).0);
@@ -250,11 +250,11 @@ fn memory_that_the_system_lacks_is_explained_too() {
     drop((limit, profiling));
     assert!((4..64).contains(&rows), "{rows}");
     let filled = report::last().unwrap().filled.expect("the memory was filled");
-    let asked = filled.lines().next().unwrap();
+    let first_line = filled.lines().next().unwrap();
     let [ones, sin] =
         ["let ones = Tensor::ones([rows, 1 << 20], ground::floats());", "ones.sin()"].map(line_of);
-    let is_line = [ones, sin].map(|line| asked.contains(&format!("filled.rs:{line} asked for ")));
-    assert!(is_line.contains(&true) && !asked.starts_with("toma-torch"), "{filled}");
+    let is_line = [ones, sin].map(|line| first_line.contains(&format!("filled.rs:{line} asked for ")));
+    assert!(is_line.contains(&true) && !first_line.starts_with("toma-torch"), "{filled}");
 }
 
 #[toma::profile]
@@ -322,8 +322,8 @@ fn threads_where_little_is_left(depth: Depth) {
         assert!(report.out_of_memory > 0, "{report}");
         // Threads that fail at the very same moment have no report of holders.
         let filled = report.filled.as_deref().unwrap_or("sin @ toma-torch/tests/lines/filled.rs");
-        let is_told = ["ones", "sin"]
+        let is_named = ["ones", "sin"]
             .map(|operator| filled.starts_with(&format!("{operator} @ toma-torch/tests/lines/filled.rs")));
-        assert!(is_told.contains(&true), "{filled}");
+        assert!(is_named.contains(&true), "{filled}");
     }
 }

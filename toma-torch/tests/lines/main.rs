@@ -38,6 +38,12 @@ fn record_at(depth: Depth, step: impl FnOnce()) -> Recording {
     profiling.finish()
 }
 
+/// Checks that the allocator, the trace and the table report the same bytes.
+fn assert_counted(recording: &Recording) {
+    let live = recording.trace().unwrap().live(&ground::place());
+    assert_eq!((live.after(), live.peak().bytes), (ground::allocated_bytes(), recording.peak().bytes));
+}
+
 /// Returns the figures of the line with this text.
 fn figures(recording: &Recording, function: &str, text: &str) -> Figures {
     let number = recording.lines().number(function, text).expect("a line with this text");

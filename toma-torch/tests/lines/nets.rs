@@ -199,7 +199,7 @@ fn note_ticks(trace: &Trace) -> Vec<Tick> {
 }
 
 /// Computes the same notes from the events of a trace.
-fn told(trace: &Trace) -> Vec<Noted> {
+fn recorded_notes(trace: &Trace) -> Vec<Noted> {
     let live = trace.live(&ground::place());
     let mut from = Tick::START;
     let of = |to: Tick| {
@@ -227,7 +227,7 @@ fn living_bytes_are_the_allocators_at_every_note_and_in_between() {
         }
         let recording = profiling.finish();
         let (trace, notes) = (recording.trace().unwrap(), NOTES.take());
-        assert_eq!(told(trace), notes, "{name}");
+        assert_eq!(recorded_notes(trace), notes, "{name}");
         assert_eq!(trace.live(&ground::place()).after(), ground::allocated_bytes(), "{name}");
         assert_eq!(recording.peak().bytes, notes.iter().map(|noted| noted.peak).max().unwrap(), "{name}");
         let catalog = Catalog::of(trace, &Names::new());
@@ -313,8 +313,8 @@ fn out_of_memory_at_every_allocation_of_a_step_is_explained() {
                 break;
             }
             let filled = report.filled.unwrap_or_else(|| panic!("{name} at allocation {fails_at}"));
-            let asked = filled.lines().next().unwrap();
-            let (operator, rest) = asked.split_once(" @ ").unwrap_or_else(|| panic!("{name}: {filled}"));
+            let first_line = filled.lines().next().unwrap();
+            let (operator, rest) = first_line.split_once(" @ ").unwrap_or_else(|| panic!("{name}: {filled}"));
             assert!(!operator.is_empty() && rest.starts_with(FILE), "{name}: {filled}");
             assert!(filled.contains(" parameter") && filled.contains(" holds "), "{name}: {filled}");
             let is_in_optimizer = rest.starts_with(&format!("{FILE}:{} ", optimizer_line()));

@@ -135,7 +135,7 @@ fn hands_over() {
 }
 
 #[test]
-fn what_another_thread_frees_is_freed() {
+fn blocks_freed_by_another_thread_are_freed() {
     let _alone = alone();
     let recording = record(hands_over);
     assert_eq!(

@@ -63,9 +63,9 @@ fn of_failures_alone_nothing_else_is_printed() {
     let _alone = alone();
     let ended = ended("switch::of_failures_alone_nothing_else_is_printed", "oom", batches);
     assert_eq!(ended.status.code(), Some(7), "{ended:?}");
-    let told: Vec<_> = ended.stderr.iter().filter(|line| line.contains("asked for")).collect();
-    let [told] = told[..] else { panic!("{ended:?}") };
-    assert!(told.starts_with("toma: sin @ toma-torch/tests/lines/switch.rs:"), "{told}");
+    let lines: Vec<_> = ended.stderr.iter().filter(|line| line.contains("asked for")).collect();
+    let [line] = lines[..] else { panic!("{ended:?}") };
+    assert!(line.starts_with("toma: sin @ toma-torch/tests/lines/switch.rs:"), "{line}");
     assert!(!has(&ended, "peak of"), "{ended:?}");
 }
 
@@ -80,8 +80,8 @@ fn a_failure_in_no_loop_is_printed_at_the_end() {
         panic!("it does not fit");
     });
     assert_eq!(ended.status.code(), Some(101), "{ended:?}");
-    let told: Vec<_> = ended.stderr.iter().filter(|line| line.contains("asked for")).collect();
-    let [in_loop, at_end] = told[..] else { panic!("{ended:?}") };
+    let lines: Vec<_> = ended.stderr.iter().filter(|line| line.contains("asked for")).collect();
+    let [in_loop, at_end] = lines[..] else { panic!("{ended:?}") };
     assert_eq!(in_loop, at_end);
     assert!(at_end.starts_with("toma: sin @ toma-torch/tests/lines/switch.rs:"), "{at_end}");
 }
@@ -113,7 +113,7 @@ fn a_value_that_means_nothing_is_one_line_and_the_program_goes_on() {
     let ended = ended(name, "yes", batches);
     assert_eq!(ended.status.code(), Some(7), "{ended:?}");
     let line = "toma: TOMA_PROFILE=yes: must be 1, oom, 0, or a folder with a slash; taken for 0";
-    assert_eq!(ended.stderr.iter().filter(|said| *said == line).count(), 1, "{ended:?}");
+    assert_eq!(ended.stderr.iter().filter(|printed| *printed == line).count(), 1, "{ended:?}");
     assert!(!has(&ended, "ones.sin()"), "{ended:?}");
 }
 
@@ -128,10 +128,9 @@ fn a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on() {
         drop(file.take());
     });
     assert_eq!(ended.status.code(), Some(7), "{ended:?}");
-    let said = ended.stderr.iter().filter(|line| line.contains("TOMA_PROFILE"));
-    let said: Vec<_> = said.collect();
-    let [said] = said[..] else { panic!("{ended:?}") };
-    assert!(said.starts_with(&format!("toma: TOMA_PROFILE={value}: ")), "{said}");
+    let lines: Vec<_> = ended.stderr.iter().filter(|line| line.contains("TOMA_PROFILE")).collect();
+    let [line] = lines[..] else { panic!("{ended:?}") };
+    assert!(line.starts_with(&format!("toma: TOMA_PROFILE={value}: ")), "{line}");
 }
 
 /// The folder exists at the start and is removed before the end.
@@ -147,15 +146,15 @@ fn a_folder_that_is_gone_at_the_end_is_one_line() {
     };
     let ended = ended(name, &format!("{}/", wanted.display()), remove);
     assert_eq!(ended.status.code(), Some(7), "{ended:?}");
-    let said: Vec<_> = ended.stderr.iter().filter(|line| line.starts_with("toma: ")).collect();
-    let [said] = said[..] else { panic!("{ended:?}") };
-    assert!(said.contains("TOMA_PROFILE") && said.contains("profile.txt: "), "{said}");
+    let lines: Vec<_> = ended.stderr.iter().filter(|line| line.starts_with("toma: ")).collect();
+    let [line] = lines[..] else { panic!("{ended:?}") };
+    assert!(line.contains("TOMA_PROFILE") && line.contains("profile.txt: "), "{line}");
 }
 
 #[test]
-fn a_profiler_of_the_program_is_refused_and_says_why() {
+fn a_profiler_of_the_program_is_refused_with_a_reason() {
     let _alone = alone();
-    let name = "switch::a_profiler_of_the_program_is_refused_and_says_why";
+    let name = "switch::a_profiler_of_the_program_is_refused_with_a_reason";
     let ended = ended(name, "1", || {
         let error = Profiler::new().start().unwrap_err().to_string();
         eprintln!("refused: {error}");
@@ -167,9 +166,9 @@ fn a_profiler_of_the_program_is_refused_and_says_why() {
 }
 
 #[test]
-fn what_was_before_a_clear_is_in_no_table() {
+fn rows_from_before_a_clear_are_in_no_table() {
     let _alone = alone();
-    let ended = ended("switch::what_was_before_a_clear_is_in_no_table", "1", || {
+    let ended = ended("switch::rows_from_before_a_clear_are_in_no_table", "1", || {
         batches();
         profile::clear();
     });

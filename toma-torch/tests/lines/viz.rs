@@ -53,9 +53,9 @@ fn the_tools_of_pytorch_read_a_recording() {
     let file = folder.path().join("snapshot.pickle");
     recording.write_memory_viz(&file).unwrap();
     let read = Command::new("python3").arg("-c").arg(READ).args([&tools, &file]).output().unwrap();
-    let [told, wrong] = [&read.stdout, &read.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    let [lines, wrong] = [&read.stdout, &read.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     assert!(read.status.success(), "{wrong}");
     for text in [&format!("allocations {births}\n"), "page True", "8.0KiB", "viz.rs"] {
-        assert!(told.contains(text), "{text}: {told}");
+        assert!(lines.contains(text), "{text}: {lines}");
     }
 }

@@ -15,8 +15,9 @@ pub(crate) fn poisoned(name: &str, test: impl FnOnce()) {
         .envs([(IS_CHILD, "1"), ("GLIBC_TUNABLES", "glibc.malloc.perturb=165")])
         .output()
         .unwrap();
-    let says = [child.stdout, child.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    assert!(child.status.success(), "{}: {}", child.status, says.join("\n"));
-    assert!(says[0].contains("1 passed"), "{}", says[0]);
-    println!("{}", says[0]);
+    let [stdout, stderr] =
+        [child.stdout, child.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(child.status.success(), "{}: {stdout}\n{stderr}", child.status);
+    assert!(stdout.contains("1 passed"), "{stdout}");
+    println!("{stdout}");
 }

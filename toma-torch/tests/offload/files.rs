@@ -112,20 +112,20 @@ fn a_file_that_changes_is_an_error_until_the_tensor_is_gone() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (manager, _entered) = entered(u64::MAX, Lru);
-    let changed = |change: fn(&Path), says: &str| {
+    let changed = |change: fn(&Path), text: &str| {
         let path = written(folder.path());
         let weights = manager.read_safetensors(&path).unwrap();
         let (_, wide) = weights.iter().find(|(name, _)| name == "wide").unwrap();
         change(&path);
         for _ in 0..2 {
             let error = wide.f_sum(Kind::Float).unwrap_err().to_string();
-            assert!(error.contains("some.safetensors") && error.contains(says), "{error}");
+            assert!(error.contains("some.safetensors") && error.contains(text), "{error}");
             assert_eq!(wide.residency(), Residency::Offloaded);
         }
         let error = wide.read(&mut vec![0; 2 << 20]).unwrap_err().to_string();
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(text), "{error}");
         let error = manager.fetch_all().unwrap_err();
-        assert!(error.kind() != ErrorKind::OutOfMemory && error.to_string().contains(says), "{error}");
+        assert!(error.kind() != ErrorKind::OutOfMemory && error.to_string().contains(text), "{error}");
     };
     changed(|path| truncate(path, 1 << 20), "has 1048576 bytes, and had");
     changed(|path| truncate(path, 16 << 20), "has 16777216 bytes, and had");
@@ -144,7 +144,7 @@ fn write_into(path: &Path) {
 }
 
 #[test]
-fn what_is_put_in_its_place_changes_nothing() {
+fn another_file_in_its_place_changes_nothing() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path());
@@ -157,14 +157,14 @@ fn what_is_put_in_its_place_changes_nothing() {
 }
 
 #[test]
-fn what_is_no_file_of_weights_is_refused_by_its_path() {
+fn a_file_without_weights_is_refused_by_its_path() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (manager, path) = (manager(Lru), folder.path().join("bad.safetensors"));
-    let refused = |path: &Path, says: &str| {
+    let refused = |path: &Path, text: &str| {
         let error = manager.read_safetensors(path).unwrap_err().to_string();
         assert!(error.starts_with(&format!("weights {}", path.display())), "{error}");
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(text), "{error}");
     };
     refused(&path, "No such file");
     refused(folder.path(), "not a file");
@@ -208,8 +208,8 @@ fn variables_are_saved_from_where_they_are_and_load_again() {
         variable.set_data(&view);
     }
     let expected: Vec<_> = sorted(&net.variables);
-    let away = manager.adopt_all(&net.variables);
-    let left = away.iter().filter(|one| one.offload().is_ok()).count();
+    let handles = manager.adopt_all(&net.variables);
+    let left = handles.iter().filter(|one| one.offload().is_ok()).count();
     assert!(left > 3, "{left}");
     let fetches = manager.report().fetches;
     manager.save(&net.variables, &path).unwrap();

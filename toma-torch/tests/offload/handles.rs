@@ -42,7 +42,7 @@ fn uses_and_age_count_operators() {
 }
 
 #[test]
-fn what_is_not_written_is_not_copied_out_twice() {
+fn an_unwritten_storage_is_not_copied_out_twice() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
     let mut tensor = Tensor::ones([1000], ground::floats());
@@ -64,7 +64,7 @@ fn what_is_not_written_is_not_copied_out_twice() {
 }
 
 #[test]
-fn the_last_handle_frees_what_is_away_on_any_thread() {
+fn the_last_handle_frees_evicted_bytes_on_any_thread() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
     for is_back in [false, true] {
@@ -208,7 +208,7 @@ fn a_poor_eviction_costs_no_result() {
 
 /// Writes are not observed while no thread has entered, so copies made before are not trusted.
 #[test]
-fn what_is_written_outside_of_the_manager_is_what_comes_back() {
+fn writes_outside_of_the_manager_are_fetched() {
     let _alone = alone();
     for is_parked in [false, true] {
         let manager = manager(Lru);
@@ -268,7 +268,7 @@ fn the_next_manager_takes_over() {
 
 /// A thread that has not entered cannot fetch, so no manager tracks the storages that only such threads use.
 #[test]
-fn what_only_other_threads_use_stays() {
+fn storages_that_only_other_threads_use_stay() {
     let _alone = alone();
     let theirs = Tensor::ones([1000], ground::floats());
     let (manager, _entered) = entered(u64::MAX / 2, toma_torch::offload::Genoa);
@@ -287,7 +287,7 @@ fn what_only_other_threads_use_stays() {
 }
 
 #[test]
-fn gradients_that_are_away_are_dropped_there() {
+fn evicted_gradients_are_dropped_on_the_host() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
     let variables = nn::VarStore::new(ground::device());
@@ -303,7 +303,7 @@ fn gradients_that_are_away_are_dropped_there() {
 
 /// A copy is valid only while its manager observes writes.
 #[test]
-fn a_handle_of_a_manager_that_is_not_told_of_writes_keeps_them() {
+fn a_handle_of_a_manager_that_is_not_notified_of_writes_keeps_them() {
     let _alone = alone();
     for is_gone in [true, false] {
         let mut weights = Tensor::full([1 << 14], 3, ground::floats());

@@ -132,10 +132,10 @@ fn callbacks_see_refuse_and_may_panic() {
     let _alone = alone();
     let seen = Arc::new(Seen::default());
     let events = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&events);
+    let received = Arc::clone(&events);
     let manager = manager(Lru)
         .around_operators(Arc::clone(&seen))
-        .observer(move |event: &Event| heard.lock().unwrap().push(event.clone()));
+        .observer(move |event: &Event| received.lock().unwrap().push(event.clone()));
     let _entered = manager.enter().unwrap();
     let tensor = Tensor::ones([100], ground::floats());
     seen.refuses.store(true, Ordering::Relaxed);

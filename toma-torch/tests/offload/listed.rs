@@ -18,7 +18,7 @@ fn row(inventory: &Inventory, name: &str) -> [u64; 2] {
 }
 
 #[test]
-fn what_has_left_is_outside_and_in_no_sum() {
+fn evicted_tensors_are_on_the_host_and_in_no_sum() {
     let _alone = alone();
     let (manager, entered) = entered(u64::MAX / 2, Lru);
     let weight = Tensor::ones([512, 1024], ground::floats());

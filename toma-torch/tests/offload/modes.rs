@@ -9,7 +9,7 @@ use toma_torch::offload::{Entered, Lru, Manager, Residency};
 
 use crate::kit::{alone, manager};
 
-/// Returns whether an operator of this thread fetches its arguments.
+/// Returns true if an operator of this thread fetches its arguments.
 fn fetches(manager: &Manager) -> bool {
     let tensor = Tensor::ones([1000], ground::floats());
     let handle = manager.adopt(&tensor);

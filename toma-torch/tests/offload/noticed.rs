@@ -22,7 +22,7 @@ struct Moved {
 }
 
 /// Trains in half of the memory.
-fn moved(net: fn() -> Net, rule: Rule, told: bool) -> Moved {
+fn moved(net: fn() -> Net, rule: Rule, is_marked: bool) -> Moved {
     let bytes = budget_of(net, 50);
     let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());
     let net = net();
@@ -37,7 +37,7 @@ fn moved(net: fn() -> Net, rule: Rule, told: bool) -> Moved {
         Moved { bytes: Vec::new(), losses: Vec::new(), unplanned: 0, operators: 0, crossing_bytes: 0 };
     for _ in 0..STEPS {
         let before = bytes_of(manager.report());
-        moved.losses.push(if told { manager.step(&mut train) } else { train() });
+        moved.losses.push(if is_marked { manager.step(&mut train) } else { train() });
         moved.bytes.push(bytes_of(manager.report()) - before);
         moved.unplanned += usize::from(manager.plan().plan().is_none());
     }
@@ -49,7 +49,7 @@ fn moved(net: fn() -> Net, rule: Rule, told: bool) -> Moved {
     };
     moved.crossing_bytes = step.storages.iter().filter(crosses).map(|storage| storage.bytes).sum();
     let mebibytes = moved.bytes.iter().map(|bytes| bytes >> 20).collect::<Vec<_>>();
-    println!("{} {rule:?} told: {told}, {} operators: {mebibytes:?}", net.name, moved.operators);
+    println!("{} {rule:?} marked: {is_marked}, {} operators: {mebibytes:?}", net.name, moved.operators);
     moved
 }
 
@@ -59,14 +59,14 @@ fn bytes_of(report: Report) -> u64 {
 
 /// The optimizer's operators repeat within each step, and so do those of the blocks, but neither is a step.
 #[test]
-fn a_step_that_is_noticed_is_planned_as_early_as_one_that_is_told() {
+fn a_detected_step_is_planned_as_early_as_a_marked_one() {
     let _alone = alone();
     for net in NETS.into_iter().take(rounds(1, 3)) {
         for (rule, most_unplanned) in [(Rule::Plain, 2), (Rule::Sgd, 3)] {
-            let [told, noticed] = [true, false].map(|told| moved(net, rule, told));
-            assert_eq!(noticed.losses, told.losses);
-            assert_eq!(noticed.operators, told.operators);
-            assert!(noticed.crossing_bytes <= told.crossing_bytes);
+            let [marked, noticed] = [true, false].map(|is_marked| moved(net, rule, is_marked));
+            assert_eq!(noticed.losses, marked.losses);
+            assert_eq!(noticed.operators, marked.operators);
+            assert!(noticed.crossing_bytes <= marked.crossing_bytes);
             assert!(noticed.unplanned <= most_unplanned, "{}", noticed.unplanned);
             // The reduction depends on how fast links and operators are.
             let last: u64 = noticed.bytes[STEPS - 4..].iter().sum();

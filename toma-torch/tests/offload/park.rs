@@ -58,21 +58,21 @@ fn a_step_that_is_parked_in_its_middle_learns_what_it_would_have() {
 }
 
 #[test]
-fn what_was_away_in_a_planned_step_stays_away() {
+fn an_evicted_storage_of_a_planned_step_stays_evicted() {
     let _alone = alone();
     let expected = train(&perceptron(), Rule::Sgd, 8);
     let (manager, _entered) = entered(ground::allocated_bytes() + (20 << 20), Flow::default());
     let idle = mibs(1);
     let handle = manager.adopt(&idle);
-    let mut was_away = 0;
+    let mut was_evicted = 0;
     let learned = train_with(&perceptron(), Rule::Sgd, 8, |_| {
         handle.offload().unwrap();
-        was_away = was_away.max(manager.status().evicted);
+        was_evicted = was_evicted.max(manager.status().evicted);
         manager.park().unwrap().resume().unwrap();
         assert_eq!(handle.residency(), Residency::Offloaded, "{}", manager.status());
     });
     assert_eq!(learned.unwrap(), expected);
-    assert!(was_away > 10, "{}", manager.report());
+    assert!(was_evicted > 10, "{}", manager.report());
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_clean_copy_is_not_copied_again() {
 }
 
 #[test]
-fn what_is_pinned_or_has_no_room_outside_leaves_all_as_it_was() {
+fn a_pinned_storage_or_a_full_host_leaves_all_as_it_was() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX, Lru);
     let (first, second) = (mibs(1), mibs(2));
@@ -165,8 +165,8 @@ fn what_is_pinned_or_has_no_room_outside_leaves_all_as_it_was() {
     let pin = named.pin().unwrap();
     let error = fails(&manager);
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    let says = error.to_string();
-    assert!(says.contains("in use or pinned") && says.contains("2097152 bytes"), "{says}");
+    let text = error.to_string();
+    assert!(text.contains("in use or pinned") && text.contains("2097152 bytes"), "{text}");
     drop(pin);
     let manager = manager.host(5 << 19);
     let error = fails(&manager);
@@ -179,7 +179,7 @@ fn what_is_pinned_or_has_no_room_outside_leaves_all_as_it_was() {
 }
 
 #[test]
-fn what_lacks_memory_stays_parked_and_is_resumed_later() {
+fn a_storage_that_lacks_memory_stays_parked_and_is_resumed_later() {
     let _alone = alone();
     let before = ground::allocated_bytes();
     let (manager, _entered) = entered(before + (8 << 20), Lru);
@@ -220,17 +220,17 @@ fn a_parked_tensor_is_one_error_wherever_it_is_used() {
     let _alone = alone();
     let (manager, entered) = entered(u64::MAX, Lru);
     let tensor = mibs(1);
-    let (named, away) = (manager.adopt(&tensor), mibs(1));
-    let was_away = manager.adopt(&away);
-    let _used = away.size();
+    let (named, evicted) = (manager.adopt(&tensor), mibs(1));
+    let was_evicted = manager.adopt(&evicted);
+    let _used = evicted.size();
     let _next = sum(&tensor);
-    was_away.offload().unwrap();
+    was_evicted.offload().unwrap();
     let parked = manager.park().unwrap();
-    assert_eq!((named.residency(), was_away.residency()), (Residency::Parked, Residency::Parked));
+    assert_eq!((named.residency(), was_evicted.residency()), (Residency::Parked, Residency::Parked));
     let mut bytes = vec![0; 4 << 18];
     named.read(&mut bytes).unwrap();
     assert_eq!(bytes[4..8], 1_f32.to_ne_bytes(), "it may be read where it is");
-    for tensor in [&tensor, &away] {
+    for tensor in [&tensor, &evicted] {
         for error in [
             tensor.f_sum(Kind::Float).unwrap_err().to_string(),
             tensor.f_copy_data(&mut [0_f32], 1).unwrap_err().to_string(),
@@ -245,15 +245,15 @@ fn a_parked_tensor_is_one_error_wherever_it_is_used() {
     let error = error.to_string();
     assert!(error.contains(&format!("is evicted from {}: if it is parked", ground::name())), "{error}");
     parked.resume().unwrap();
-    assert_eq!((named.residency(), was_away.residency()), (Residency::Resident, Residency::Offloaded));
-    let error = away.f_sum(Kind::Float).unwrap_err().to_string();
+    assert_eq!((named.residency(), was_evicted.residency()), (Residency::Resident, Residency::Offloaded));
+    let error = evicted.f_sum(Kind::Float).unwrap_err().to_string();
     assert!(error.contains("enter its manager"), "{error}");
     let _entered = manager.enter().unwrap();
-    assert_eq!(sum(&tensor), sum(&away));
+    assert_eq!(sum(&tensor), sum(&evicted));
 }
 
 #[test]
-fn what_is_dropped_instead_is_away_and_what_ends_meanwhile_is_freed() {
+fn a_dropped_park_leaves_storages_evicted_and_ended_ones_freed() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX, Lru);
     let (tensor, other) = (mibs(1), mibs(2));
@@ -279,7 +279,7 @@ fn what_is_dropped_instead_is_away_and_what_ends_meanwhile_is_freed() {
 }
 
 #[test]
-fn small_storages_stay_and_are_told() {
+fn small_storages_stay_and_are_reported() {
     let _alone = alone();
     let manager = Manager::new(&cpu_device());
     let _entered = manager.enter().unwrap();
@@ -311,7 +311,7 @@ fn a_device_is_parked_without_a_handle_where_there_is_a_manager() {
 
 /// The manager that parked may be gone, and another manager has no record of it.
 #[test]
-fn what_another_manager_has_fetched_meanwhile_is_neither_resumed_nor_lost() {
+fn a_storage_that_another_manager_has_fetched_meanwhile_is_neither_resumed_nor_lost() {
     let _alone = alone();
     for resumes in [true, false] {
         let weights = Tensor::full([1 << 14], 3, ground::floats());

@@ -22,7 +22,7 @@ struct Trained {
 }
 
 /// Trains a step for each item that is taken from the iterator.
-fn moved(manager: &Manager, net: &Net, told: bool) -> impl Iterator<Item = Trained> {
+fn moved(manager: &Manager, net: &Net, is_marked: bool) -> impl Iterator<Item = Trained> {
     let mut optimizer = Rule::Sgd.build(&net.variables);
     tch::manual_seed(3);
     let figures = |report: Report| [report.fetches, report.bytes_in, report.bytes_out];
@@ -33,7 +33,7 @@ fn moved(manager: &Manager, net: &Net, told: bool) -> impl Iterator<Item = Train
     };
     std::iter::repeat_with(move || {
         let before = figures(manager.report());
-        let loss = if told { manager.step(&mut train) } else { train() };
+        let loss = if is_marked { manager.step(&mut train) } else { train() };
         let after = figures(manager.report());
         let figures = [0, 1, 2].map(|at| after[at] - before[at]);
         Trained { figures, loss, plan: manager.plan().plan().cloned() }
@@ -88,7 +88,7 @@ fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would(
         };
         std::iter::repeat_with(learn).take(STEPS).collect()
     };
-    for told in [true, false] {
+    for is_marked in [true, false] {
         let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());
         let net = nets::transformer();
         let stands = |steps: &[Trained]| {
@@ -98,15 +98,15 @@ fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would(
             })
         };
         let mut steps = Vec::new();
-        let mut training = moved(&manager, &net, told);
+        let mut training = moved(&manager, &net, is_marked);
         while !stands(&steps) {
             steps.extend(training.next());
             let loss = expected.get(steps.len() - 1).expect("a plan stands by then");
-            assert_eq!(steps.last().map(|step| &step.loss), Some(loss), "told: {told}");
+            assert_eq!(steps.last().map(|step| &step.loss), Some(loss), "marked: {is_marked}");
         }
         let figures: Vec<_> = steps.iter().map(|step| step.figures).collect();
         let planned = manager.plan();
-        println!("{told}: {figures:?}\n{planned}\n{}", manager.report());
+        println!("{is_marked}: {figures:?}\n{planned}\n{}", manager.report());
         let plan = planned.plan().expect("the step is known");
         let [[_, before_in, before_out], [_, bytes_in, bytes_out]] = [figures[1], figures[steps.len() - 1]];
         assert!(bytes_in + bytes_out < before_in + before_out, "{figures:?}");
@@ -118,7 +118,7 @@ fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would(
 }
 
 /// Returns the bytes that each of four steps moves in 50 % of the memory, their losses, and the plan if predicted.
-fn moved_of(net: fn() -> Net, told: bool, predicts: bool) -> (Vec<u64>, Vec<Vec<u32>>, Option<Plan>) {
+fn moved_of(net: fn() -> Net, is_marked: bool, predicts: bool) -> (Vec<u64>, Vec<Vec<u32>>, Option<Plan>) {
     let bytes = budget_of(net, 50);
     let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());
     let net = net();
@@ -137,13 +137,13 @@ fn moved_of(net: fn() -> Net, told: bool, predicts: bool) -> (Vec<u64>, Vec<Vec<
     tch::manual_seed(3);
     let step = |_| {
         let before = manager.report();
-        let loss = if told { manager.step(learn) } else { learn() };
+        let loss = if is_marked { manager.step(learn) } else { learn() };
         let after = manager.report();
         optimizer.borrow_mut().zero_grad();
         (after.bytes_in + after.bytes_out - before.bytes_in - before.bytes_out, bits(&loss))
     };
     let (moved, losses): (Vec<_>, Vec<_>) = (0..4).map(step).unzip();
-    println!("{} told: {told}, predicted: {predicts}: {moved:?}", net.name);
+    println!("{} marked: {is_marked}, predicted: {predicts}: {moved:?}", net.name);
     (moved, losses, plan)
 }
 
@@ -153,8 +153,8 @@ fn a_step_that_is_predicted_is_planned_before_it_has_run() {
     let _alone = alone();
     for at in [1, 2].into_iter().take(rounds(1, 2)) {
         let (unpredicted, expected, _) = moved_of(NETS[at], true, false);
-        for told in [true, false] {
-            let (predicted, losses, plan) = moved_of(NETS[at], told, true);
+        for is_marked in [true, false] {
+            let (predicted, losses, plan) = moved_of(NETS[at], is_marked, true);
             assert_eq!(losses, expected);
             assert!(predicted[0] < unpredicted[0], "{predicted:?}, {unpredicted:?}");
             let plan = plan.expect("it is planned");
@@ -165,7 +165,7 @@ fn a_step_that_is_predicted_is_planned_before_it_has_run() {
 }
 
 #[test]
-fn what_comes_otherwise_than_it_was_predicted_goes_on_by_demand() {
+fn a_step_that_differs_from_its_prediction_goes_on_by_demand() {
     let _alone = alone();
     let weights: Vec<_> = (0..6).map(|at| Tensor::full([64, 64], at, ground::floats()) * 0.01).collect();
     let chain = |order: &[usize]| {
@@ -190,7 +190,7 @@ fn what_comes_otherwise_than_it_was_predicted_goes_on_by_demand() {
             drop(failing);
             assert!(outcome.is_err() || &bits(&outcome.unwrap()) == expected);
         }
-        assert!(manager.report().operators > before.operators, "they are told again");
+        assert!(manager.report().operators > before.operators, "they are reported again");
     }
 }
 
@@ -199,12 +199,12 @@ type Moved = (bool, u64, bool);
 
 /// Without pins the run equals its simulation: all storages are evicted after each operator, in the same order.
 #[test]
-fn what_genoa_moves_is_what_its_simulation_says_move_by_move() {
+fn genoa_moves_as_in_its_simulation_move_by_move() {
     let _alone = alone();
     let events: Arc<Mutex<Vec<Moved>>> = Arc::default();
-    let heard = Arc::clone(&events);
+    let received = Arc::clone(&events);
     let manager = manager(Genoa).observer(move |event| {
-        heard.lock().unwrap().push(match event {
+        received.lock().unwrap().push(match event {
             Event::Fetched { bytes, .. } => (true, *bytes, true),
             Event::Offloaded { bytes, is_copied, .. } => (false, *bytes, *is_copied),
             other => panic!("neither in nor out: {other:?}"),

@@ -98,8 +98,8 @@ fn a_step_that_fails_is_another_or_is_of_another_thread_leaves_no_wrong_plan() {
     assert!(manager.plan().plan().is_some(), "{}", manager.plan());
     let outside = std::thread::scope(|scope| {
         let other = manager.clone();
-        let told = scope.spawn(move || other.predict(|| Tensor::ones([64, 64], ground::floats())));
-        told.join().unwrap()
+        let predicting = scope.spawn(move || other.predict(|| Tensor::ones([64, 64], ground::floats())));
+        predicting.join().unwrap()
     });
     assert!(outside.unwrap_err().to_string().starts_with("offload: nothing to predict"));
 }

@@ -81,8 +81,8 @@ fn living_bytes_are_the_allocators_while_storages_move() {
         assert_eq!(recording.peak().bytes, peak, "{depth:?}");
         let Some(trace) = recording.trace() else { continue };
         let living = trace.live(&ground::place());
-        let told: Vec<_> = note_ticks(trace).into_iter().map(|tick| living.at(tick)).collect();
-        assert_eq!((told, living.after()), (notes.clone(), after));
+        let recorded: Vec<_> = note_ticks(trace).into_iter().map(|tick| living.at(tick)).collect();
+        assert_eq!((recorded, living.after()), (notes.clone(), after));
         let catalog = Catalog::of(trace, &Names::new());
         for (tick, noted) in note_ticks(trace).into_iter().zip(notes) {
             let held = Holdings::at(trace, &catalog, &ground::place(), tick);
@@ -102,7 +102,7 @@ fn add_up(weight: &Tensor) -> Tensor {
 }
 
 #[test]
-fn a_line_that_fetches_says_so_and_the_line_that_made_it_keeps_it() {
+fn a_line_that_fetches_is_marked_and_the_line_that_made_it_keeps_it() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX / 2, Lru);
     for depth in [Depth::Lines, Depth::Events] {
@@ -123,7 +123,7 @@ fn a_line_that_fetches_says_so_and_the_line_that_made_it_keeps_it() {
         let Some(trace) = recording.trace() else { continue };
         let (_, storage) =
             trace.storages().find(|(_, storage)| storage.blocks.len() == 2).expect("it came back");
-        let operator = storage.blocks[1].operator.expect("the operator that asked");
+        let operator = storage.blocks[1].operator.expect("the operator that requested it");
         assert_eq!((storage.blocks[1].bytes, &*trace[operator].name), (MIB, "aten::sum"));
         drop(sum);
     }

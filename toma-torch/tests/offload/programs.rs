@@ -75,7 +75,7 @@ fn of_store(variables: &nn::VarStore) -> Vec<Vec<u32>> {
     all.iter().map(|(_, weight)| bits(weight)).collect()
 }
 
-fn is_away<T>(outcome: Result<T, TchError>) -> bool {
+fn is_evicted<T>(outcome: Result<T, TchError>) -> bool {
     outcome.is_err_and(|error| Error::from(error).kind() == ErrorKind::Offloaded)
 }
 
@@ -303,7 +303,7 @@ fn guards_in_all_orders() {
             let is_entered = rest.contains(&1) || rest.contains(&3);
             match weights.f_mul(&Tensor::from(2_f32)) {
                 Ok(doubled) => assert!(is_entered && bits(&doubled.copy()) == expected),
-                Err(error) => assert!(!is_entered && is_away::<()>(Err(error)), "entered: {is_entered}"),
+                Err(error) => assert!(!is_entered && is_evicted::<()>(Err(error)), "entered: {is_entered}"),
             }
         }
         drop(manager);
@@ -448,22 +448,22 @@ fn printing_and_files_of_single_tensors() {
     let file = |name: &str| folder.join(format!("toma-single-{}-{name}", std::process::id()));
     is_the_same(|manager| {
         let tensor = ramp(300).view([30, 10]);
-        let away = || manager.map(|manager| manager.adopt(&tensor).offload().unwrap());
-        away();
+        let evict = || manager.map(|manager| manager.adopt(&tensor).offload().unwrap());
+        evict();
         let shown = format!("{tensor} {tensor:?}");
-        away();
+        evict();
         tensor.save(file("a.ot")).unwrap();
-        away();
+        evict();
         tensor.write_npy(file("a.npy")).unwrap();
-        away();
+        evict();
         Tensor::write_npz(&[("a", &tensor)], file("a.npz")).unwrap();
-        away();
+        evict();
         Tensor::write_safetensors(&[("a", &tensor)], file("a.safetensors")).unwrap();
-        away();
+        evict();
         let rows = Vec::<Vec<f32>>::try_from(&tensor).unwrap();
-        away();
+        evict();
         let iterated: Vec<f64> = tensor.view([-1]).iter::<f64>().unwrap().collect();
-        away();
+        evict();
         let same = tensor == tensor.copy();
         let loaded = [
             Tensor::load(file("a.ot")).unwrap(),
@@ -494,10 +494,10 @@ fn used_outside() {
     let manager = manager(Gone);
     manager.adopt_all(&variables).iter().for_each(|handle| handle.offload().unwrap());
     let file = std::env::temp_dir().join(format!("toma-outside-{}.ot", std::process::id()));
-    assert!(is_away(variables.save(&file)));
+    assert!(is_evicted(variables.save(&file)));
     // A save that fails half-way may have created the file.
     let _ = std::fs::remove_file(&file);
-    assert!(is_away(variables.save_to_stream(Vec::new())));
+    assert!(is_evicted(variables.save_to_stream(Vec::new())));
     assert!(catch_unwind(AssertUnwindSafe(|| net.forward(&rows))).is_err());
     assert!(catch_unwind(AssertUnwindSafe(|| optimizer.backward_step(&rows.sum(Kind::Float)))).is_err());
     let mut other = nn::VarStore::new(ground::device());
@@ -505,7 +505,7 @@ fn used_outside() {
     assert!(other.copy(&variables).is_err());
     let elsewhere = thread::spawn({
         let weight = variables.variables().remove("in.weight").unwrap();
-        move || is_away(weight.f_sum(Kind::Float)) && is_away(weight.detach().f_relu_())
+        move || is_evicted(weight.f_sum(Kind::Float)) && is_evicted(weight.detach().f_relu_())
     });
     assert!(elsewhere.join().unwrap());
     manager.fetch_all().unwrap();
@@ -550,7 +550,7 @@ fn managers_race() {
 fn used_in_destructors_of_threads() {
     poisoned("programs::used_in_destructors_of_threads", || {
         fn is_right(outcome: Result<Tensor, TchError>) -> bool {
-            outcome.map_or_else(|error| is_away::<()>(Err(error)), |_| true)
+            outcome.map_or_else(|error| is_evicted::<()>(Err(error)), |_| true)
         }
         struct Late(Tensor, mpsc::Sender<bool>);
         impl Drop for Late {
@@ -563,7 +563,7 @@ fn used_in_destructors_of_threads() {
         thread_local!(static LATE: std::cell::RefCell<Vec<Late>> = const { std::cell::RefCell::new(Vec::new()) });
         let _alone = alone();
         let manager = manager(Gone);
-        let (sends, says) = mpsc::channel();
+        let (sends, receives) = mpsc::channel();
         for enters in [false, true, false, true] {
             let weights = ramp(5000);
             let handle = manager.adopt(&weights);
@@ -576,7 +576,7 @@ fn used_in_destructors_of_threads() {
             })
             .join()
             .unwrap();
-            assert!(says.recv().unwrap());
+            assert!(receives.recv().unwrap());
             handle.fetch().unwrap();
             assert_eq!(bits(&weights)[1], 0.01_f32.to_bits());
         }
@@ -585,8 +585,8 @@ fn used_in_destructors_of_threads() {
 
 /// Leaked guards leave a thread entered, and leaked pins hold for good.
 #[test]
-fn what_is_leaked() {
-    poisoned("programs::what_is_leaked", || {
+fn a_leaked_manager() {
+    poisoned("programs::a_leaked_manager", || {
         let _alone = alone();
         let weights = ramp(5000);
         let expected = bits(&weights);

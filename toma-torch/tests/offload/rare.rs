@@ -182,7 +182,7 @@ fn results(program: fn() -> Vec<Tensor>) -> Vec<Vec<u32>> {
 }
 
 #[test]
-fn rare_operators_compute_the_same_with_everything_away_after_each() {
+fn rare_operators_compute_the_same_with_everything_evicted_after_each() {
     let _alone = alone();
     for &(name, program) in PROGRAMS {
         let expected = results(program);
@@ -258,7 +258,7 @@ fn random_program(seed: u64) -> Vec<Vec<u32>> {
 }
 
 #[test]
-fn random_programs_compute_the_same_with_random_storages_away() {
+fn random_programs_compute_the_same_with_random_storages_evicted() {
     let _alone = alone();
     let seed = || tch::manual_seed(9);
     for round in 0..rounds(250, 10_000) {

@@ -41,12 +41,12 @@ fn ramp(first: i64, size: i64) -> Tensor {
     Tensor::arange_start(first, first + size, ground::floats())
 }
 
-fn elements(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
+pub(crate) fn elements(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
     let mut elements = vec![0_f32; tensor.numel()];
     tensor.f_copy_data(&mut elements, tensor.numel()).map(|()| elements)
 }
 
-/// Returns whether each element is 1 more than the one before.
+/// Returns true if each element is 1 more than the one before.
 #[expect(clippy::float_cmp, clippy::cast_precision_loss, reason = "small integers are exact")]
 fn are_of(elements: &[f32], first: i64) -> bool {
     elements.iter().enumerate().all(|(at, element)| *element == (first + i64::try_from(at).unwrap()) as f32)
@@ -159,15 +159,15 @@ impl World {
     fn reads(&self, slot: &Slot, file: &Path, is_entered: bool, draws: &mut Draws) {
         let first = slot.first.read().unwrap();
         let tensor = slot.tensor.lock().unwrap().shallow_clone();
-        let said = |error: TchError| error.to_string();
+        let message = |error: TchError| error.to_string();
         match draws.below(6) {
             0 | 1 => {
                 let copy = tensor.f_mul(&Tensor::from(1_f32));
                 self.operates(copy.and_then(|copy| elements(&copy)), *first, is_entered);
             }
             2 => self.operates(Vec::<f32>::try_from(&tensor), *first, is_entered),
-            3 => self.compares(elements(&tensor).map_err(said), *first),
-            4 => self.compares(streamed(&tensor).map_err(said), *first),
+            3 => self.compares(elements(&tensor).map_err(message), *first),
+            4 => self.compares(streamed(&tensor).map_err(message), *first),
             _ => self.compares(filed(&tensor, file), *first),
         }
     }
@@ -219,9 +219,9 @@ fn threads_that_share_tensors_find_every_bit_of_them() {
     poisoned("storm::threads_that_share_tensors_find_every_bit_of_them", || {
         let _alone = alone();
         std::panic::set_hook(Box::new(|panic| {
-            let says = panic.to_string();
-            if !says.contains("safetensors.rs") {
-                eprintln!("{says}");
+            let text = panic.to_string();
+            if !text.contains("safetensors.rs") {
+                eprintln!("{text}");
             }
         }));
         let world = World::new(rounds(4, 240));

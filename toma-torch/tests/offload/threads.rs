@@ -13,17 +13,13 @@ use toma_torch::{Error, ErrorKind};
 use crate::child::poisoned;
 use crate::kit::{alone, cpu_device, manager};
 use crate::rounds::rounds;
+use crate::storm::elements;
 
 /// Large enough that the system takes its pages back when the memory is freed.
 const SIZE: i64 = 256;
 
 fn weights() -> Tensor {
     Tensor::arange(SIZE * SIZE, ground::floats()).view([SIZE, SIZE]) * 1e-3
-}
-
-fn elements(tensor: &Tensor) -> Result<Vec<f32>, TchError> {
-    let mut elements = vec![0_f32; tensor.numel()];
-    tensor.f_copy_data(&mut elements, tensor.numel()).map(|()| elements)
 }
 
 /// Returns the result, or `None` if the tensor was refused as evicted; any other error fails the test.
@@ -195,17 +191,17 @@ fn managers_follow_each_other_while_handles_of_the_earlier_ones_live() {
 
 /// No manager observes the write of an operator that began before the first manager was made.
 #[test]
-fn what_an_operator_writes_that_began_before_there_was_a_manager_is_kept() {
-    poisoned("threads::what_an_operator_writes_that_began_before_there_was_a_manager_is_kept", || {
+fn writes_of_an_operator_that_began_before_the_manager_are_kept() {
+    poisoned("threads::writes_of_an_operator_that_began_before_the_manager_are_kept", || {
         tch::set_num_threads(1);
         ground::count();
         let factor = Tensor::rand([1024, 1024], ground::floats());
         let expected = elements(&factor.matmul(&factor)).unwrap();
         let product = Tensor::zeros([1024, 1024], ground::floats());
         let [theirs, begins] = [product.shallow_clone(), factor];
-        let (tells, begun) = std::sync::mpsc::channel();
+        let (sends, begun) = std::sync::mpsc::channel();
         let writer = thread::spawn(move || {
-            tells.send(()).unwrap();
+            sends.send(()).unwrap();
             let _written = begins.f_matmul_out(&theirs, &begins).unwrap();
         });
         begun.recv().unwrap();

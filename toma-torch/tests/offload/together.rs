@@ -84,7 +84,7 @@ fn largest_difference(one: &[Vec<f64>], other: &[Vec<f64>]) -> f64 {
     pairs.map(|(one, other)| (one - other).abs()).fold(0.0, f64::max)
 }
 
-/// Runs the step on both ranks, and lets an allocation of one of them fail. Returns whether it failed.
+/// Runs the step on both ranks, and lets an allocation of one of them fail. Returns true if it failed.
 fn step(parts: &mut [Part; 2], ranks: &[ThreadRank], manager: &Manager, fails: (usize, u32)) -> bool {
     thread::scope(|scope| {
         let run = |(number, (part, rank)): (usize, (&mut Part, &ThreadRank))| {

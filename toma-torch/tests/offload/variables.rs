@@ -28,7 +28,7 @@ fn trained(before_step: impl Fn(&Tensor)) -> (Vec<u64>, Vec<u32>) {
 }
 
 #[test]
-fn a_step_of_variables_that_are_away_is_taken() {
+fn a_step_of_evicted_variables_is_taken() {
     let _alone = alone();
     let expected = trained(|_| {});
     let (manager, _entered) = entered(ground::allocated_bytes() + (24 << 20), Lru);
@@ -55,7 +55,7 @@ fn contents(variables: &nn::VarStore) -> Vec<(String, Vec<u32>)> {
 
 /// tch's own methods run no operator before they read by address.
 #[test]
-fn half_the_variables_are_away_when_they_are_saved_and_loaded() {
+fn half_the_variables_are_evicted_when_they_are_saved_and_loaded() {
     let _alone = alone();
     let folder = std::env::temp_dir();
     let expected = contents(&store(1));

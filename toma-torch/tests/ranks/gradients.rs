@@ -64,7 +64,7 @@ fn a_training_form_adds_nothing_before_all_have_agreed() {
 }
 
 #[test]
-fn what_another_rank_ends_leaves_no_gradient() {
+fn a_backward_that_another_rank_ends_leaves_no_gradient() {
     let defined = on_both(|rank| {
         let weight = Tensor::ones([], FLOATS).set_requires_grad(true);
         let done = execute::with::<NoCache>().ranks(&rank).batch(4, |_| {
@@ -79,7 +79,7 @@ fn what_another_rank_ends_leaves_no_gradient() {
 
 #[test]
 fn no_step_is_taken_before_its_gradients_are_there() {
-    let said = on_both(|rank| {
+    let panics = on_both(|rank| {
         let store = nn::VarStore::new(Device::Cpu);
         let weight = store.root().ones("weight", &[1]);
         let mut optimizer = nn::Sgd::default().build(&store, 1.0).unwrap();
@@ -90,12 +90,12 @@ fn no_step_is_taken_before_its_gradients_are_there() {
             })
         };
         let payload = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
-        let said = payload.downcast_ref::<&str>().copied().unwrap_or_default().to_owned();
-        (said, weight.double_value(&[0]).to_bits())
+        let message = payload.downcast_ref::<&str>().copied().unwrap_or_default().to_owned();
+        (message, weight.double_value(&[0]).to_bits())
     });
-    let said: Vec<_> = said.iter().map(|(said, weight)| (said.as_str(), *weight)).collect();
+    let panics: Vec<_> = panics.iter().map(|(message, weight)| (message.as_str(), *weight)).collect();
     let refused = "backward_step in an attempt on which ranks agree: must be backward, and a step later";
     let one = 1.0_f64.to_bits();
-    assert!(said.contains(&(refused, one)), "{said:?}");
-    assert!(said.iter().all(|(_, weight)| *weight == one), "{said:?}");
+    assert!(panics.contains(&(refused, one)), "{panics:?}");
+    assert!(panics.iter().all(|(_, weight)| *weight == one), "{panics:?}");
 }

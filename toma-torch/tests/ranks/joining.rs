@@ -47,8 +47,8 @@ fn a_rank_that_never_comes_is_named() {
     };
     let other = start(test, port, 2, 3, &[]).expect("this is the parent");
     for rank in [one, other] {
-        let said = rank.ends_within(LIMIT);
-        assert!(said.ends_with("barrier: no vote of rank 1 of 3 within 2s\n"), "{said}");
+        let stderr = rank.ends_within(LIMIT);
+        assert!(stderr.ends_with("barrier: no vote of rank 1 of 3 within 2s\n"), "{stderr}");
     }
 }
 
@@ -61,7 +61,7 @@ fn a_rank_is_taken_once_and_all_have_one_size() {
         eprintln!("{}", joined.map_or_else(|error| error.to_string(), |_| "joined".to_owned()));
         return;
     };
-    first.says("begun");
+    first.waits_for_line("begun");
     let start = |rank, size| start(test, port, rank, size, &[("TIMEOUT_MS", "5000")]).unwrap();
     let wrong = start(2, 3).ends_within(LIMIT);
     assert!(wrong.ends_with("size 3: other ranks have size 2\n"), "{wrong}");
@@ -78,16 +78,16 @@ fn two_processes_with_one_rank_are_refused() {
         eprintln!("{}", join().unwrap_err());
         return;
     };
-    first.says("begun");
+    first.waits_for_line("begun");
     let twins = [0, 1].map(|_| start(test, port, 1, 3, &[("TIMEOUT_MS", "3000")]).unwrap());
-    let said = twins.map(|twin| twin.ends_within(LIMIT));
-    let is_taken = |said: &&String| said.ends_with("rank 1: another process has it\n");
-    assert_eq!(said.iter().filter(is_taken).count(), 1, "{said:?}");
+    let stderr = twins.map(|twin| twin.ends_within(LIMIT));
+    let is_taken = |stderr: &&String| stderr.ends_with("rank 1: another process has it\n");
+    assert_eq!(stderr.iter().filter(is_taken).count(), 1, "{stderr:?}");
     assert!(first.ends_within(LIMIT).contains("no vote of rank 2 of 3"));
 }
 
 #[test]
-fn what_is_wrong_with_an_address_is_said_in_time() {
+fn a_wrong_address_is_reported_in_time() {
     let begun = Instant::now();
     let with = || Rendezvous::default().timeout(Duration::from_millis(500));
     let error = |address: &str, rank, size| with().connect(address, rank, size).unwrap_err().to_string();

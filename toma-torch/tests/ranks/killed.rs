@@ -46,25 +46,25 @@ fn the_others_end_in_time_when_a_rank_is_killed() {
 
 fn kills_one(mut group: Vec<Process>, rank: usize, moment: Duration) {
     for process in &mut group {
-        process.says("begun");
+        process.waits_for_line("begun");
     }
     thread::sleep(moment);
     group[rank].kill();
     let begun = Instant::now();
     for (other, process) in group.into_iter().enumerate().filter(|(other, _)| *other != rank) {
-        let said = process.ends_within(LIMIT);
+        let stderr = process.ends_within(LIMIT);
         let named = format!("no vote of rank {rank} of 3 within 2s\n");
         // Rank 0 serves the store, so without it the others may only report that the ranks cannot be reached.
-        let is_told =
-            said.ends_with(&named) || rank == 0 && said.contains("ranks cannot be reached: 127.0.0.1:");
-        assert!(is_told, "rank {other}, {rank} killed after {moment:?}: {said}");
+        let is_reported =
+            stderr.ends_with(&named) || rank == 0 && stderr.contains("ranks cannot be reached: 127.0.0.1:");
+        assert!(is_reported, "rank {other}, {rank} killed after {moment:?}: {stderr}");
     }
     assert!(begun.elapsed() < LIMIT);
 }
 
 #[test]
-fn a_slow_rank_is_missed_and_hears_it() {
-    let Some(ranks) = start_all("killed::a_slow_rank_is_missed_and_hears_it", 2) else {
+fn a_slow_rank_is_missed_and_notified() {
+    let Some(ranks) = start_all("killed::a_slow_rank_is_missed_and_notified", 2) else {
         let ranks = join().unwrap();
         let done = execute::with::<NoCache>().name("work").ranks(&ranks).batch(4, |size| {
             if ranks.rank() == 1 {
@@ -75,11 +75,11 @@ fn a_slow_rank_is_missed_and_hears_it() {
         eprintln!("{}", done.unwrap_err());
         return;
     };
-    let said: Vec<_> = ranks.into_iter().map(|rank| rank.ends_within(LIMIT)).collect();
+    let stderr: Vec<_> = ranks.into_iter().map(|rank| rank.ends_within(LIMIT)).collect();
     let missed = "batch `work` after 1 attempts: no vote of rank 1 of 2 within 2s\n";
-    assert!(said[0].ends_with(missed), "{said:?}");
+    assert!(stderr[0].ends_with(missed), "{stderr:?}");
     // Rank 0 serves the store, and may have ended.
-    assert!(said[1].ends_with(missed) || said[1].contains("ranks cannot be reached: "), "{said:?}");
+    assert!(stderr[1].ends_with(missed) || stderr[1].contains("ranks cannot be reached: "), "{stderr:?}");
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn a_rank_that_runs_something_else_is_named() {
         return;
     };
     for rank in ranks {
-        let said = rank.ends_within(LIMIT);
+        let stderr = rank.ends_within(LIMIT);
         let differ = "ranks differ: rank 0 is at batch `train`, rank 1 at batch `evaluate`\n";
-        assert!(said.ends_with(differ), "{said}");
+        assert!(stderr.ends_with(differ), "{stderr}");
     }
 }

@@ -53,10 +53,10 @@ pub(crate) fn start_all(test: &str, size: usize) -> Option<Vec<Process>> {
 
 impl Process {
     /// Waits until the process prints this line.
-    pub(crate) fn says(&mut self, line: &str) {
+    pub(crate) fn waits_for_line(&mut self, line: &str) {
         let mut seen = String::new();
         while !seen.lines().last().is_some_and(|last| last.ends_with(line)) {
-            assert!(self.stdout.read_line(&mut seen).unwrap() > 0, "{line:?} is not said:\n{seen}");
+            assert!(self.stdout.read_line(&mut seen).unwrap() > 0, "{line:?} is not printed:\n{seen}");
         }
     }
 
@@ -77,15 +77,15 @@ impl Process {
             }
             thread::sleep(Duration::from_millis(10));
         };
-        let said = self.stderr();
-        assert!(status.success(), "{status}\n{said}");
-        said
+        let stderr = self.stderr();
+        assert!(status.success(), "{status}\n{stderr}");
+        stderr
     }
 
     fn stderr(&mut self) -> String {
-        let mut said = String::new();
-        self.child.stderr.take().expect("it is piped").read_to_string(&mut said).unwrap();
-        said
+        let mut stderr = String::new();
+        self.child.stderr.take().expect("it is piped").read_to_string(&mut stderr).unwrap();
+        stderr
     }
 }
 

@@ -30,7 +30,7 @@ fn quiet_is_of_its_thread_and_counts_its_guards() {
 }
 
 #[test]
-fn a_quiet_error_still_says_what_went_wrong() {
+fn a_quiet_error_still_has_its_message() {
     let _alone = alone();
     let _quiet = QuietBacktraces::new();
     assert!(error().contains("shape '[3]' is invalid for input of size 2"), "{}", error());

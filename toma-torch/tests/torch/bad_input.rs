@@ -96,7 +96,7 @@ fn non_contiguous_tensors_shrink_too() {
 }
 
 #[test]
-fn what_libtorch_refuses_to_write_to_goes_through_on_the_first_attempt() {
+fn an_unwritable_tensor_fails_on_the_first_attempt() {
     let _alone = alone();
     let repeated = Tensor::ones([1, 3], FLOATS).expand([4, 3], false);
     let learned = Tensor::ones([4, 3], FLOATS).set_requires_grad(true);
@@ -145,7 +145,7 @@ fn a_device_that_is_not_there_is_named_with_how_many_there_are() {
 }
 
 #[test]
-fn a_budget_that_the_model_fills_says_what_was_asked_for_and_what_there_was() {
+fn a_budget_that_the_model_fills_reports_requested_and_available_bytes() {
     let _alone = alone();
     let net = nets::perceptron();
     let full = cpu::allocated_bytes();

@@ -60,7 +60,7 @@ impl Case {
         peak
     }
 
-    /// Returns whether the next larger pieces fit with the head-room, although they are over 95 % and one item larger.
+    /// Returns true if the next larger pieces fit with the head-room, although they are over 95 % and one item larger.
     ///
     /// Pieces are even, so sizes differ only if they make fewer pieces. A prediction may be 1 % too high, as it may be
     /// 1 % too low, because scratch grows in steps. It may then miss such a size.

@@ -45,16 +45,16 @@ fn a_size_that_failed_is_not_begun_with_again_and_two_mistakes_are_enough() {
     assert!(first_runs > 0);
     let (wrong, renewed) = run(3);
     assert!(renewed > 0, "it is renewed at once");
-    let said = |report: &Report| report.predicted.map(|predicted| predicted.size);
-    assert!(wrong.out_of_memory > 0 && said(&wrong) == said(&right), "{wrong}");
+    let predicted_size = |report: &Report| report.predicted.map(|predicted| predicted.size);
+    assert!(wrong.out_of_memory > 0 && predicted_size(&wrong) == predicted_size(&right), "{wrong}");
     let (corrected, dry_runs) = run(3);
-    assert!(said(&corrected) < said(&wrong), "{corrected}");
-    assert_eq!(said(&corrected), wrong.bounds.largest_success, "what worked");
+    assert!(predicted_size(&corrected) < predicted_size(&wrong), "{corrected}");
+    assert_eq!(predicted_size(&corrected), wrong.bounds.largest_success, "what worked");
     assert_eq!((corrected.out_of_memory, dry_runs), (0, 1), "it is renewed once: {corrected}");
     let (wrong, _) = run(30);
     assert!(wrong.out_of_memory > 0, "{wrong}");
     let (measured, dry_runs) = run(0);
-    assert_eq!((said(&measured), dry_runs), (None, 1), "{measured}");
+    assert_eq!((predicted_size(&measured), dry_runs), (None, 1), "{measured}");
 }
 
 /// A prediction that the caller keeps is corrected, too.
@@ -178,7 +178,7 @@ fn dry_runs_of_new_shapes_are_few_and_a_larger_one_serves() {
 
 /// The first piece is judged by a dry run even if dry runs would take too long for a prediction.
 #[test]
-fn what_must_not_be_split_is_not_split_without_a_dry_run_of_its_own() {
+fn a_body_that_must_not_be_split_is_not_split_without_a_dry_run_of_its_own() {
     let _alone = alone();
     let (device, weight) = (Device::new(CPU), Tensor::ones([64], FLOATS).set_requires_grad(true));
     for shape in 1..20_i64 {
@@ -236,7 +236,7 @@ fn dry_pieces_are_taken_back_while_it_is_still_dry() {
 }
 
 #[test]
-fn a_budget_below_one_item_is_tried_and_then_said() {
+fn a_budget_below_one_item_is_tried_and_then_reported() {
     let _alone = alone();
     let rows = Tensor::ones([20, 1024], FLOATS);
     let device = Device::new(CPU);
@@ -257,7 +257,7 @@ fn a_budget_below_one_item_is_tried_and_then_said() {
 
 /// Forms of the engine keep their predictions elsewhere, and still pass on the observations of the call.
 #[test]
-fn what_a_loop_shows_corrects_its_prediction_too() {
+fn measurements_of_a_loop_correct_its_prediction_too() {
     let _alone = alone();
     let rows = Tensor::ones([512, 1024], FLOATS);
     let (device, dry) = (Device::new(CPU), Cell::new(0));
@@ -269,16 +269,16 @@ fn what_a_loop_shows_corrects_its_prediction_too() {
         });
         (report(), dry.replace(0))
     };
-    let said = |report: &Report| report.predicted.map(|predicted| predicted.size);
+    let predicted_size = |report: &Report| report.predicted.map(|predicted| predicted.size);
     let (wrong, _) = run(3);
     assert!(wrong.out_of_memory > 0, "{wrong}");
     let (corrected, renewed) = run(3);
-    assert_eq!(said(&corrected), wrong.bounds.largest_success, "{corrected}");
+    assert_eq!(predicted_size(&corrected), wrong.bounds.largest_success, "{corrected}");
     assert_eq!((corrected.out_of_memory, renewed > 0), (0, true), "{corrected}");
     assert_eq!(run(3).1, 0, "it is renewed once");
     assert!(run(30).0.out_of_memory > 0);
     let (measured, dry_runs) = run(0);
-    assert_eq!((said(&measured), dry_runs), (None, 0), "{measured}");
+    assert_eq!((predicted_size(&measured), dry_runs), (None, 0), "{measured}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn of_the_cpu_nothing_is_counted_before_that_is_asked_for() {
 }
 
 #[test]
-fn what_tensors_hold_is_exact_though_the_host_is_not_asked_again() {
+fn bytes_of_tensors_are_exact_though_the_host_is_not_read_again() {
     let _alone = alone();
     let device = Device::new(tch::Device::Cpu);
     // Between two readings the free bytes of the host may be read again and differ, but not every time.

@@ -124,7 +124,7 @@ pub(crate) fn enter_cpu_autocast() {
 }
 
 #[test]
-fn what_a_step_frees_that_was_there_before_is_recorded() {
+fn an_older_tensor_that_a_step_frees_is_recorded() {
     let _alone = alone();
     let mut held = Some(Tensor::zeros([1000], FLOATS));
     let trace = record(|| {
@@ -137,12 +137,12 @@ fn what_a_step_frees_that_was_there_before_is_recorded() {
 }
 
 #[test]
-fn rules_say_the_shapes_that_kernels_make() {
+fn rules_give_the_shapes_that_kernels_make() {
     let _alone = alone();
     nine::each(|net| {
         for rows in [1, 5, 8] {
-            let asked = dry_run(|| net.step(rows)).unwrap();
-            assert_twins(net.name, &dry_run_by_shapes(|| net.step(rows)).unwrap(), &asked);
+            let with_kernels = dry_run(|| net.step(rows)).unwrap();
+            assert_twins(net.name, &dry_run_by_shapes(|| net.step(rows)).unwrap(), &with_kernels);
         }
     });
 }
@@ -172,7 +172,7 @@ fn host_code_reads_what_it_wrote_and_zeros() {
 
 /// Operators that the nets do not call, each with its backward.
 #[test]
-fn rules_say_the_shapes_of_other_operators() {
+fn rules_give_the_shapes_of_other_operators() {
     let _alone = alone();
     let input = Tensor::randn([4, 6, 10, 10], FLOATS).set_requires_grad(true);
     let one = Tensor::ones([1], FLOATS);
@@ -351,7 +351,7 @@ fn memory_map_lines() -> usize {
 }
 
 #[test]
-fn what_cannot_be_run_dry_is_refused_by_the_name_of_the_operator() {
+fn an_operator_that_cannot_run_dry_is_refused_by_its_name() {
     let _alone = alone();
     let weight = Tensor::ones([4, 4], FLOATS).set_requires_grad(true);
     let outside = &weight * 2.0;
@@ -416,7 +416,7 @@ fn a_body_that_keeps_a_dry_tensor_panics_with_operator_and_bytes() {
 }
 
 #[test]
-fn what_only_data_know_is_taken_as_known() {
+fn results_that_depend_on_data_are_assumed() {
     let _alone = alone();
     let data = Tensor::zeros([size(6), 2], FLOATS);
     dry_run(|| {
@@ -437,7 +437,7 @@ fn on_another_thread<R: Send>(tensor: &Tensor, work: impl Fn(Tensor) -> R + Sync
 }
 
 #[test]
-fn what_another_thread_trains_meanwhile_stays_as_it_is() {
+fn training_of_another_thread_is_not_affected() {
     let _alone = alone();
     let w = Tensor::ones([4], FLOATS).set_requires_grad(true);
     let mut loss = None;

@@ -191,15 +191,15 @@ fn a_small_size_is_confirmed_with_its_scratch() {
                 "{}, {rows} rows: {report}",
                 net.name
             );
-            let (said, counted) = (predicted.needs_bytes, counted(net, predicted.size, 1));
-            let off = said.abs_diff(counted);
+            let (needed, counted) = (predicted.needs_bytes, counted(net, predicted.size, 1));
+            let off = needed.abs_diff(counted);
             assert!(off * 50 < counted, "{}, {} rows: {off} of {counted} bytes", net.name, predicted.size);
         }
     });
 }
 
 #[test]
-fn what_a_dry_piece_did_is_taken_back_the_last_first() {
+fn effects_of_dry_pieces_are_undone_the_last_first() {
     let _alone = alone();
     let (data, device) = (rows(ITEMS), cpu_device());
     let (done, undone) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
@@ -323,7 +323,7 @@ fn where_a_size_is_remembered_nothing_runs_dry() {
 }
 
 #[test]
-fn nothing_is_learned_told_or_left_by_a_dry_run() {
+fn nothing_is_learned_reported_or_left_by_a_dry_run() {
     let _alone = alone();
     let (data, device, cache) = (rows(ITEMS), cpu_device(), GlobalCache::new());
     let inner = Cell::new(0);
@@ -402,7 +402,7 @@ fn two_threads_predict_at_once() {
 
 /// Runs the test of this name again in a process of its own with this variable, and returns toma's lines on its
 /// standard error; `None` in that process.
-fn said_by_child(name: &str, variable: [&str; 2]) -> Option<Vec<String>> {
+fn stderr_of_child(name: &str, variable: [&str; 2]) -> Option<Vec<String>> {
     const CHILD: &str = "TOMA_TEST_SAYS";
     if env::var_os(CHILD).is_some() {
         return None;
@@ -446,8 +446,9 @@ async fn asynchronous(start: usize, end: usize) {
 }
 
 #[test]
-fn what_cannot_run_dry_is_measured_and_said_once() {
-    if let Some(said) = said_by_child("dry_calls::what_cannot_run_dry_is_measured_and_said_once", ["A", "1"])
+fn a_body_that_cannot_run_dry_is_measured_and_reported_once() {
+    if let Some(stderr) =
+        stderr_of_child("dry_calls::a_body_that_cannot_run_dry_is_measured_and_reported_once", ["A", "1"])
     {
         let starts = [
             "toma: in the stream: ",
@@ -462,7 +463,7 @@ fn what_cannot_run_dry_is_measured_and_said_once() {
             "not predicted: memory `elsewhere` is of no device that libtorch knows",
         ];
         assert_eq!(
-            said,
+            stderr,
             std::iter::zip(starts, ends).map(|(start, end)| format!("{start}{end}")).collect::<Vec<_>>()
         );
         return;
@@ -494,7 +495,7 @@ fn what_cannot_run_dry_is_measured_and_said_once() {
 
 #[test]
 fn it_can_be_turned_off() {
-    if said_by_child("dry_calls::it_can_be_turned_off", ["TOMA_PREDICT", "0"]).is_some() {
+    if stderr_of_child("dry_calls::it_can_be_turned_off", ["TOMA_PREDICT", "0"]).is_some() {
         return;
     }
     let _alone = alone();

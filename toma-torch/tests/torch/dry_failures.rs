@@ -97,7 +97,7 @@ fn infer(net: &Net, key: u32) -> Tensor {
 }
 
 #[test]
-fn predictions_by_the_hundred_say_the_same_and_leave_nothing() {
+fn predictions_by_the_hundred_agree_and_leave_nothing() {
     let _alone = alone();
     let (net, device) = (nets::perceptron(), Device::new(CPU));
     let step = |rows: usize| net.loss(Road::Panics, &(0..rows)).unwrap().backward();

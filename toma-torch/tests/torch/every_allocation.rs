@@ -146,7 +146,7 @@ impl Training {
         refused
     }
 
-    /// Returns whether there was such an allocation, and the final weights and buffers; `None` if the optimizer ran out
+    /// Returns true if there was such an allocation, and the final weights and buffers; `None` if the optimizer ran out
     /// of memory.
     ///
     /// The optimizer's step is not in the body: a retry would step twice for the weights already changed, and a smaller

@@ -115,7 +115,7 @@ fn backward_itself_leaves_half_of_them() {
 }
 
 #[test]
-fn what_cannot_be_added_is_named_and_changes_nothing() {
+fn a_gradient_that_cannot_be_added_is_named_and_changes_nothing() {
     let _alone = alone();
     let weight = variable(&[4, size(2)]);
     let text = |result: Result<(), TchError>| result.unwrap_err().to_string();

@@ -66,7 +66,7 @@ fn a_linear_layer_has_the_figures_of_memlab() {
 }
 
 #[test]
-fn what_a_graph_has_saved_is_a_row() {
+fn a_saved_tensor_of_a_graph_is_a_row() {
     let _alone = alone();
     let before = cpu::allocated_bytes();
     let variables = store();
@@ -336,7 +336,7 @@ fn other_elements_than_floats_have_their_bytes() {
     let taken = inventory().tensor("q", &quantized).tensor("channels", &by_channel).tensor("c", &complex);
     let taken = taken.take().unwrap();
     assert_eq!(rows(&taken), [("c", 480), ("q", 30), ("channels", 30)]);
-    assert_eq!(taken.used_bytes(&HOST), cpu::allocated_bytes(), "what tells its scales is in a row, too");
+    assert_eq!(taken.used_bytes(&HOST), cpu::allocated_bytes(), "its scales are in a row, too");
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn tensors_from_before_counting_are_rows_beside_what_is_counted() {
 }
 
 #[test]
-fn tensors_whose_memory_cannot_be_told_are_refused_by_name() {
+fn tensors_without_known_memory_are_refused_by_name() {
     let _alone = alone();
     let dense = Tensor::ones([4, 4], FLOATS);
     let shapes = Tensor::from_slice2(&[[3_i64, 4], [2, 4]]);
@@ -533,7 +533,7 @@ impl Program {
     }
 }
 
-/// Returns whether a view begins among the elements of the tensor that it was made of.
+/// Returns true if a view begins among the elements of the tensor that it was made of.
 fn shares(view: &Tensor, of: &Tensor) -> bool {
     let [begin, end] =
         [0, of.numel() * of.kind().elt_size_in_bytes()].map(|bytes| of.data_ptr().addr() + bytes);

@@ -11,7 +11,7 @@ use toma_torch::cpu::Budget;
 
 use crate::stage::{FLOATS, ROW, alone, printed_by, rows};
 
-/// Returns whether operators of this thread record gradients.
+/// Returns true if operators of this thread record gradients.
 fn records() -> bool {
     let weight = Tensor::ones([2], FLOATS).set_requires_grad(true);
     (weight * 2.0).requires_grad()

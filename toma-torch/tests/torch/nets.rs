@@ -145,7 +145,7 @@ impl Net {
         }
     }
 
-    /// Returns whether gradients depend on the other rows in a piece.
+    /// Returns true if gradients depend on the other rows in a piece.
     pub(crate) fn mixes_rows(&self) -> bool {
         !self.buffers().is_empty() || self.is_random
     }

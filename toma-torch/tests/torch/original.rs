@@ -158,7 +158,7 @@ fn assert_pieces_as_whole(row: &Row) {
 }
 
 /// Checks that the operators of a dry run show whether pieces add up.
-fn assert_told_whether_rows_are_coupled(row: &Row) {
+fn assert_coupling_of_rows_is_detected(row: &Row) {
     let rows = Task::new().prediction(row).rows().unwrap();
     match row.1 {
         Answer::Coupled => assert!(rows.combined.is_err(), "{}: not found", row.0),
@@ -175,7 +175,7 @@ fn each_operator_is_dry_what_it_is_for_real_and_in_pieces_what_it_is_as_a_whole(
     for row in tables.into_iter().flatten() {
         assert_dry_as_real(row);
         assert_pieces_as_whole(row);
-        assert_told_whether_rows_are_coupled(row);
+        assert_coupling_of_rows_is_detected(row);
     }
 }
 

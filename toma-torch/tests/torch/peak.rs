@@ -18,9 +18,9 @@ fn the_bound_itself_is_not_too_much_and_one_byte_less_is() {
     let _alone = alone();
     let step = || drop((rows(1), rows(2)));
     assert_peak!(3 * ROW, step());
-    let said = panic_of(|| assert_peak!(3 * ROW - 1, step()));
+    let text = panic_of(|| assert_peak!(3 * ROW - 1, step()));
     assert_eq!(
-        said,
+        text,
         "assert_peak: peak of 12.00K (12288 bytes): must be at most 12.00K (12287 bytes)\n\
          host holds 12.00K of it: 8.00K temporary, 4.00K activation\n  \
          8.00K  temporary   zeros (2, 1024)\n  \
@@ -32,7 +32,7 @@ fn the_bound_itself_is_not_too_much_and_one_byte_less_is() {
 fn the_largest_holders_at_the_peak_are_named_with_operator_and_shape() {
     let _alone = alone();
     let (input, weight) = (rows(3), rows(1024));
-    let said = panic_of(|| {
+    let text = panic_of(|| {
         let _ = assert_peak!(0, {
             let product = input.matmul(&weight);
             let _gone = Tensor::zeros([1], FLOATS);
@@ -41,18 +41,18 @@ fn the_largest_holders_at_the_peak_are_named_with_operator_and_shape() {
             product.sum(Kind::Float)
         });
     });
-    let lines: Vec<_> = said.lines().collect();
+    let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines[0], "assert_peak: peak of 24.00K (24580 bytes): must be at most 0.00B (0 bytes)");
     let named = |words: &str| lines[2..].iter().any(|line| line.ends_with(words));
-    assert!(named("  mm (3, 1024)") && lines.len() == 5, "{said}");
-    assert!(!said.contains(" sum "), "it came after the peak: {said}");
+    assert!(named("  mm (3, 1024)") && lines.len() == 5, "{text}");
+    assert!(!text.contains(" sum "), "it came after the peak: {text}");
 }
 
 #[test]
-fn what_it_says_is_no_out_of_memory_to_a_loop() {
+fn its_message_is_no_out_of_memory_to_a_loop() {
     let _alone = alone();
-    let said = panic_of(|| assert_peak!(8, drop(rows(600))));
-    assert_eq!(classify_text(&said).class, Class::Other, "{said}");
+    let text = panic_of(|| assert_peak!(8, drop(rows(600))));
+    assert_eq!(classify_text(&text).class, Class::Other, "{text}");
     let payload = thread::spawn(|| assert_peak!(8, drop(rows(1)))).join().unwrap_err();
     assert_eq!(classify_panic(&*payload).class, Class::Other);
     let attempts = Cell::new(0);
@@ -90,17 +90,17 @@ fn out_of_memory_within_goes_through_to_the_loop() {
 }
 
 #[test]
-fn what_was_there_before_neither_counts_nor_makes_room() {
+fn memory_from_before_neither_counts_nor_makes_room() {
     let _alone = alone();
     let held = rows(100);
     assert_peak!(ROW, drop(rows(1)));
-    let said = panic_of(move || {
+    let text = panic_of(move || {
         let _ = assert_peak!(ROW, {
             drop(held);
             rows(2)
         });
     });
-    assert!(said.contains("peak of 8.00K"), "{said}");
+    assert!(text.contains("peak of 8.00K"), "{text}");
     // Bytes freed before the next allocation do make room.
     assert_peak!(2 * ROW, {
         drop(rows(2));
@@ -118,8 +118,8 @@ fn other_threads_neither_count_nor_are_counted() {
         }
         noise.join().unwrap();
     });
-    let said = caught(|| assert_peak!(0, thread::spawn(|| rows(8)).join().unwrap()));
-    assert_eq!(said.map(|tensor| tensor.size()), Ok(vec![8, 1024]));
+    let text = caught(|| assert_peak!(0, thread::spawn(|| rows(8)).join().unwrap()));
+    assert_eq!(text.map(|tensor| tensor.size()), Ok(vec![8, 1024]));
 }
 
 /// Returns the value, or ends early in every possible form.
@@ -191,13 +191,13 @@ fn own_panic() {
 #[test]
 fn a_panic_within_goes_through_and_ends_the_measuring() {
     let _alone = alone();
-    let said = panic_of(|| {
+    let text = panic_of(|| {
         assert_peak!(0, {
             let _held = rows(4);
             own_panic();
         });
     });
-    assert_eq!(said, "its own words");
+    assert_eq!(text, "its own words");
     assert_peak!(ROW, drop(rows(1)));
 }
 
@@ -206,16 +206,16 @@ fn a_backward_is_measured_with_what_it_leaves() {
     let _alone = alone();
     let weight = rows(4).set_requires_grad(true);
     let step = || (&weight * 2.0).square().sum(Kind::Float).backward();
-    let said = panic_of(|| assert_peak!(0, step()));
-    let peak = said.split_once('(').and_then(|(_, rest)| rest.split_once(' ')).unwrap().0;
+    let text = panic_of(|| assert_peak!(0, step()));
+    let peak = text.split_once('(').and_then(|(_, rest)| rest.split_once(' ')).unwrap().0;
     let peak: u64 = peak.parse().unwrap();
-    assert!(peak >= 8 * ROW, "{said}");
+    assert!(peak >= 8 * ROW, "{text}");
     cpu::reset_peak_allocated_bytes();
     let before = cpu::allocated_bytes();
     weight.shallow_clone().zero_grad();
     step();
     // A step with gradients defined allocates no more than one before.
-    assert!(cpu::peak_allocated_bytes() - before <= peak, "{said}");
+    assert!(cpu::peak_allocated_bytes() - before <= peak, "{text}");
 }
 
 #[test]
@@ -238,8 +238,8 @@ fn counted(step: &dyn Fn()) -> u64 {
 fn is_exactly_what_is_counted(name: &str, step: &dyn Fn()) {
     let peak = counted(step);
     assert_peak!(peak, step());
-    let said = panic_of(|| assert_peak!(peak - 1, step()));
-    assert!(said.contains(&format!("({peak} bytes): must be at most ")), "{name}: {said}");
+    let text = panic_of(|| assert_peak!(peak - 1, step()));
+    assert!(text.contains(&format!("({peak} bytes): must be at most ")), "{name}: {text}");
     assert_eq!(counted(step), peak, "{name}: it is the same each time");
 }
 
@@ -290,12 +290,12 @@ fn random_programs_take_exactly_what_the_allocator_counts() {
 
 /// The lines of the example in the documentation.
 #[test]
-fn the_example_says_what_its_documentation_shows() {
+fn the_example_prints_the_documented_text() {
     let _alone = alone();
     let rows = Tensor::ones([1024, 256], FLOATS);
-    let said = panic_of(|| drop(assert_peak!(1 << 20, rows.cos().exp())));
+    let text = panic_of(|| drop(assert_peak!(1 << 20, rows.cos().exp())));
     assert_eq!(
-        said,
+        text,
         "assert_peak: peak of 2.00M (2097152 bytes): must be at most 1.00M (1048576 bytes)\n\
          host holds 2.00M of it: 1.00M activation, 1.00M temporary\n  \
          1.00M  activation  cos (1024, 256)\n  \

@@ -27,15 +27,16 @@ pub(crate) fn counted(net: &Learner, rows: usize, pieces: usize) -> u64 {
 }
 
 #[test]
-fn nine_nets_take_what_is_said_of_them() {
+fn nine_nets_take_the_predicted_bytes() {
     let _alone = alone();
     nine::each(|net| {
         let prediction = of(net);
         for pieces in [1, 2, 3] {
-            let (said, counted) = (prediction.needs_bytes_for(48, 48 * pieces), counted(net, 48, pieces));
+            let (predicted, counted) =
+                (prediction.needs_bytes_for(48, 48 * pieces), counted(net, 48, pieces));
             // Scratch differs by processor.
-            let off = said.abs_diff(counted);
-            println!("{:>34}, {pieces} pieces: {said:>9} of {counted:>9} bytes", net.name);
+            let off = predicted.abs_diff(counted);
+            println!("{:>34}, {pieces} pieces: {predicted:>9} of {counted:>9} bytes", net.name);
             assert!(off * 50 < counted, "{}: {off} of {counted} bytes", net.name);
         }
     });
@@ -57,7 +58,7 @@ fn the_size_that_fits_is_the_largest() {
     });
 }
 
-/// Returns whether a step of this many rows stays within a budget beyond the allocated bytes.
+/// Returns true if a step of this many rows stays within a budget beyond the allocated bytes.
 fn works(net: &Learner, rows: usize, budget: u64) -> bool {
     net.forget_gradients();
     let _budget = Budget::beyond_allocated(budget);
@@ -109,10 +110,10 @@ fn a_confirmed_size_is_at_most_half_a_percent_too_low() {
     nine::each(|net| {
         for rows in [23, 48] {
             let prediction = of(net).confirm(rows, |size| net.step(size)).unwrap();
-            let (said, counted) = (prediction.needs_bytes(rows), counted(net, rows, 1));
-            println!("{:>34}, {rows} rows: {said:>9} of {counted:>9} bytes", net.name);
-            assert!(said + counted / 200 >= counted, "{}: {said} of {counted} bytes", net.name);
-            assert!(said <= counted + counted / 50, "{}: {said} of {counted} bytes", net.name);
+            let (predicted, counted) = (prediction.needs_bytes(rows), counted(net, rows, 1));
+            println!("{:>34}, {rows} rows: {predicted:>9} of {counted:>9} bytes", net.name);
+            assert!(predicted + counted / 200 >= counted, "{}: {predicted} of {counted} bytes", net.name);
+            assert!(predicted <= counted + counted / 50, "{}: {predicted} of {counted} bytes", net.name);
         }
     });
 }
@@ -125,9 +126,9 @@ fn a_small_size_is_confirmed_with_its_scratch() {
         for rows in [2, 3, 6] {
             let prediction = of(net).confirm(rows, |size| net.step(size)).unwrap();
             for pieces in [1, 2, 3] {
-                let (said, counted) =
+                let (predicted, counted) =
                     (prediction.needs_bytes_for(rows, rows * pieces), counted(net, rows, pieces));
-                let off = said.abs_diff(counted);
+                let off = predicted.abs_diff(counted);
                 assert!(off * 50 < counted, "{}, {rows} rows: {off} of {counted} bytes", net.name);
             }
         }
@@ -237,7 +238,7 @@ fn a_body_that_returned_a_tensor_is_predicted_in_a_loop_that_holds_none() {
     form.range(0..4096, 4096, |from, to| drop(rows(from, to)));
     let report = report::last().unwrap();
     assert_eq!((report.out_of_memory, report.attempts), (0, 3), "{report}");
-    assert_eq!(report.predicted.map(|said| said.size), prediction.fits(3 << 20), "{report}");
+    assert_eq!(report.predicted.map(|predicted| predicted.size), prediction.fits(3 << 20), "{report}");
     drop(budget);
 }
 

@@ -10,18 +10,10 @@ use toma_torch::cpu::{self, Budget};
 use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
 
 use crate::nets::{self, Net, ROWS};
-use crate::stage::{FLOATS, alone, caught, panic_of, size};
+use crate::stage::{FLOATS, alone, caught, panic_of, peak_of, size};
 
 fn nets() -> [Net; 5] {
     [nets::perceptron(), nets::convolution(), nets::lstm(), nets::transformer(0.1), nets::residual()]
-}
-
-/// Returns the peak bytes beyond those before, while `work` runs.
-fn peak(work: impl FnOnce()) -> u64 {
-    let before = cpu::allocated_bytes();
-    cpu::reset_peak_allocated_bytes();
-    work();
-    cpu::peak_allocated_bytes() - before
 }
 
 fn report() -> Report {
@@ -57,7 +49,7 @@ fn nets_within_any_budget_never_run_out_of_memory() {
         let works: &[fn(&Net, usize)] = if only_trains { &[train] } else { &[train, infer] };
         for work in works {
             work(&net, ROWS);
-            let [whole, least] = [ROWS, 1].map(|most| peak(|| work(&net, most)));
+            let [whole, least] = [ROWS, 1].map(|most| peak_of(|| work(&net, most)));
             // Up to 8 % above the whole, because oneDNN allocates whole pages for an LSTM.
             for part in [108, 90, 60, 30, 5] {
                 let bytes = least + whole.saturating_sub(least) * part / 100;
@@ -97,7 +89,7 @@ fn evidence_beats_a_prediction() {
 }
 
 #[test]
-fn what_cannot_run_dry_is_found_by_running() {
+fn a_body_that_cannot_run_dry_is_measured() {
     let _alone = alone();
     let rows = Tensor::ones([size(ROWS), 64], FLOATS);
     let device = Device::new(tch::Device::Cpu);
@@ -221,8 +213,8 @@ fn rows_that_see_each_other_are_split_by_no_option() {
     assert_eq!(pieces(10, 1), [10]);
     assert_eq!(pieces(10, 4), [10], "a multiple splits nothing either");
     let text = panic_of(|| drop(pieces(6, 1)));
-    let says = "max 6 for 10 items that must not be split, because `aten::_softmax` (operator 2) runs along the batch";
-    assert!(text.ends_with(says), "{text}");
+    let end = "max 6 for 10 items that must not be split, because `aten::_softmax` (operator 2) runs along the batch";
+    assert!(text.ends_with(end), "{text}");
 }
 
 /// `cdist` is another operator for many rows: no size is confirmed, but the dry run shows that it couples rows.
@@ -269,7 +261,7 @@ fn a_prediction_is_of_one_net() {
     let device = Device::new(tch::Device::Cpu);
     let nets = [8, 512].map(|width| Tensor::ones([16, width], FLOATS).set_requires_grad(true));
     let _budget = Budget::beyond_allocated(256 << 10);
-    let said = [0, 1, 0, 1].map(|net: usize| {
+    let sizes = [0, 1, 0, 1].map(|net: usize| {
         let weight = &nets[net];
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
         drop(form.backward(Loss::Mean, weight, &rows, |rows| rows.matmul(weight).square().mean(None)));
@@ -277,7 +269,7 @@ fn a_prediction_is_of_one_net() {
         assert_eq!(report.out_of_memory, 0, "{report}");
         report.predicted.unwrap().size
     });
-    assert!(said[0] > said[1] && said[..2] == said[2..], "{said:?}");
+    assert!(sizes[0] > sizes[1] && sizes[..2] == sizes[2..], "{sizes:?}");
 }
 
 /// A prediction for one net is corrected by another net at the same call site: by a failure at once, by far fewer bytes
@@ -310,7 +302,7 @@ fn another_net_on_one_line_is_found_by_what_it_takes() {
 }
 
 #[test]
-fn a_report_says_why_nothing_was_predicted() {
+fn a_report_has_the_reason_why_nothing_was_predicted() {
     let _alone = alone();
     let device = Device::new(tch::Device::Cpu);
     let rows = Tensor::ones([64, 16], FLOATS);

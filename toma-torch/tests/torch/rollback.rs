@@ -210,7 +210,7 @@ fn after_the_last_attempt_putting_back_is_the_callers() {
 }
 
 #[test]
-fn what_cannot_be_taken_is_an_error() {
+fn state_that_cannot_be_saved_is_an_error() {
     let _alone = alone();
     let error = Rollback::new().rng(Device::Cuda(9999)).unwrap_err();
     assert_ne!(error.kind(), ErrorKind::OutOfMemory);
@@ -228,7 +228,7 @@ fn what_cannot_be_taken_is_an_error() {
 }
 
 #[test]
-fn what_cannot_be_put_back_is_a_panic() {
+fn a_buffer_that_cannot_be_restored_is_a_panic() {
     let _alone = alone();
     let mut variables = nn::VarStore::new(Device::Cpu);
     let buffer = variables.root().zeros_no_train("buffer", &[4]);

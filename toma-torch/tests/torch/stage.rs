@@ -68,6 +68,14 @@ pub(crate) fn size(count: usize) -> i64 {
     i64::try_from(count).unwrap()
 }
 
+/// Returns the peak bytes beyond those before, while `work` runs.
+pub(crate) fn peak_of(work: impl FnOnce()) -> u64 {
+    let before = cpu::allocated_bytes();
+    cpu::reset_peak_allocated_bytes();
+    work();
+    cpu::peak_allocated_bytes() - before
+}
+
 /// Returns the message of the panic.
 pub(crate) fn panic_of(work: impl FnOnce()) -> String {
     caught(work).expect_err("it panics")

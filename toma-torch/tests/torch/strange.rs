@@ -99,7 +99,7 @@ fn bytes_of_several_devices_are_each_ones_own() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_said_by_its_name() {
+fn a_missing_device_is_reported_by_its_name() {
     let _alone = alone();
     let far = |index| Device::new(tch::Device::Cuda(index));
     let elsewhere = predict(&far(0), |items| Tensor::ones([size(items)], FLOATS)).unwrap_err();

@@ -40,7 +40,7 @@ struct Cost {
 
 /// Expected course of a call under a budget.
 #[derive(Debug, Default)]
-struct Foretold {
+struct Expected {
     /// Attempts, each with the bytes held when it begins.
     attempts: Vec<(Range<usize>, u64)>,
     done: Vec<Range<usize>>,
@@ -199,26 +199,26 @@ impl<'n> Work<'n> {
     }
 
     /// A naive twin that halves a size which does not fit, until it does.
-    fn foretell(&self, initial: usize, room: u64) -> Foretold {
-        let mut told = Foretold { fits: true, ..Foretold::default() };
+    fn foretell(&self, initial: usize, room: u64) -> Expected {
+        let mut expected = Expected { fits: true, ..Expected::default() };
         let (mut step, mut start, mut held) = (initial, 0, 0);
         while start < ROWS && (self.form != Form::Batch || start == 0) {
             let rows = start..ROWS.min(start + step);
-            told.attempts.push((rows.clone(), held));
+            expected.attempts.push((rows.clone(), held));
             let cost = self.cost(&rows);
             if held + cost.peak <= room {
                 held += cost.kept;
                 start = rows.end;
-                told.done.push(rows);
+                expected.done.push(rows);
             } else if rows.len() == 1 {
-                told.fits = false;
+                expected.fits = false;
                 break;
             } else {
                 step = rows.len() / 2;
-                told.settled = Some(step);
+                expected.settled = Some(step);
             }
         }
-        told
+        expected
     }
 
     /// Budgets to try: the peak of each size, a byte less, midpoints between two peaks, nothing, and everything.
@@ -250,7 +250,7 @@ impl Work<'_> {
         assert!(failures > in_backward && (in_backward > 0) == self.learns(), "{in_backward} of {failures}");
     }
 
-    /// Returns whether the work fits.
+    /// Returns true if the work fits.
     fn check_twice(&self, room: u64) -> bool {
         let cache = GlobalCache::new();
         let first = self.foretell(self.initial(), room);
@@ -262,9 +262,9 @@ impl Work<'_> {
         first.fits
     }
 
-    fn check(&self, cache: &GlobalCache, room: u64, told: &Foretold) {
-        let what = format!("{} {:?} {:?} {room} bytes", self.net.name, self.form, self.road);
-        let right = self.right(&told.done);
+    fn check(&self, cache: &GlobalCache, room: u64, expected: &Expected) {
+        let name = format!("{} {:?} {:?} {room} bytes", self.net.name, self.form, self.road);
+        let right = self.right(&expected.done);
         self.reset();
         self.base.set(cpu::allocated_bytes());
         self.attempts.take();
@@ -272,27 +272,27 @@ impl Work<'_> {
         let budget = Budget::beyond_allocated(room);
         let printed = printed_by(|| outcome = Some(caught(|| self.call(cache))));
         drop(budget);
-        if !told.fits {
+        if !expected.fits {
             // The last attempt has no retry, so its changes are left to the caller.
             self.rollback.restore();
         }
-        assert_eq!(*self.attempts.borrow(), told.attempts, "{what}");
+        assert_eq!(*self.attempts.borrow(), expected.attempts, "{name}");
         match outcome.unwrap() {
             Ok(Ok(values)) => {
-                assert!(told.fits, "{what}");
-                assert_eq!(values, right.0, "{what}");
+                assert!(expected.fits, "{name}");
+                assert_eq!(values, right.0, "{name}");
             }
-            Ok(Err(error)) => self.check_failure(&error.to_string(), told, Road::Errors),
-            Err(text) => self.check_failure(&text, told, Road::Panics),
+            Ok(Err(error)) => self.check_failure(&error.to_string(), expected, Road::Errors),
+            Err(text) => self.check_failure(&text, expected, Road::Panics),
         }
-        self.failures.set(self.failures.get() + told.attempts.len() - told.done.len());
-        assert_eq!(printed, usize::from(!told.fits && self.road == Road::Panics), "{what}");
-        assert_eq!(cpu::allocated_bytes(), self.base.get(), "{what}");
-        assert_eq!(self.state(), right.1, "{what}");
+        self.failures.set(self.failures.get() + expected.attempts.len() - expected.done.len());
+        assert_eq!(printed, usize::from(!expected.fits && self.road == Road::Panics), "{name}");
+        assert_eq!(cpu::allocated_bytes(), self.base.get(), "{name}");
+        assert_eq!(self.state(), right.1, "{name}");
     }
 
-    fn check_failure(&self, text: &str, told: &Foretold, road: Road) {
-        assert!(!told.fits && self.road == road, "{told:?}");
+    fn check_failure(&self, text: &str, expected: &Expected, road: Road) {
+        assert!(!expected.fits && self.road == road, "{expected:?}");
         assert!(text.contains("CPU out of memory: tried to allocate"), "{text}");
     }
 

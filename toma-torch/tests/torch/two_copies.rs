@@ -120,8 +120,8 @@ fn a_second_copy_gets_an_error_and_the_first_works_on() {
 }
 
 #[test]
-fn what_comes_after_another_copy_is_refused_by_name() {
-    if !in_child("two_copies::what_comes_after_another_copy_is_refused_by_name") {
+fn calls_after_another_copy_are_refused_by_name() {
+    if !in_child("two_copies::calls_after_another_copy_are_refused_by_name") {
         return;
     }
     let copy = Copy::load();

@@ -23,7 +23,7 @@ pub struct Living {
 pub(super) struct Failure {
     pub(super) thread: u32,
     pub(super) device: u32,
-    pub(super) asked: u64,
+    pub(super) requested: u64,
     pub(super) operator: NameId,
     pub(super) line: Option<LineId>,
     /// Moment of the failure.
@@ -33,7 +33,7 @@ pub(super) struct Failure {
     pub(super) blocks: Vec<Living>,
     /// Bytes of the other live blocks.
     pub(super) others: u64,
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// Space for failures, allocated before memory runs out.
@@ -62,14 +62,14 @@ impl Failures {
         let empty = |_| Failure {
             thread: 0,
             device: 0,
-            asked: 0,
+            requested: 0,
             operator: NameId::NONE,
             line: None,
             at: 0,
             now: Moments::default(),
             blocks: Vec::with_capacity(BLOCKS),
             others: 0,
-            is_told: false,
+            is_reported: false,
         };
         let free = (0..FAILURES).map(empty).collect();
         Self(Mutex::new(Slots { free, kept: Vec::with_capacity(FAILURES) }))
@@ -83,7 +83,7 @@ impl Failures {
         // All failures may be lent at this moment.
         let Some(mut failure) = old.or_else(|| slots.oldest()) else { return };
         failure.blocks.clear();
-        (failure.thread, failure.others, failure.is_told) = (thread, 0, false);
+        (failure.thread, failure.others, failure.is_reported) = (thread, 0, false);
         fill(&mut failure);
         slots.kept.push(failure);
     }
@@ -104,7 +104,7 @@ impl Failures {
         let mut slots = self.slots();
         let of_thread = slots.kept.iter().rposition(|kept| kept.thread == thread);
         let last = of_thread.or_else(|| slots.kept.iter().rposition(|kept| kept.at >= since))?;
-        let failure = Failure { thread, is_told: true, ..slots.kept.remove(last) };
+        let failure = Failure { thread, is_reported: true, ..slots.kept.remove(last) };
         drop(slots);
         let read = read(&failure);
         self.slots().kept.push(failure);
@@ -112,8 +112,8 @@ impl Failures {
     }
 
     /// Lends the last failure that was never lent to `read`.
-    pub(super) fn read_untold<R>(&self, read: impl FnOnce(&Failure) -> R) -> Option<R> {
-        let thread = self.slots().kept.iter().rev().find(|kept| !kept.is_told)?.thread;
+    pub(super) fn read_unreported<R>(&self, read: impl FnOnce(&Failure) -> R) -> Option<R> {
+        let thread = self.slots().kept.iter().rev().find(|kept| !kept.is_reported)?.thread;
         self.read(thread, 0, read)
     }
 
@@ -136,24 +136,24 @@ impl Failure {
 mod tests {
     use super::*;
 
-    fn asked(failures: &Failures, thread: u32) -> Option<u64> {
-        let asked = failures.read(thread, 0, |failure| failure.asked);
+    fn requested(failures: &Failures, thread: u32) -> Option<u64> {
+        let requested = failures.read(thread, 0, |failure| failure.requested);
         failures.forget(thread);
-        asked
+        requested
     }
 
     #[test]
     fn a_thread_gets_its_own_failure_or_the_last() {
         let failures = Failures::new();
         for thread in 0..3 {
-            failures.keep(thread, |failure| failure.asked = u64::from(thread) * 10);
+            failures.keep(thread, |failure| failure.requested = u64::from(thread) * 10);
         }
-        failures.keep(0, |failure| failure.asked = 5);
-        assert_eq!(asked(&failures, 1), Some(10));
-        assert_eq!(asked(&failures, 9), Some(5));
-        assert_eq!(failures.read(9, 1, |failure| failure.asked), None);
+        failures.keep(0, |failure| failure.requested = 5);
+        assert_eq!(requested(&failures, 1), Some(10));
+        assert_eq!(requested(&failures, 9), Some(5));
+        assert_eq!(failures.read(9, 1, |failure| failure.requested), None);
         failures.forget(2);
-        assert_eq!(asked(&failures, 9), None);
+        assert_eq!(requested(&failures, 9), None);
     }
 
     #[test]
@@ -161,16 +161,16 @@ mod tests {
         fn lend(failures: &Failures, thread: u32) {
             failures.read(thread, 0, |_| match thread.checked_sub(1) {
                 Some(next) => lend(failures, next),
-                None => failures.keep(9, |failure| failure.asked = 7),
+                None => failures.keep(9, |failure| failure.requested = 7),
             });
         }
         let failures = Failures::new();
         let threads = u32::try_from(FAILURES).unwrap();
-        (0..threads).for_each(|thread| failures.keep(thread, |failure| failure.asked = 1));
+        (0..threads).for_each(|thread| failures.keep(thread, |failure| failure.requested = 1));
         lend(&failures, threads - 1);
-        let kept: Vec<_> = (0..threads).map(|thread| asked(&failures, thread)).collect();
+        let kept: Vec<_> = (0..threads).map(|thread| requested(&failures, thread)).collect();
         assert_eq!(kept, [Some(1); FAILURES]);
-        assert_eq!(asked(&failures, 9), None);
+        assert_eq!(requested(&failures, 9), None);
     }
 
     #[test]
@@ -179,13 +179,13 @@ mod tests {
         let block = Living { address: 8, bytes: 3, owner: Owner(0) };
         for thread in 0..2 + u32::try_from(FAILURES).unwrap() {
             failures.keep(thread, |failure| {
-                failure.asked = 1;
+                failure.requested = 1;
                 (0..BLOCKS + 2).for_each(|_| failure.add(block));
             });
         }
         let counted = |thread| failures.read(thread, 0, |failure| (failure.blocks.len(), failure.others));
         assert_eq!([counted(5), counted(9)], [Some((BLOCKS, 6)); 2]);
-        let rest = std::iter::from_fn(|| asked(&failures, 9)).count();
+        let rest = std::iter::from_fn(|| requested(&failures, 9)).count();
         assert_eq!(rest, FAILURES);
     }
 }

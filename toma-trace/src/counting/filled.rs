@@ -30,9 +30,9 @@ pub fn filled(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<H
 
 /// Returns the holdings of a device when an allocation failed on any thread, if [`filled`] was never called for the
 /// failure and the thread has got no memory since.
-pub fn untold(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<Holdings> {
+pub fn unreported(named: impl Fn(&Living) -> Option<(Category, String)>) -> Option<Holdings> {
     let shared = running()?;
-    shared.failures.read_untold(|failure| holdings(&shared, failure, &named))
+    shared.failures.read_unreported(|failure| holdings(&shared, failure, &named))
 }
 
 fn holdings(
@@ -60,8 +60,9 @@ fn holdings(
         held.push(Holding::new("blocks beyond those that are listed", Category::Unknown, failure.others));
     }
     let place = shared.rows.devices().nth(failure.device as usize).map(|(_, place)| place.clone());
-    let asking = Birth { operator: failure.operator, line: failure.line };
-    Holdings::new(place.unwrap_or(crate::place::Place::HOST), held).asked(failure.asked, &asking.name(shared))
+    let requesting = Birth { operator: failure.operator, line: failure.line };
+    Holdings::new(place.unwrap_or(crate::place::Place::HOST), held)
+        .asked(failure.requested, &requesting.name(shared))
 }
 
 fn category(shared: &Shared, owner: Owner, now: Moments) -> Category {

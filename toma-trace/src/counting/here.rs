@@ -106,7 +106,7 @@ pub(super) fn failed(line: Option<LineId>) {
 
 /// Guard that stops the recording of this thread while it lives, for a dry run.
 #[derive(Debug)]
-#[must_use = "the thread is heard again once it is dropped"]
+#[must_use = "the thread is recorded again once it is dropped"]
 pub struct Pause(PhantomData<*const ()>);
 
 /// Stops recording this thread until the guard is dropped. Memory that it allocates meanwhile is exempt.
@@ -214,7 +214,7 @@ impl Here {
     pub(super) fn out_of_memory(
         &mut self,
         device: u8,
-        asked: u64,
+        requested: u64,
         operator: NameId,
         holders: impl FnOnce(&mut dyn FnMut(Living)),
     ) {
@@ -224,7 +224,7 @@ impl Here {
         self.looks_for_numbered();
         let at = self.moment();
         self.shared.failures.keep(self.number, |failure| {
-            (failure.device, failure.asked, failure.operator) = (device.into(), asked, operator);
+            (failure.device, failure.requested, failure.operator) = (device.into(), requested, operator);
             (failure.line, failure.at, failure.now) = (line, at, self.now);
             holders(&mut |block| failure.add(block));
         });

@@ -11,7 +11,7 @@ use toma_core::marks::Function;
 pub(super) struct Group(u32);
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownSources {
     pub(super) sources: Sources,
     /// First lines of functions, by address and by group of attempts.
     firsts: HashMap<(usize, Group), LineId>,
@@ -44,7 +44,7 @@ struct Attempts {
 /// Number of groups; sizes beyond them share one group.
 const GROUPS: usize = 256;
 
-impl Known {
+impl KnownSources {
     /// Returns the first line of a function, called in attempts of a group, and its distance from the one in no
     /// attempt.
     pub(super) fn first(&mut self, function: &'static Function, group: Group) -> (LineId, u32) {
@@ -128,7 +128,7 @@ impl Known {
     }
 
     /// Returns the sources, with the outcomes of their attempts.
-    pub(super) fn told_apart(&self) -> Sources {
+    pub(super) fn distinguished(&self) -> Sources {
         let mut sources = self.sources.clone();
         for Plain { first, texts } in self.plain.values() {
             sources.truncate(*first, texts.len());

@@ -51,10 +51,10 @@ thread_local! {
 }
 
 /// A line by its index in a function; in the innermost function that runs if that is not named.
-pub type Line = (Option<&'static Function>, u32);
+pub type MarkedLine = (Option<&'static Function>, u32);
 
 /// Receives the marks of a thread. The function of a mark may have begun before.
-type Receive = dyn Fn(Mark<Line>);
+type Receive = dyn Fn(Mark<MarkedLine>);
 
 #[derive(Clone)]
 struct ThreadRecorder {
@@ -64,7 +64,7 @@ struct ThreadRecorder {
 }
 
 /// Guard of a recorder of one thread, which receives the thread's marks until the guard is dropped.
-#[must_use = "nothing is heard once it is dropped"]
+#[must_use = "nothing is received once it is dropped"]
 pub struct Listening {
     receive: Rc<Receive>,
     _session: SessionUse,
@@ -98,7 +98,7 @@ impl std::fmt::Debug for Listening {
     }
 }
 
-fn send(mark: Mark<Line>) {
+fn send(mark: Mark<MarkedLine>) {
     let receivers = |recorders: &RefCell<Vec<ThreadRecorder>>| {
         recorders.try_borrow().map_or_else(|_| Vec::new(), |recorders| innermost(&recorders))
     };

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 pub use failure::Living;
-pub use filled::{filled, untold};
+pub use filled::{filled, unreported};
 pub use here::{Pause, pause};
 pub use moves::{Moved, moves, moving};
 pub use names::{NameId, name};
@@ -35,7 +35,7 @@ pub use thread::{allocated, ends, freed, node_begins, operator_begins, out_of_me
 
 use self::failure::Failures;
 use self::listening::SessionUse;
-pub use self::listening::{Line, Listening, listen};
+pub use self::listening::{Listening, MarkedLine, listen};
 use self::makers::AllMakers;
 use self::ring::Ring;
 use self::shared::{NONE, NUMBER, RUNNING, Shared, running};

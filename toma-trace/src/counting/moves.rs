@@ -108,7 +108,7 @@ mod tests {
     use crate::Place;
 
     #[test]
-    fn what_left_before_the_recording_is_kept_from_its_return_to_its_end() {
+    fn a_block_evicted_before_the_recording_is_kept_from_its_return_to_its_end() {
         let first = Counting::of(&[(Place::HOST, 0)]).start().unwrap();
         let born = allocated(0, 0x1000, 384, Node::default());
         let ((), left) = moves(born, || freed(0, 0x1000, 384, born));

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_is_read() {
+    fn packed_events_are_read() {
         let block = |operator| Block { device: 255, address: u64::MAX, bytes: 1 << 60, operator };
         for packed in [
             Packed::Mark(Mark::Enters(LineId(7))),

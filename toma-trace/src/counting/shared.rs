@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::failure::Failures;
-use super::known::{Group, Known};
+use super::known::{Group, KnownSources};
 use super::makers::AllMakers;
 use super::ring::Ring;
 use crate::event::Node;
@@ -17,7 +17,7 @@ use toma_core::marks::Function;
 pub(super) struct Shared {
     pub(super) number: u32,
     pub(super) rows: Arc<Rows>,
-    pub(super) known: Mutex<Known>,
+    pub(super) known: Mutex<KnownSources>,
     /// Ring of events, if they are kept.
     pub(super) ring: Option<Ring>,
     /// Number of births so far, if events are not kept.
@@ -61,12 +61,12 @@ impl Shared {
         NUMBER.store(self.number, Release);
     }
 
-    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+    pub(super) fn known(&self) -> MutexGuard<'_, KnownSources> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn lines(&self) -> Lines {
-        let sources = self.known().told_apart();
+        let sources = self.known().distinguished();
         Lines::new(&sources, &self.rows)
     }
 

@@ -26,19 +26,19 @@ pub fn allocated(device: u8, address: u64, bytes: u64, node: Node) -> Owner {
         return EXEMPT;
     }
     if let Some(owner) = moves::moving() {
-        let told = here(|here| here.has(device).then(|| here.returned(device, address, bytes, owner)));
-        return moves::is_moved(address, owner, told.flatten().unwrap_or(owner));
+        let counted = here(|here| here.has(device).then(|| here.returned(device, address, bytes, owner)));
+        return moves::is_moved(address, owner, counted.flatten().unwrap_or(owner));
     }
-    let told = here(|here| here.has(device).then(|| here.allocated(device, address, bytes, node)));
-    told.flatten().unwrap_or(Owner(0))
+    let counted = here(|here| here.has(device).then(|| here.allocated(device, address, bytes, node)));
+    counted.flatten().unwrap_or(Owner(0))
 }
 
 /// Records that a block was freed, with the owner that [`allocated`] returned; 0 if it was never called.
 pub fn freed(device: u8, address: u64, bytes: u64, owner: Owner) {
     if moves::moving().is_some() {
         let left = |here: &mut Here| here.has(device).then(|| here.left(device, address, bytes, owner));
-        let told = if owner == EXEMPT { None } else { here(left).flatten() };
-        moves::is_moved(address, owner, told.unwrap_or(owner));
+        let counted = if owner == EXEMPT { None } else { here(left).flatten() };
+        moves::is_moved(address, owner, counted.unwrap_or(owner));
     } else if owner != EXEMPT {
         here(|here| here.has(device).then(|| here.freed(device, address, bytes, owner)));
     }
@@ -48,7 +48,7 @@ pub fn freed(device: u8, address: u64, bytes: u64, owner: Owner) {
 /// not recorded. `holders` passes on all live blocks of the device. Both must allocate nothing.
 pub fn out_of_memory(
     device: u8,
-    asked: u64,
+    requested: u64,
     operator: impl FnOnce() -> NameId,
     holders: impl FnOnce(&mut dyn FnMut(Living)),
 ) {
@@ -57,9 +57,9 @@ pub fn out_of_memory(
             return;
         }
         // A node works without an operator of its own.
-        let told = here.operators.last().copied().filter(|told| *told != NameId::NONE);
-        let operator = told.unwrap_or_else(operator);
-        here.out_of_memory(device, asked, operator, holders);
+        let innermost = here.operators.last().copied().filter(|name| *name != NameId::NONE);
+        let operator = innermost.unwrap_or_else(operator);
+        here.out_of_memory(device, requested, operator, holders);
     });
 }
 

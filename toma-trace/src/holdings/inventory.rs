@@ -117,7 +117,7 @@ impl Inventory {
     /// Returns the bytes of all storages on a device, plus the bytes that its allocator holds beyond those it counts.
     #[must_use]
     pub fn used_bytes(&self, place: &Place) -> u64 {
-        self.listed_bytes(place) + self.older_bytes(place)
+        self.on(place).map(Item::used_bytes).sum::<u64>() + self.older_bytes(place)
     }
 
     /// Returns the bytes of storages that have been evicted from a device.
@@ -128,10 +128,6 @@ impl Inventory {
 
     pub(super) fn on(&self, place: &Place) -> impl Iterator<Item = &Item> {
         self.items.iter().filter(move |item| item.place == *place)
-    }
-
-    fn listed_bytes(&self, place: &Place) -> u64 {
-        self.on(place).map(Item::used_bytes).sum()
     }
 
     /// Returns the bytes that the allocator holds in addition to the storages.

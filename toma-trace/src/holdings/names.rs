@@ -40,9 +40,9 @@ impl Names {
     /// Gives a storage a category and a name. If several fit, such as for tied variables, the first in the order of
     /// [`Category`] stays, and among equal ones the earlier.
     pub fn name(&mut self, storage: StorageId, category: Category, name: &str) {
-        let said = self.0.entry(storage).or_insert_with(|| (category, name.to_owned()));
-        if category < said.0 {
-            *said = (category, name.to_owned());
+        let given = self.0.entry(storage).or_insert_with(|| (category, name.to_owned()));
+        if category < given.0 {
+            *given = (category, name.to_owned());
         }
     }
 }
@@ -87,11 +87,11 @@ impl Catalog {
         for (id, storage) in trace.storages() {
             let line = lines.next().flatten();
             lines.by_ref().take(storage.blocks.len() - 1).for_each(drop);
-            let said = names.0.get(&id);
-            let category = category(said.map(|said| said.0), storage, &phases);
+            let given = names.0.get(&id);
+            let category = category(given.map(|given| given.0), storage, &phases);
             rows.push((
                 category,
-                said.map_or_else(|| origin(trace, &storage.blocks[0], line), |said| said.1.clone()),
+                given.map_or_else(|| origin(trace, &storage.blocks[0], line), |given| given.1.clone()),
             ));
         }
         Self(rows)
@@ -114,7 +114,7 @@ impl Catalog {
     }
 }
 
-fn category(said: Option<Category>, storage: &Storage, phases: &Phases) -> Category {
+fn category(given: Option<Category>, storage: &Storage, phases: &Phases) -> Category {
     let found = if phases.is_optimizer_state(storage) {
         Category::OptimizerState
     } else if storage.blocks[0].birth.is_none() {
@@ -124,7 +124,7 @@ fn category(said: Option<Category>, storage: &Storage, phases: &Phases) -> Categ
     } else {
         Category::Temporary
     };
-    said.map_or(found, |said| said.min(found))
+    given.map_or(found, |given| given.min(found))
 }
 
 /// Returns operator and line of a birth, as far as they are known.

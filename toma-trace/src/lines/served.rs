@@ -35,7 +35,7 @@ pub(super) fn shown(place: &Place, served: Option<&Served<'_>>) -> Place {
 }
 
 /// Requests a block and returns its bytes.
-pub(super) fn asked(number: usize, block: &Block, served: Option<&mut Served<'_>>) -> u64 {
+pub(super) fn requested(number: usize, block: &Block, served: Option<&mut Served<'_>>) -> u64 {
     let Some(served) = served.filter(|served| served.place == block.place) else { return block.bytes };
     let before = served.allocator.allocated_bytes();
     served.allocator.allocate(number, block.bytes);

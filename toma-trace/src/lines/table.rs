@@ -312,16 +312,16 @@ fn together(apart: &[Function]) -> Vec<Function> {
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{asked}: no events were kept, which `Depth::Events` does")]
+#[error("{requested}: no events were kept, which `Depth::Events` does")]
 pub struct NoEvents {
-    asked: &'static str,
+    requested: &'static str,
 }
 
 impl NoEvents {
     #[doc(hidden)]
     #[must_use]
-    pub const fn of(asked: &'static str) -> Self {
-        Self { asked }
+    pub const fn of(requested: &'static str) -> Self {
+        Self { requested }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::labels::Labels;
 use super::rows::{DeviceId, Rows};
-use super::served::{Served, asked, shown};
+use super::served::{Served, requested, shown};
 use super::sources::LineId;
 use super::stack::{Born, Stack};
 use super::table::Lines;
@@ -32,14 +32,14 @@ impl Lines {
     /// [Separate](Self::by_attempt) attempts of one name are one group.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
-        let lines = Teller::new(trace, None).tell(trace);
+        let lines = Replay::new(trace, None).lines(trace);
         let is_attempt = |scope: &Scope| scope.label.kind == ScopeKind::Attempt;
         if !trace.scopes().any(|(_, scope)| is_attempt(scope)) {
             return lines;
         }
-        let mut teller = Teller::new(trace, None);
-        teller.labels = Labels::of(trace, true);
-        lines.with_apart(teller.tell(trace))
+        let mut replay = Replay::new(trace, None);
+        replay.labels = Labels::of(trace, true);
+        lines.with_apart(replay.lines(trace))
     }
 
     /// As [`of`](Self::of), with the operators of each line beneath it.
@@ -47,13 +47,13 @@ impl Lines {
     /// Bytes of an operator are those that were allocated and freed while it ran.
     #[must_use]
     pub fn with_operators(trace: &Trace) -> Self {
-        let mut teller = Teller::new(trace, None);
-        teller.operators = Some(BTreeMap::new());
-        teller.replay(trace);
-        teller.threads.clear();
-        let by_line = teller.rows.by_line();
+        let mut replay = Replay::new(trace, None);
+        replay.operators = Some(BTreeMap::new());
+        replay.replay(trace);
+        replay.threads.clear();
+        let by_line = replay.rows.by_line();
         let mut lines = Self::of(trace);
-        for ((line, name), operator) in teller.operators.unwrap_or_default() {
+        for ((line, name), operator) in replay.operators.unwrap_or_default() {
             let row = by_line.get(&operator).cloned().unwrap_or_default();
             lines.add_operator(line, &name, row);
         }
@@ -63,24 +63,24 @@ impl Lines {
     /// As [`of`](Self::of), as if an allocator had served the blocks of one place.
     #[must_use]
     pub fn served(trace: &Trace, by: Served<'_>) -> Self {
-        Teller::new(trace, Some(by)).tell(trace)
+        Replay::new(trace, Some(by)).lines(trace)
     }
 }
 
 /// Returns file and number of the line in which each block was born, in the order of the trace.
 pub(crate) fn birth_lines(trace: &Trace) -> Vec<Option<String>> {
-    let mut teller = Teller::new(trace, None);
-    teller.replay(trace);
-    if !teller.labels.has_functions {
-        return vec![None; teller.blocks.len()];
+    let mut replay = Replay::new(trace, None);
+    replay.replay(trace);
+    if !replay.labels.has_functions {
+        return vec![None; replay.blocks.len()];
     }
-    let line = |held: &Held| teller.labels.sources.get(held.born?.line()?);
-    let lines = teller.blocks.iter().map(line);
+    let line = |held: &Held| replay.labels.sources.get(held.born?.line()?);
+    let lines = replay.blocks.iter().map(line);
     lines.map(|line| line.map(|(source, line)| format!("{}:{}", source.file, line.number))).collect()
 }
 
 /// Replays a trace to rows.
-struct Teller<'a> {
+struct Replay<'a> {
     labels: Labels,
     served: Option<Served<'a>>,
     rows: Arc<Rows>,
@@ -112,7 +112,7 @@ struct Held {
     born: Option<Born>,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> Replay<'a> {
     fn new(trace: &Trace, mut served: Option<Served<'a>>) -> Self {
         let mut blocks = Vec::new();
         let mut before = BTreeMap::<Place, u64>::new();
@@ -120,7 +120,7 @@ impl<'a> Teller<'a> {
             let mut held = Held { place: block.place.clone(), bytes: 0, born: None };
             let there = before.entry(shown(&held.place, served.as_ref())).or_default();
             if block.birth.is_none() {
-                held.bytes = asked(number, block, served.as_mut());
+                held.bytes = requested(number, block, served.as_mut());
                 *there += held.bytes;
             }
             blocks.push(held);
@@ -145,7 +145,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    fn tell(mut self, trace: &Trace) -> Lines {
+    fn lines(mut self, trace: &Trace) -> Lines {
         self.replay(trace);
         self.threads.clear();
         Lines::new(&self.labels.sources, &self.rows)
@@ -172,7 +172,7 @@ impl<'a> Teller<'a> {
 }
 
 /// Scopes and operators.
-impl Teller<'_> {
+impl Replay<'_> {
     fn begins(&mut self, id: ScopeId, scope: &Scope) {
         let maker = scope.label.sequence().and_then(|number| self.maker(number));
         let line = self.labels.line(id);
@@ -251,9 +251,9 @@ fn is_resumed(scope: &Scope) -> bool {
 }
 
 /// Blocks.
-impl Teller<'_> {
+impl Replay<'_> {
     fn born(&mut self, number: usize, block: &Block, thread: ThreadId) {
-        let bytes = asked(number, block, self.served.as_mut());
+        let bytes = requested(number, block, self.served.as_mut());
         let device = self.device(number);
         let stack = &mut self.thread(thread).stack;
         let born = stack.allocated(device, bytes);

@@ -200,29 +200,29 @@ struct Run<'a> {
 type Flow = Result<(), Exit>;
 
 impl Run<'_> {
-    fn tell(&mut self, event: Event) {
+    fn record(&mut self, event: Event) {
         self.events.push(Drawn::Event(event));
     }
 
     /// Runs a statement without others inside.
     fn does(&mut self, statement: &Statement) {
         match *statement {
-            Statement::Allocate { device, bytes } => self.tell(Event::Allocate { device, bytes }),
+            Statement::Allocate { device, bytes } => self.record(Event::Allocate { device, bytes }),
             Statement::Free(index) => self.events.push(Drawn::Free(index)),
-            Statement::OutOfMemory(device) => self.tell(Event::OutOfMemory(device)),
-            Statement::Reserve { device, total } => self.tell(Event::Reserve { device, total }),
-            Statement::GradientOf(line) => self.tell(Event::GradientOf(line)),
-            Statement::Works(time) => self.tell(Event::Works(time)),
+            Statement::OutOfMemory(device) => self.record(Event::OutOfMemory(device)),
+            Statement::Reserve { device, total } => self.record(Event::Reserve { device, total }),
+            Statement::GradientOf(line) => self.record(Event::GradientOf(line)),
+            Statement::Works(time) => self.record(Event::Works(time)),
             Statement::Call(_) | Statement::Loop(..) | Statement::Exit(..) => unreachable!("{statement:?}"),
         }
     }
 
     /// A panic goes on to the thread's end, all else ends here.
     fn function(&mut self, function: usize) -> Flow {
-        self.tell(Event::Enter(line_of(function, 0)));
+        self.record(Event::Enter(line_of(function, 0)));
         let mut next = 1;
         let flow = self.block(&self.thread.functions[function], function, &mut next);
-        self.tell(Event::Leave);
+        self.record(Event::Leave);
         flow.or_else(|exit| if exit == Exit::Panic { Err(exit) } else { Ok(()) })
     }
 
@@ -236,7 +236,7 @@ impl Run<'_> {
             }
         }
         if block.is_closed && flow.is_ok() {
-            self.tell(Event::Mark(line_of(function, *next)));
+            self.record(Event::Mark(line_of(function, *next)));
         }
         *next += 1;
         self.events.extend(block.local.map(Drawn::Free));
@@ -244,7 +244,7 @@ impl Run<'_> {
     }
 
     fn statement(&mut self, statement: &Statement, line: u32, next: &mut u32) -> Flow {
-        self.tell(Event::Mark(line));
+        self.record(Event::Mark(line));
         if self.events.len() > LONGEST {
             return Err(Exit::Panic);
         }
@@ -272,7 +272,7 @@ impl Run<'_> {
             }
             *next = first;
             let flow = self.block(block, usize::try_from(line / LINES).unwrap(), next);
-            self.tell(Event::LeftBlock(line));
+            self.record(Event::LeftBlock(line));
             match flow {
                 Err(Exit::Break) => break,
                 other => other?,

@@ -79,18 +79,18 @@ fn every_column_of_one_device() {
 }
 
 #[test]
-fn a_table_of_nothing_says_so() {
-    let said = "no profiled function was called\n";
+fn an_empty_table_is_marked() {
+    let text = "no profiled function was called\n";
     let missing = lines().function("forward").to_string();
     assert!(missing.starts_with("no function forward was called; these were: "), "{missing}");
     let missing = lines().device(&Place::device("cuda", 7)).to_string();
     assert!(missing.starts_with("no device cuda:7 was recorded; these were: "), "{missing}");
     let (sources, ..) = sources();
-    assert_eq!(Lines::new(&sources, &Rows::new(&[])).to_string(), said);
+    assert_eq!(Lines::new(&sources, &Rows::new(&[])).to_string(), text);
 }
 
 #[test]
-fn what_is_in_no_line_is_told_beneath() {
+fn bytes_of_no_line_are_reported_beneath() {
     let (sources, ..) = sources();
     let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
     let host = rows.device(&Place::HOST).unwrap();

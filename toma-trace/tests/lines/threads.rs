@@ -106,7 +106,7 @@ fn helpers_work_for_the_only_line() {
 
 /// A table in the middle of functions has the figures so far, and nothing is counted twice.
 #[test]
-fn what_is_settled_is_in_the_rows() {
+fn settled_counts_are_in_the_rows() {
     let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
     let device = rows.device(&Place::HOST).unwrap();
     let mut stack = Stack::new(&rows);

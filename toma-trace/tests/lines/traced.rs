@@ -96,9 +96,9 @@ fn label(kind: ScopeKind, name: &str, number: u32) -> Label {
 }
 
 /// Hits, stays and time of a line, and its figures by device.
-type Said = (u64, u64, Duration, [Figures; 2]);
+type Named = (u64, u64, Duration, [Figures; 2]);
 
-fn said(lines: &Lines) -> BTreeMap<u32, Said> {
+fn named(lines: &Lines) -> BTreeMap<u32, Named> {
     let all = (0..u32::try_from(FUNCTIONS).unwrap() * LINES).filter_map(|number| {
         let function = format!("f{}", number / LINES);
         let row = lines.row(&function, number)?;
@@ -125,7 +125,7 @@ proptest! {
             counted.play(thread, event);
             recorded.play(thread, event);
         }
-        let live = said(&Lines::new(&sources(), &counted.rows));
-        prop_assert_eq!(said(&Lines::of(&recorded.recorder.finish())), live);
+        let live = named(&Lines::new(&sources(), &counted.rows));
+        prop_assert_eq!(named(&Lines::of(&recorded.recorder.finish())), live);
     }
 }

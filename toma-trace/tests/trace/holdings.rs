@@ -18,9 +18,9 @@ fn categories_and_names_of_a_step() {
     names.name(weight, Parameter, "weight");
     names.name(gradient, Gradient, "weight.grad");
     let catalog = Catalog::of(&trace, &names);
-    let said: Vec<_> = trace.storages().map(|(id, _)| (catalog.category(id), catalog.name(id))).collect();
+    let given: Vec<_> = trace.storages().map(|(id, _)| (catalog.category(id), catalog.name(id))).collect();
     assert_eq!(
-        said,
+        given,
         [
             (Parameter, "weight"),
             (Activation, "mm @ src/net.rs:10"),
@@ -67,9 +67,9 @@ impl Program {
 }
 
 /// Returns the category of one storage of a program, after these categories were assigned to it.
-fn category(storage: StorageId, program: Program, said: &[Category]) -> Category {
+fn category(storage: StorageId, program: Program, given: &[Category]) -> Category {
     let mut names = Names::new();
-    for category in said {
+    for category in given {
         names.name(storage, *category, "x");
     }
     Catalog::of(&program.0.finish(), &names).category(storage)
@@ -84,7 +84,7 @@ fn node(number: i64) -> Label {
 }
 
 #[test]
-fn what_an_optimizer_keeps_is_its_state() {
+fn tensors_that_an_optimizer_keeps_are_its_state() {
     for (dies, category_of_it) in [(false, Category::OptimizerState), (true, Category::Temporary)] {
         let mut program = Program::default();
         let mut made = None;
@@ -105,7 +105,7 @@ fn what_an_optimizer_keeps_is_its_state() {
 
 #[test]
 fn the_first_category_that_fits_counts() {
-    for (said, expected) in [
+    for (given, expected) in [
         (&[][..], Category::Input),
         (&[Category::Input, Category::Buffer], Category::Buffer),
         (&[Category::Gradient, Category::Parameter], Category::Parameter),
@@ -113,7 +113,7 @@ fn the_first_category_that_fits_counts() {
     ] {
         let mut program = Program::default();
         let storage = program.0.existing(&gpu(), 8).unwrap();
-        assert_eq!(category(storage, program, said), expected, "{said:?}");
+        assert_eq!(category(storage, program, given), expected, "{given:?}");
     }
 }
 
@@ -137,7 +137,7 @@ fn activations_wait_for_a_backward_or_else_for_an_operator() {
 
 /// Nodes run from the highest number down, so a higher number belongs to another backward.
 #[test]
-fn nodes_tell_where_a_backward_begins() {
+fn nodes_show_where_a_backward_begins() {
     for (numbers, expected) in [
         (&[3, 2][..], Category::Temporary),
         (&[3, -1, 2], Category::Temporary),
@@ -153,7 +153,7 @@ fn nodes_tell_where_a_backward_begins() {
 }
 
 #[test]
-fn what_has_no_operator_or_line_is_called_by_what_there_is() {
+fn a_storage_without_operator_or_line_is_named_by_thread_or_age() {
     let mut program = Program::default();
     let older = program.0.existing(&gpu(), 8).unwrap();
     let bare = program.born(OTHER, None);
@@ -203,7 +203,7 @@ proptest! {
 
 /// A storage from before is freed meanwhile, and neither counts nor makes room.
 #[test]
-fn what_was_born_at_its_peak_is_told_by_operator_and_shape() {
+fn storages_born_at_the_peak_are_named_by_operator_and_shape() {
     let mut recorder = Recorder::new();
     let older = recorder.existing(&gpu(), 1 << 20).unwrap();
     let born = |recorder: &mut Recorder, shape: &[u64]| {

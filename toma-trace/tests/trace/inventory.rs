@@ -48,7 +48,7 @@ fn totals_of_tied_layers() {
 
 /// `linear(input * (input + 2))` saves a product for its backward, which has no name.
 #[test]
-fn what_is_saved_for_a_backward_is_a_row() {
+fn a_tensor_saved_for_a_backward_is_a_row() {
     for (place, bytes) in [(Place::HOST, 8_392_708), (gpu(), 8_393_216)] {
         let saved = floats(&place, "mul @ src/net.rs:42", &[512, 1024]);
         let inventory = Inventory::new([linear(&place), vec![saved]].concat());
@@ -191,7 +191,7 @@ fn blocks_without_a_name_are_a_row_for_each_size_and_stand_by_their_bytes() {
 }
 
 #[test]
-fn what_the_allocator_does_not_count_is_beside_its_figure() {
+fn uncounted_memory_is_next_to_the_allocators_figure() {
     let lent = Item::new(&gpu(), "lent", &[25], 100).uncounted();
     let inventory = Inventory::new([floats(&gpu(), "weight", &[128]), lent]).allocated(&gpu(), 1024);
     assert_eq!(

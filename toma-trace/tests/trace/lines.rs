@@ -225,7 +225,7 @@ fn attempts_have_rows_of_their_own() {
 
 /// Memory allocated in a node belongs to the line of its operator, and after the node ends to the outer node's line.
 #[test]
-fn nodes_within_nodes_are_told_apart() {
+fn nodes_within_nodes_are_distinguished() {
     let mut recorder = Recorder::new();
     let weight = recorder.existing(&gpu(), 1).unwrap();
     recorder.begin_scope(MAIN, Label::new(ScopeKind::Function, "step").at("src/net.rs", 9));

@@ -56,7 +56,7 @@ pub(crate) struct Player {
 }
 
 impl Player {
-    /// Returns whether the event was possible and accepted.
+    /// Returns true if the event was possible and accepted.
     pub(crate) fn play(&mut self, action: &Action) -> bool {
         self.try_play(action).is_some()
     }

@@ -127,7 +127,7 @@ fn threads_nest_by_themselves() -> Result<(), Contradiction> {
 }
 
 #[test]
-fn what_has_not_ended_ends_with_the_trace_innermost_first() {
+fn open_scopes_end_with_the_trace_innermost_first() {
     let mut recorder = Recorder::new();
     let scope = recorder.begin_scope(MAIN, label());
     let operator = recorder.begin_operator(MAIN, "aten::relu");

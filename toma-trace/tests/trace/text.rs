@@ -29,7 +29,7 @@ fn numbers(value: &mut Value) -> Vec<&mut Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(actions in actions()) {
+    fn a_written_trace_is_read(actions in actions()) {
         let trace = recorded(&actions);
         prop_assert_eq!(Trace::from_json(&trace.to_json()).unwrap(), trace);
     }
@@ -114,8 +114,8 @@ fn a_broken_text_is_refused_by_name() {
     ] {
         let refused = Trace::from_json(&text).expect_err(message);
         let cause = refused.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-        let said = format!("{refused}{cause}");
-        assert!(said.starts_with(message), "{message}\n{said}");
+        let text = format!("{refused}{cause}");
+        assert!(text.starts_with(message), "{message}\n{text}");
     }
 }
 

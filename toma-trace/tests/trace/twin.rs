@@ -18,7 +18,7 @@ impl Twin {
         self.0[self.0.len() - 1].clone()
     }
 
-    /// Returns whether the twin would accept the player's action; `None` if it cannot decide.
+    /// Returns true if the twin would accept the player's action; `None` if it cannot decide.
     fn follows(&mut self, player: &Player, action: &Action) -> Option<bool> {
         let storage = |index: &Index| player.storage(*index);
         let holds = |id: StorageId| self.now().iter().find(|(storage, ..)| *storage == id).cloned();

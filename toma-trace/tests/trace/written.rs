@@ -187,7 +187,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn snapshots_are_consistent_and_say_what_lives(actions in actions()) {
+    fn snapshots_are_consistent_and_list_live_blocks(actions in actions()) {
         let mut player = Player::default();
         for action in &actions {
             player.play(action);

@@ -16,13 +16,13 @@ const SUITES: [(&str, &str, &str); 2] = [
     (
         "checkpoint",
         "",
-        "bytes::a_budget bytes::too_few failures:: retry::an_excess retry::what_fails script:: statistics::operators",
+        "bytes::a_budget bytes::too_few failures:: retry::an_excess retry::a_size_that_fails script:: statistics::operators",
     ),
     (
         "offload",
         "files:: predicted:: handles:: modes:: park:: programs:: variables::",
         "a_device_is_parked_without a_step_that_is_parked_in a_tensor_leaves_with_its_views an_allocation_that_fails \
-         bad_input foreign_memory half_the_variables rare_kinds scripts used_in_destructors variables_are_saved_from what_lacks_memory",
+         bad_input foreign_memory half_the_variables rare_kinds scripts used_in_destructors variables_are_saved_from a_storage_that_lacks_memory",
     ),
 ];
 
@@ -38,7 +38,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let (ran, cannot) = (rows(&table, "ok").len(), rows(&table, "skipped: "));
     let (count, all) = (cannot.len(), ran + cannot.len());
     ensure!(10 * count <= all, "{count} of {all} cannot run:\n{}", cannot.join("\n"));
-    let last = table.lines().last().context("the checks said nothing")?;
+    let last = table.lines().last().context("the checks printed nothing")?;
     let candle = on.candle()?;
     let nvcc =
         if candle.is_some() { "" } else { "; SKIPPED candle: no nvcc, with which it is built for CUDA" };

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_to_do_is_said() {
+    fn nothing_to_do_is_printed() {
         assert_eq!(counted(0, "example"), "no examples");
         assert_eq!(counted(1, "example"), "1 example");
         assert_eq!(counted(2, "run"), "2 runs");

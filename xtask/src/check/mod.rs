@@ -108,7 +108,7 @@ impl Checks<'_> {
                 break;
             }
         }
-        Ok(told(&ended))
+        Ok(print_results(&ended))
     }
 
     /// Runs each step in a process of its own.
@@ -122,7 +122,7 @@ impl Checks<'_> {
             let command = command.args(seed.clone());
             (step.name.to_owned(), command.args(["--attempts", &self.length.attempts]).into())
         };
-        Ok(told(&in_pairs(steps.iter().map(program).collect(), self.how.fail_fast)))
+        Ok(print_results(&in_pairs(steps.iter().map(program).collect(), self.how.fail_fast)))
     }
 
     /// Runs a step, whose programs have a temporary folder of their own.
@@ -136,8 +136,8 @@ impl Checks<'_> {
     }
 }
 
-/// Prints the results of all steps.
-fn told(ended: &[Ended]) -> ExitCode {
+/// Prints the results of all steps, and returns the exit code.
+fn print_results(ended: &[Ended]) -> ExitCode {
     print!("\n{}", table(ended));
     ExitCode::from(u8::from(ended.iter().any(|step| step.result.is_err())))
 }
@@ -180,10 +180,10 @@ mod tests {
             ended("layout", problems.map(|()| String::new())),
             ended("profiles", Ok("no fixtures".into())),
         ];
-        let told = "fmt                 1.2 s  ok\nlayout              1.2 s  FAILED\n\
+        let expected = "fmt                 1.2 s  ok\nlayout              1.2 s  FAILED\n\
                     profiles            1.2 s  ok      no fixtures\n\n\
                     layout:\n  a.rs:3: first\n  b.rs: second\n";
-        assert_eq!(table(&steps), told);
+        assert_eq!(table(&steps), expected);
     }
 
     #[test]

@@ -26,7 +26,7 @@ const UNITS: [&str; 2] = ["shim.cpp", "test.cpp"];
 
 /// A step of its own, so that its time and its failure are separate from those of the tests.
 pub(super) fn provide(checks: &Checks<'_>) -> Result<String> {
-    Ok(checks.provision.libtorch()?.what.clone())
+    Ok(checks.provision.libtorch()?.description.clone())
 }
 
 pub(super) fn test(checks: &Checks<'_>) -> Result<String> {

@@ -116,7 +116,7 @@ fn only_one_kind_of_io_error() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_system_says_enomem() {
+fn enomem_of_the_system_is_out_of_memory() {
     let error = io::Error::from_raw_os_error(12);
     assert!(error.to_string().contains("Cannot allocate memory"), "the look-alike text: {error}");
     assert_eq!(classify(&error).class, OOM);

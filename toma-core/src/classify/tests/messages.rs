@@ -4,7 +4,7 @@ use super::super::classify_text;
 use super::{unwrapped, with_backtrace};
 
 #[test]
-fn a_message_is_the_first_line_that_says_something_in_at_most_200_characters() {
+fn a_message_is_the_first_line_with_a_word_in_at_most_200_characters() {
     let long = "é".repeat(200);
     for (text, message) in [
         ("\n  CUDA error: out of memory \r\nCUDA kernel errors might be\n", "CUDA error: out of memory"),

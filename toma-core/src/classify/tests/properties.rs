@@ -73,10 +73,10 @@ proptest! {
     fn amounts_are_read_back(hundredths in 0_u64..=102_400, unit in 0_usize..5) {
         let (name, shift) = [("bytes", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)][unit];
         let hundredths = if shift == 0 { hundredths / 100 * 100 } else { hundredths };
-        let said = if shift == 0 { (hundredths / 100).to_string() } else { format!("{}.{:02}", hundredths / 100, hundredths % 100) };
-        let said = normalized(&format!("CUDA out of memory. Tried to allocate {said} {name}. GPU 0 has"));
+        let number = if shift == 0 { (hundredths / 100).to_string() } else { format!("{}.{:02}", hundredths / 100, hundredths % 100) };
+        let number = normalized(&format!("CUDA out of memory. Tried to allocate {number} {name}. GPU 0 has"));
         let bytes = u64::try_from((u128::from(hundredths) << shift) / 100).unwrap();
-        prop_assert_eq!(requested_bytes(Class::OutOfMemory, &said), Some(bytes));
+        prop_assert_eq!(requested_bytes(Class::OutOfMemory, &number), Some(bytes));
     }
 
     #[test]

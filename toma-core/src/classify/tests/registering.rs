@@ -112,9 +112,9 @@ impl fmt::Display for Mute {
 impl Error for Mute {}
 
 #[test]
-fn a_backend_says_the_words_of_its_errors_itself() {
-    add_failure::<Mute>(|_| Failure::new(Class::Poisoned, "said for it").requesting(Some(3)));
-    let expected = Failure::new(Class::Poisoned, "said for it").requesting(Some(3));
+fn a_backend_classifies_its_own_errors() {
+    add_failure::<Mute>(|_| Failure::new(Class::Poisoned, "classified for it").requesting(Some(3)));
+    let expected = Failure::new(Class::Poisoned, "classified for it").requesting(Some(3));
     assert_eq!(io::Error::other(Mute).classify(), expected);
     assert_eq!(classify_panic(&Mute), expected);
 }

@@ -250,7 +250,7 @@ fn every_text_is_known_in_every_disguise() {
 }
 
 #[test]
-fn what_only_sounds_like_it_is_something_else() {
+fn look_alikes_are_other_failures() {
     for (disguised, disguise) in DISGUISES {
         for text in ONLY_SOUNDS_LIKE_IT {
             assert_eq!(classify_text(&disguise(text)).class, Class::Other, "{text}, {disguised}");

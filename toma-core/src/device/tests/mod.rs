@@ -50,18 +50,18 @@ fn exclusive(device: &Device) -> Waiting<'static> {
 struct Pool {
     names: [&'static str; 2],
     free: AtomicUsize,
-    asked: AtomicUsize,
+    reads: AtomicUsize,
 }
 
 impl Pool {
     fn new(name: &'static str) -> Self {
-        Self { names: [name; 2], free: AtomicUsize::new(1000), asked: AtomicUsize::default() }
+        Self { names: [name; 2], free: AtomicUsize::new(1000), reads: AtomicUsize::default() }
     }
 }
 
 impl MemorySource for Pool {
     fn name(&self) -> &str {
-        self.names[self.asked.fetch_add(1, Relaxed) % 2]
+        self.names[self.reads.fetch_add(1, Relaxed) % 2]
     }
 
     fn read(&self) -> std::io::Result<Reading> {

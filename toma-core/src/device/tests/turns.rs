@@ -5,7 +5,7 @@ use super::sleepers::SleeperId;
 use super::*;
 
 #[test]
-fn devices_are_told_apart_by_the_name_that_is_asked_once() {
+fn devices_are_distinguished_by_the_name_that_is_read_once() {
     let source = Pool { names: ["this name", "that name"], ..Pool::new("") };
     let [this, that] = [(); 2].map(|()| Device::of(&source));
     assert_eq!([this.name(), that.name()], ["this name", "that name"]);

@@ -57,7 +57,7 @@ fn a_bound_ends_the_wait_of_a_thread_and_of_a_task_without_a_clock() {
 }
 
 #[test]
-fn what_holds_a_turn_waits_neither_for_a_turn_nor_for_bytes() {
+fn a_call_that_holds_a_turn_waits_neither_for_a_turn_nor_for_bytes() {
     let ([device, other], pool) = ([(); 2].map(|()| device()), Pool::new("reservations inside"));
     let (runs, all) = (device.try_shared().unwrap(), try_reserve(&pool, 1000).unwrap());
     for holds in [&device, &other] {

@@ -113,12 +113,12 @@ impl Call<'_> {
             device.release_cached_memory();
         }
         reserve::hold();
-        // Before others get the device: what is free is this call's to predict with.
+        // Before others get the device, because until then the free bytes are this call's.
         let answer = self.predicted(answer);
         let Some(stages) = &mut self.stages else { return };
         stages.release(attempt.hold, answer);
         let asks = stages.again.as_mut().and_then(|again| again.asks.take());
-        let answer = asks.map_or(answer, |failed| self.asked(policy, &failed, answer));
+        let answer = asks.map_or(answer, |failed| self.after_rung(policy, &failed, answer));
         if self.machine.fallback
             && let Some(stages) = &mut self.stages
         {
@@ -135,8 +135,8 @@ impl Call<'_> {
         }
     }
 
-    /// Asks the leaner plans or hooks whose rung the answer takes. If they give nothing, takes the next rung.
-    fn asked(&mut self, policy: &dyn Policy, failed: &Failed, mut answer: Answer) -> Answer {
+    /// Calls the leaner plans or hooks whose rung the answer takes. If they free nothing, takes the next rung.
+    fn after_rung(&mut self, policy: &dyn Policy, failed: &Failed, mut answer: Answer) -> Answer {
         let _aside = self.stages.as_ref().map(|stages| stages.turns.aside());
         while !self.is_given(failed, answer) {
             let policy = CheckedPolicy { policy, call: self.report.name() };
@@ -146,7 +146,7 @@ impl Call<'_> {
         self.predicted(answer)
     }
 
-    /// True if the answer stands after its rung was asked.
+    /// True if the answer stands after its rung was tried.
     fn is_given(&mut self, failed: &Failed, answer: Answer) -> bool {
         match answer {
             Answer::Again(Rung::Leaner) => self.leans(),

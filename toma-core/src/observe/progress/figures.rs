@@ -17,7 +17,7 @@ pub(super) struct Progress {
     pub(super) done: usize,
     step: usize,
     out_of_memory: usize,
-    /// Time in attempts that succeeded: failed ones say nothing about the time left.
+    /// Time in attempts that succeeded: failed ones are no evidence of the time left.
     busy: Duration,
     /// The last failure, until its answer is known.
     failure: String,
@@ -59,14 +59,14 @@ impl Progress {
         match answer {
             Answer::Follow { to, .. } => {
                 self.step = to;
-                return Some(self.say(&format!("{size}, {answer}")));
+                return Some(self.line_of(&format!("{size}, {answer}")));
             }
             Answer::Again(_) => return None,
             Answer::GiveUp(_) if self.failure.is_empty() => return None,
             Answer::Shrink(to) | Answer::FallBack(to) => self.step = to,
             _ => {}
         }
-        Some(self.say(&format!("{} at {size}, {answer}", self.failure)))
+        Some(self.line_of(&format!("{} at {size}, {answer}", self.failure)))
     }
 
     /// Rate, time left, step and failures, as far as they are known.
@@ -87,11 +87,11 @@ impl Progress {
     /// Items done and figures in one line, for a log.
     pub(super) fn line(&self) -> String {
         let items = self.length.map_or(String::new(), |length| format!("{} of {length} · ", self.done));
-        self.say(&(items + &self.figures()))
+        self.line_of(&(items + &self.figures()))
     }
 
-    fn say(&self, what: &str) -> String {
-        format!("toma: {}: {what}", self.name)
+    fn line_of(&self, text: &str) -> String {
+        format!("toma: {}: {text}", self.name)
     }
 
     /// Items per second.
@@ -110,7 +110,7 @@ impl Progress {
 
 fn describe(class: Class, requested_bytes: Option<u64>, free_bytes: Option<u64>) -> String {
     if !matches!(class, Class::OutOfMemory | Class::Transient) {
-        // The error is returned to the caller, and says more than this line.
+        // The error is returned to the caller, with more details than this line.
         return String::new();
     }
     let figures = [(requested_bytes, "requested"), (free_bytes, "free")].into_iter();

@@ -147,7 +147,7 @@ fn nested_calls_have_a_line_each() {
 }
 
 #[test]
-fn a_call_that_falls_back_says_so_and_goes_on_with_another_step() {
+fn a_fallback_is_printed_and_the_call_goes_on_with_another_step() {
     let (bar, terminal) = on_terminal(120, AT_ONCE);
     notify(&bar, 1, started(1, Some(8)));
     notify(&bar, 1, failed(0, 1));
@@ -174,7 +174,7 @@ fn a_batch_has_no_length() {
 }
 
 #[test]
-fn what_needs_no_word_leaves_none() {
+fn calls_that_need_no_line_leave_none() {
     let (bar, terminal) = on_terminal(120, AT_ONCE);
     let with = || execute::with::<NoCache>().observer(&bar);
     with().range(5..5, 8, |_, _| ());
@@ -200,7 +200,7 @@ fn what_needs_no_word_leaves_none() {
 }
 
 #[test]
-fn giving_up_says_why() {
+fn giving_up_prints_the_reason() {
     let (bar, terminal) = on_terminal(120, AT_ONCE);
     let body = |_, _| Err::<(), _>(OutOfMemory::new(None));
     let result = execute::with::<NoCache>().observer(&bar).name("f").range(0..8, 1, body);

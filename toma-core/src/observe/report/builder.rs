@@ -1,7 +1,7 @@
 //! Builds the report of a call while it runs.
 //!
 //! On the success path this is one addition per attempt; the history is built only when something
-//! fails or the step changes, and the report only when it is asked for.
+//! fails or the step changes, and the report only when it is requested.
 //!
 //! # Why
 //!

@@ -71,7 +71,7 @@ pub struct Report {
     pub remembered: Option<usize>,
     /// The [prediction](crate::execute::With::predict), if it chose the first size.
     pub predicted: Option<Predicted>,
-    /// The reason why nothing was predicted although the call asked for a prediction.
+    /// The reason why nothing was predicted although the call requested a prediction.
     pub unpredicted: Option<String>,
     /// Attempts made, failed ones included.
     pub attempts: usize,

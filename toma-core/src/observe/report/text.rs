@@ -26,7 +26,7 @@ impl fmt::Display for Report {
                 "predict",
                 self.predicted
                     .map(|predicted| self.predicted_line(&predicted))
-                    .or_else(|| self.not_predicted()),
+                    .or_else(|| self.unpredicted.as_deref().map(|why| format!("nothing, because {why}"))),
             ),
             ("tried", self.history()),
             (if self.tried.is_empty() { "known" } else { "learned" }, self.evidence()),
@@ -83,10 +83,6 @@ impl Report {
         let of = self.length.map(|length| format!(" of {length}")).unwrap_or_default();
         let took = self.fullest.map(|full| format!("; took {}", bytes(full.peak_bytes))).unwrap_or_default();
         format!("{size}{of} need {}, {} free{took}", bytes(needs_bytes), bytes(free_bytes))
-    }
-
-    fn not_predicted(&self) -> Option<String> {
-        self.unpredicted.as_deref().map(|why| format!("nothing, because {why}"))
     }
 
     /// Formats a size, with its unit if it does not count items.

@@ -68,9 +68,9 @@ impl Witnessed {
     /// Reports that this thread works for the attempt, until the guard is dropped.
     pub(crate) fn enter(&mut self) -> Option<Entered> {
         let attempted = self.attempted()?;
-        let told = notify(|witness| witness.enter(&attempted));
+        let notified = notify(|witness| witness.enter(&attempted));
         self.attempt.as_mut()?.resumes = true;
-        told.map(Entered)
+        notified.map(Entered)
     }
 
     pub(crate) fn leave(&mut self) {
@@ -136,9 +136,9 @@ fn listens() -> bool {
 }
 
 /// Returns `None` if no witness is registered, it is being notified already, or it panicked.
-fn notify<R>(what: impl FnOnce(&'static dyn Witness) -> R) -> Option<R> {
+fn notify<R>(report: impl FnOnce(&'static dyn Witness) -> R) -> Option<R> {
     let witness = REGISTERED.get().filter(|_| !NOTIFYING.replace(true))?;
-    let answer = notifying(|| contained(|| what(*witness)));
+    let answer = notifying(|| contained(|| report(*witness)));
     NOTIFYING.set(false);
     if answer.is_none() {
         listen(false);

@@ -26,7 +26,7 @@ const SECOND: usize = 4;
 /// it.
 const IN_PROPORTION: f64 = 0.75;
 
-/// An attempt that needs more than this many times the available bytes says nothing about the size.
+/// An attempt that needs more than this many times the available bytes is no evidence about the size.
 ///
 /// Without: median +1.0 %, p95 +1.1 % cold (batch, dry run, failures by chance).
 const MOST_TOO_LARGE: f64 = 128.0;
@@ -143,9 +143,9 @@ pub(super) fn halving_that_fits(evidence: &Evidence) -> usize {
 
 /// Returns the size that fits after a failure if all bytes of the attempt are in proportion to its size.
 fn most(evidence: &Evidence) -> f64 {
-    let Some((asked, available)) = evidence.requested_bytes.zip(evidence.available_bytes) else {
+    let Some((requested, available)) = evidence.requested_bytes.zip(evidence.available_bytes) else {
         return f64::INFINITY;
     };
-    let needed = asked.saturating_add(evidence.peak_bytes.unwrap_or_default());
+    let needed = requested.saturating_add(evidence.peak_bytes.unwrap_or_default());
     bytes(available) / bytes(needed) * number(evidence.size)
 }

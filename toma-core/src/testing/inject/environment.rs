@@ -1,4 +1,4 @@
-//! Injection into all of a program, asked for by `TOMA_INJECT`.
+//! Injection into all of a program, requested by `TOMA_INJECT`.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -48,7 +48,7 @@ fn script_whose_iterator_goes_on_after_its_end() {
 }
 
 #[test]
-fn what_an_injected_failure_is() {
+fn an_injected_failure_has_its_class() {
     for (verdict, class) in [
         (Verdict::OUT_OF_MEMORY.requesting(7), Class::OutOfMemory),
         (Verdict::TRANSIENT, Class::Transient),

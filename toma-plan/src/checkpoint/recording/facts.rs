@@ -132,7 +132,7 @@ impl Recording<'_> {
         self.bytes_where(Storages::default(), |value| value.is_elsewhere)
     }
 
-    /// Bytes that the slots of these stages would hold in addition to what is alive.
+    /// Bytes that the slots of these stages would hold in addition to live tensors.
     pub(super) fn dropped_bytes(&self, first: u32, last: u32) -> u64 {
         let is_dropped = |slot: &&Slot| !slot.is_outside && !slot.is_alive;
         let dropped = self.slots_of(first, last).iter().filter(is_dropped);

@@ -160,8 +160,8 @@ impl Ledger {
         let mut input = input_gradient_bytes;
         let cost = |stage: &Measured| stage.cost(std::mem::replace(&mut input, stage.gradient_bytes));
         let mut stages: Vec<_> = self.stages.iter().map(cost).collect();
-        // The last stage's `gradient_bytes` include what the program allocates after the region, such as the loss. Some
-        // of it outlives the last stage's backward and is there when earlier stages are recomputed: `others_bytes`.
+        // The last stage's `gradient_bytes` include allocations of the program after the region, such as the loss. Some
+        // of them outlive the last stage's backward and are there when earlier stages are recomputed: `others_bytes`.
         let earlier = stages.len().saturating_sub(1);
         // Plans count these bytes from the start, but first runs come before they are allocated.
         let following = stages.last().map_or(0, |stage| stage.gradient_bytes);

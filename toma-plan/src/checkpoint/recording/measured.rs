@@ -10,9 +10,9 @@ use crate::checkpoint::Stage;
 pub struct Run {
     /// Nanoseconds.
     pub elapsed_ns: u64,
-    /// Peak beyond the bytes at its start, in bytes, if it drops what backward needs.
+    /// Peak beyond the bytes at its start, in bytes, if it drops the tensors that backward needs.
     pub dropping_peak_bytes: u64,
-    /// The same peak if it saves what backward needs.
+    /// The same peak if it saves them.
     pub saving_peak_bytes: u64,
 }
 
@@ -77,8 +77,8 @@ impl Measured {
         let repeated = if self.repeats == 0 { first } else { self.repeated };
         // The first run dropped activations as well, and the program's temporaries lived longer in it.
         let repeat_peak_bytes = repeated.dropping_peak_bytes.min(first.dropping_peak_bytes);
-        // Within one operator, the first run cannot tell saved bytes from scratch bytes. A recomputation saves for
-        // real.
+        // Within one operator, the first run cannot distinguish saved bytes from scratch bytes. A recomputation really
+        // saves.
         let longer_bytes = first.dropping_peak_bytes - repeat_peak_bytes;
         let saving_peak_bytes =
             first.saving_peak_bytes.max(repeated.saving_peak_bytes.saturating_add(longer_bytes));

@@ -10,7 +10,7 @@ pub struct Step {
     pub kind: u32,
     /// The stage that runs.
     pub stage: u32,
-    /// True if the output of the run is held in addition to what the kind says, because a later run starts from it.
+    /// True if the output of the run is held in addition to the tensors of its kind, so that a later run starts there.
     pub holds_output: bool,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Cover<'a> {
     /// Free bytes of the budget during each operator; negative if bytes are lacking.
     pub(super) free: Vec<i64>,
     /// Number of chosen gaps of each version.
-    away: Vec<u32>,
+    evicted: Vec<u32>,
     /// For each gap, an operator during which there was no room without that gap.
     tight: Vec<usize>,
     /// Bytes that move.
@@ -41,7 +41,7 @@ impl<'a> Cover<'a> {
             task,
             chosen: vec![false; task.gaps.rows.len()],
             free: task.gaps.resident.iter().map(free).collect(),
-            away: vec![0; task.gaps.versions.len()],
+            evicted: vec![0; task.gaps.versions.len()],
             tight: task.gaps.rows.iter().map(|gap| (gap.after + 1) % task.gaps.operators).collect(),
             cost: 0,
         }
@@ -69,7 +69,7 @@ impl<'a> Cover<'a> {
     /// Returns the bytes that a gap moves in addition to the other chosen gaps.
     pub(super) fn price(&self, gap: usize) -> u64 {
         let row = self.gap(gap);
-        let others = self.away[row.version] - u32::from(self.chosen[gap]);
+        let others = self.evicted[row.version] - u32::from(self.chosen[gap]);
         row.fetched_bytes() + if others == 0 { self.task.gaps.versions[row.version] } else { 0 }
     }
 
@@ -78,7 +78,7 @@ impl<'a> Cover<'a> {
         self.cost += self.price(gap);
         self.chosen[gap] = true;
         let row = self.gap(gap);
-        self.away[row.version] += 1;
+        self.evicted[row.version] += 1;
         self.change(row, row.bytes.cast_signed());
     }
 
@@ -87,7 +87,7 @@ impl<'a> Cover<'a> {
         self.cost -= self.price(gap);
         self.chosen[gap] = false;
         let row = self.gap(gap);
-        self.away[row.version] -= 1;
+        self.evicted[row.version] -= 1;
         self.change(row, -row.bytes.cast_signed());
     }
 

@@ -76,11 +76,11 @@ impl Choice {
                 changes[to] -= as_float(gap.bytes);
             }
         }
-        let mut away = 0.0;
+        let mut evicted_bytes = 0.0;
         let lacks: Vec<f64> = (0..operators)
             .map(|operator| {
-                away += changes[operator];
-                as_float(task.gaps.resident[operator]) - as_float(task.budget_bytes) - away
+                evicted_bytes += changes[operator];
+                as_float(task.gaps.resident[operator]) - as_float(task.budget_bytes) - evicted_bytes
             })
             .collect();
         let excess = |operator: usize| as_float(task.gaps.resident[operator]) - as_float(task.budget_bytes);

@@ -117,7 +117,7 @@ impl Accesses {
         usize::MAX
     }
 
-    /// Calls `then` with what can be on its way in the next second: nothing new, or any page in place of any other.
+    /// Calls `then` with each move that can be under way in the next second: none, or any page in place of any other.
     fn decisions(&self, (set, page, left): State, mut then: impl FnMut(State)) {
         then((set, page, left));
         if left > 0 {

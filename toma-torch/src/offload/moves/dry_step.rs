@@ -95,21 +95,21 @@ pub(crate) fn ends(ended: &Ended<'_>) -> bool {
     with(|predicted| predicted.ends(ended))
 }
 
-fn with(told: impl FnOnce(&mut DryStep)) -> bool {
-    let told = |predicted: &RefCell<Option<DryStep>>| predicted.borrow_mut().as_mut().map(told).is_some();
-    DRY_STEP.try_with(told).unwrap_or(false)
+fn with(record: impl FnOnce(&mut DryStep)) -> bool {
+    let record = |predicted: &RefCell<Option<DryStep>>| predicted.borrow_mut().as_mut().map(record).is_some();
+    DRY_STEP.try_with(record).unwrap_or(false)
 }
 
 /// Guard that records the operators of this thread; it ends the recording even if a step panics.
 struct Predicting<'a> {
     predicted: &'a mut Option<DryStep>,
-    _told: Predicts,
+    _predicts: Predicts,
 }
 
 impl<'a> Predicting<'a> {
     fn begin(predicted: &'a mut Option<DryStep>) -> Self {
         DRY_STEP.set(predicted.take());
-        Self { predicted, _told: Predicts::begin() }
+        Self { predicted, _predicts: Predicts::begin() }
     }
 }
 

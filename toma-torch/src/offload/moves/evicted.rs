@@ -7,33 +7,33 @@ use std::sync::Arc;
 use super::host::Block;
 use super::tally::EvictedTally;
 use super::weights_file::{Part, part};
-use crate::error::{AWAY, Error};
-use crate::ffi::{Away, Rows};
+use crate::error::{EVICTED, Error};
+use crate::ffi::{Rows, StandIn};
 use crate::memory::Device;
 
 /// Makes the stand-in for `bytes` evicted bytes in `source`, which counts in `evicted` until it is dropped.
-pub(crate) fn stand_in(bytes: u64, source: Arc<Source>, evicted: &Arc<EvictedTally>) -> Away {
+pub(crate) fn stand_in(bytes: u64, source: Arc<Source>, evicted: &Arc<EvictedTally>) -> StandIn {
     evicted.add(bytes);
     let booked = Booked { bytes, evicted: Arc::clone(evicted) };
-    Away { bytes, place: Box::new(StandIn { source, _booked: booked }) }
+    StandIn { bytes, location: Box::new(Evicted { source, _booked: booked }) }
 }
 
 /// Returns the source of the bytes of an evicted storage.
-pub(crate) fn source_of(away: &Away) -> &Arc<Source> {
-    let outside = away.place.downcast_ref::<StandIn>().expect("storages are away by us alone");
-    &outside.source
+pub(crate) fn source_of(stand_in: &StandIn) -> &Arc<Source> {
+    let evicted = stand_in.location.downcast_ref::<Evicted>().expect("only our managers evict storages");
+    &evicted.source
 }
 
 /// Takes the source out of the stand-in of a storage that has been fetched.
-pub(crate) fn into_source(away: Away) -> Arc<Source> {
-    let outside = away.place.downcast::<StandIn>().expect("storages are away by us alone");
-    outside.source
+pub(crate) fn into_source(stand_in: StandIn) -> Arc<Source> {
+    let evicted = stand_in.location.downcast::<Evicted>().expect("only our managers evict storages");
+    evicted.source
 }
 
 /// Message of the error when an evicted storage is accessed.
 pub(crate) fn evicted_message(words: &str, device: &Device) -> CString {
     let words = format!(
-        "offload: {words} {AWAY}{}: if it is parked, resume it first; otherwise enter its manager, fetch it first, or pin \
+        "offload: {words} {EVICTED}{}: if it is parked, resume it first; otherwise enter its manager, fetch it first, or pin \
          it if it is read by its address",
         toma_core::memory::MemorySource::name(device)
     );
@@ -43,11 +43,11 @@ pub(crate) fn evicted_message(words: &str, device: &Device) -> CString {
 /// Message of the error when a parked storage is accessed.
 pub(crate) fn parked_message(words: &str, device: &Device) -> String {
     let name = toma_core::memory::MemorySource::name(device);
-    format!("offload: {words} {AWAY}{name}, where it was parked: resume it first")
+    format!("offload: {words} {EVICTED}{name}, where it was parked: resume it first")
 }
 
 /// Counts in `EvictedTally` until it is dropped.
-struct StandIn {
+struct Evicted {
     source: Arc<Source>,
     _booked: Booked,
 }
@@ -64,7 +64,7 @@ impl Drop for Booked {
     }
 }
 
-/// Bytes outside of a device. Shared, so that operators can gather rows while another thread fetches the storage.
+/// Bytes of an evicted storage. Shared, so that operators can gather rows while another thread fetches the storage.
 #[derive(Debug)]
 pub(crate) enum Source {
     Host(Block),

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_back_is_used_again_and_the_limit_counts_what_is_used() {
+    fn returned_blocks_are_used_again_and_the_limit_counts_used_bytes() {
         let host = Host::new(64 << 10, tch::Device::Cpu);
         let first = host.block(10 << 10).unwrap();
         let address = first.bytes().as_ptr();

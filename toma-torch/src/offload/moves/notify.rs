@@ -17,9 +17,9 @@ fn contained<T>(foreign: impl FnOnce() -> T) -> Option<std::thread::Result<T>> {
     if IN_CALLBACK.replace(true) {
         return None;
     }
-    let told = catch_unwind(AssertUnwindSafe(foreign));
+    let result = catch_unwind(AssertUnwindSafe(foreign));
     IN_CALLBACK.set(false);
-    Some(told)
+    Some(result)
 }
 
 impl ManagerState {

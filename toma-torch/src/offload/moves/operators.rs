@@ -86,8 +86,8 @@ impl Books {
             while storage.is_pinned && table.is_moving(storage.id()) {
                 table = self.wait(table);
             }
-            let away = table.known(storage).filter(|entry| entry.location == Location::Evicted);
-            refused.extend(away.and_then(|entry| {
+            let evicted = table.known(storage).filter(|entry| entry.location == Location::Evicted);
+            refused.extend(evicted.and_then(|entry| {
                 let kept = entry.storage.keep()?;
                 kept.refuse(Some(&evicted_message(&entry.words(), &self.device)));
                 Some(kept)

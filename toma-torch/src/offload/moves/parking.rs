@@ -18,7 +18,7 @@ use super::state::ManagerState;
 use super::table::{Entry, Location};
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceMemory, StorageRef};
-use crate::notes::Story;
+use crate::notes::StorageNote;
 
 /// A parked storage, which this does not keep alive.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct ParkedStorage {
     /// Unlike ids of storages, serials are never used again.
     pub(crate) serial: u64,
     /// True if the storage was evicted before, and stays evicted when it is resumed.
-    pub(crate) was_away: bool,
+    pub(crate) was_evicted: bool,
 }
 
 /// Memory that a device still holds while everything that can be evicted is parked.
@@ -70,7 +70,7 @@ pub(crate) struct Marked {
     copy: Option<Arc<Source>>,
     has_copy: bool,
     name: Option<Arc<str>>,
-    story: Story,
+    note: StorageNote,
     /// Message of the error when the storage is accessed after the move.
     words: CString,
 }
@@ -109,12 +109,12 @@ impl ManagerState {
             }
             let Some(kept) = entry.storage.keep() else { continue };
             let known =
-                ParkedStorage { id, serial: entry.serial, was_away: entry.location == Location::Evicted };
+                ParkedStorage { id, serial: entry.serial, was_evicted: entry.location == Location::Evicted };
             entry.location = Location::Evicting;
             let words = evicted_message(&entry.words(), &self.device);
             let (bytes, copy, name) = (entry.bytes, entry.copy.take(), entry.name.clone());
-            let story = entry.story.clone();
-            marked.push(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, story, words });
+            let note = entry.note.clone();
+            marked.push(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, note, words });
         }
         drop(table);
         marked.sort_by_key(|one| one.known.serial);
@@ -133,9 +133,9 @@ impl ManagerState {
 
     /// Copies all marked storages before the first loses its memory, so that a failure has nothing to fetch.
     pub(crate) fn leave_all(&self, mut marked: Vec<Marked>) -> Result<(), Error> {
-        match self.outsides(&mut marked) {
-            Ok(outsides) => {
-                self.take_all(&marked, outsides);
+        match self.copies_of(&mut marked) {
+            Ok(copies) => {
+                self.take_all(&marked, copies);
                 Ok(())
             }
             Err(failed) => {
@@ -147,36 +147,38 @@ impl ManagerState {
 
     /// The copy that stands for the memory of each storage; none for evicted ones. All are made before any memory is
     /// freed, so that a failure leaves nothing half parked.
-    fn outsides(&self, marked: &mut [Marked]) -> Result<Vec<Option<Arc<Source>>>, Error> {
+    fn copies_of(&self, marked: &mut [Marked]) -> Result<Vec<Option<Arc<Source>>>, Error> {
         let mut copies = Vec::new();
         for one in &*marked {
-            let copies_now = !one.known.was_away && one.copy.is_none();
+            let copies_now = !one.known.was_evicted && one.copy.is_none();
             copies.push(copies_now.then(|| self.copied(&one.kept, one.bytes)).transpose()?);
         }
         Ok(marked.iter_mut().zip(copies).map(|(one, copied)| copied.or_else(|| one.copy.take())).collect())
     }
 
-    fn take_all(&self, marked: &[Marked], outsides: Vec<Option<Arc<Source>>>) {
-        let outside = |(one, source): (&Marked, Option<Arc<Source>>)| {
+    fn take_all(&self, marked: &[Marked], copies: Vec<Option<Arc<Source>>>) {
+        let stand_in = |(one, source): (&Marked, Option<Arc<Source>>)| {
             let source = source?;
             Some((self.memory_stays(&source), Box::new(evicted::stand_in(one.bytes, source, &self.evicted))))
         };
-        let outsides: Vec<_> = marked.iter().zip(outsides).map(outside).collect();
+        let stand_ins: Vec<_> = marked.iter().zip(copies).map(stand_in).collect();
         let mut freed = Vec::new();
         let mut table = self.table();
-        for (one, outside) in marked.iter().zip(outsides) {
+        for (one, stand_in) in marked.iter().zip(stand_ins) {
             if let Some(entry) = table.entries.get_mut(&one.known.id) {
                 entry.location = Location::Parked;
             }
-            match outside {
-                Some((stays, away)) => freed.push((one, one.kept.take(away, stays, Some(&one.words)))),
+            match stand_in {
+                Some((stays, stand_in)) => {
+                    freed.push((one, one.kept.take(stand_in, stays, Some(&one.words))));
+                }
                 None => one.kept.refuse(Some(&one.words)),
             }
         }
         self.books.changed.notify_all();
         drop(table);
-        self.tell_stories(freed);
-        for one in marked.iter().filter(|one| !one.known.was_away) {
+        self.free_parked(freed);
+        for one in marked.iter().filter(|one| !one.known.was_evicted) {
             add(&self.counts.offloads, 1);
             let (name, bytes, is_copied) = (one.name(), one.bytes, !one.has_copy);
             self.notify(|| Event::Offloaded { name, bytes, is_copied });
@@ -184,13 +186,14 @@ impl ManagerState {
     }
 
     /// Frees the device memory of parked storages.
-    fn tell_stories(&self, freed: Vec<(&Marked, DeviceMemory)>) {
-        let stories = freed.into_iter().map(|(one, memory)| (one.known.id, Story::leaves(|| drop(memory))));
-        let stories: Vec<_> = stories.collect();
+    fn free_parked(&self, freed: Vec<(&Marked, DeviceMemory)>) {
+        let notes =
+            freed.into_iter().map(|(one, memory)| (one.known.id, StorageNote::on_eviction(|| drop(memory))));
+        let notes: Vec<_> = notes.collect();
         let mut table = self.table();
-        for (id, story) in stories {
+        for (id, note) in notes {
             if let Some(entry) = table.entries.get_mut(&id) {
-                entry.story = story;
+                entry.note = note;
             }
         }
     }
@@ -200,7 +203,7 @@ impl ManagerState {
         let mut table = self.table();
         for one in marked {
             if let Some(entry) = table.entries.get_mut(&one.known.id) {
-                entry.location = if one.known.was_away { Location::Evicted } else { Location::Resident };
+                entry.location = if one.known.was_evicted { Location::Evicted } else { Location::Resident };
                 entry.copy = one.copy;
             }
             kept.push(one.kept);
@@ -234,8 +237,8 @@ impl ManagerState {
             entry.location = Location::Fetching { ahead: false };
             let words = evicted_message(&entry.words(), &self.device);
             let (bytes, name) = (entry.bytes, entry.name.clone());
-            let story = entry.story.clone();
-            Some(Marked { known, kept, bytes, copy: None, has_copy: true, name, story, words })
+            let note = entry.note.clone();
+            Some(Marked { known, kept, bytes, copy: None, has_copy: true, name, note, words })
         });
         marked.collect()
     }
@@ -245,16 +248,16 @@ impl ManagerState {
         registry::check_process()?;
         operators::take_back();
         let _aside = Aside::begin();
-        let (away, coming): (Vec<_>, Vec<_>) =
-            self.mark_parked(storages).into_iter().partition(|one| one.known.was_away);
+        let (evicted, coming): (Vec<_>, Vec<_>) =
+            self.mark_parked(storages).into_iter().partition(|one| one.known.was_evicted);
         match self.memories(&coming) {
             Ok(memories) => {
                 self.give_all(&coming, memories);
-                self.mark_evicted(away);
+                self.mark_evicted(evicted);
                 Ok(())
             }
             Err(failed) => {
-                self.park_again(away.into_iter().chain(coming).collect());
+                self.park_again(evicted.into_iter().chain(coming).collect());
                 Err(failed)
             }
         }
@@ -274,7 +277,7 @@ impl ManagerState {
             );
             return Err(Error::new(ErrorKind::OutOfMemory, message));
         }
-        coming.iter().map(|one| self.filled(&one.kept, one.bytes, &one.story, false)).collect()
+        coming.iter().map(|one| self.filled(&one.kept, one.bytes, &one.note, false)).collect()
     }
 
     fn give_all(&self, coming: &[Marked], memories: Vec<DeviceMemory>) {
@@ -282,7 +285,7 @@ impl ManagerState {
         let mut table = self.table();
         for (one, memory) in coming.iter().zip(memories) {
             let is_newer = memory.is_newer;
-            let mut source = one.kept.give(memory).map(|away| evicted::into_source(*away));
+            let mut source = one.kept.give(memory).map(|stand_in| evicted::into_source(*stand_in));
             if let Some(entry) = table.entries.get_mut(&one.known.id) {
                 entry.location = Location::Resident;
                 entry.copy = source.take_if(|_| !is_newer);

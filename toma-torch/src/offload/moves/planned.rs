@@ -87,11 +87,11 @@ impl ManagerState {
     pub(crate) fn fetch_ahead(self: &Arc<Self>) {
         let ids = {
             let table = self.table();
-            let is_away =
+            let is_evicted =
                 |id: &u64| table.entries.get(id).is_some_and(|entry| entry.location != Location::Resident);
             let following = table.steps.following().filter(|following| following.known.plan.is_some());
             let mut ids = following.map(|following| following.planned(Plan::fetches_at)).unwrap_or_default();
-            ids.retain(is_away);
+            ids.retain(is_evicted);
             ids
         };
         for id in ids {
@@ -141,7 +141,7 @@ impl ManagerState {
         if known.step.peak_bytes() <= terms.budget_bytes {
             return None;
         }
-        let plan = |terms: &Terms| self.asked(|eviction| eviction.plan(&known.step, terms)).flatten();
+        let plan = |terms: &Terms| self.with_eviction(|eviction| eviction.plan(&known.step, terms)).flatten();
         if self.device.device() != tch::Device::Cpu {
             return plan(&terms);
         }

@@ -18,6 +18,7 @@ pub(crate) fn unmoved<T>(look: impl FnOnce() -> T) -> T {
 
 /// Bytes of a tensor's memory that are not on its device.
 pub(crate) fn evicted_bytes(tensor: &Tensor) -> u64 {
-    let is_away = |storage: &Use<'_>| Remembered::new(storage).keep().is_some_and(|kept| kept.is_away());
-    Use::of(tensor).filter(is_away).map(|storage| storage.bytes).sum()
+    let is_evicted =
+        |storage: &Use<'_>| Remembered::new(storage).keep().is_some_and(|kept| kept.is_evicted());
+    Use::of(tensor).filter(is_evicted).map(|storage| storage.bytes).sum()
 }

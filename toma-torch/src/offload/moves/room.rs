@@ -60,7 +60,7 @@ impl ManagerState {
     /// Evicts storages until `lacking_bytes` are freed, and returns the freed bytes.
     pub(crate) fn make_room(&self, lacking_bytes: u64) -> u64 {
         let (now, candidates) = self.table().candidates();
-        let chosen = self.ask(now, lacking_bytes, &candidates);
+        let chosen = self.choose(now, lacking_bytes, &candidates);
         let chosen = chosen.iter().filter_map(|storage| {
             let found = candidates.binary_search_by_key(storage, |(_, candidate)| candidate.storage);
             found.ok().map(|at| candidates[at].0)
@@ -78,17 +78,17 @@ impl ManagerState {
         freed
     }
 
-    /// Storages that the eviction policy chooses; none if it panics or is being asked already.
-    fn ask(&self, now: u64, lacking_bytes: u64, candidates: &[(u64, Candidate)]) -> Vec<u64> {
+    /// Storages that the eviction policy chooses; none if it panics or is choosing already.
+    fn choose(&self, now: u64, lacking_bytes: u64, candidates: &[(u64, Candidate)]) -> Vec<u64> {
         let candidates: Vec<_> = candidates.iter().map(|(_, candidate)| *candidate).collect();
-        self.asked(|eviction| {
+        self.with_eviction(|eviction| {
             let situation = Situation { now, lacking_bytes, candidates: &candidates };
             if lacking_bytes > 0 { eviction.evict(&situation) } else { eviction.leave(&situation) }
         })
         .unwrap_or_default()
     }
 
-    pub(crate) fn asked<T>(&self, question: impl FnOnce(&mut dyn Eviction) -> T) -> Option<T> {
+    pub(crate) fn with_eviction<T>(&self, question: impl FnOnce(&mut dyn Eviction) -> T) -> Option<T> {
         let mut eviction = match self.eviction.try_lock() {
             Ok(eviction) => eviction,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -104,7 +104,7 @@ impl ManagerState {
     /// Evicts the storages that the policy does not want on the device after an operator.
     pub(crate) fn leave_early(&self) {
         let (now, candidates) = self.table().candidates();
-        for storage in self.ask(now, 0, &candidates) {
+        for storage in self.choose(now, 0, &candidates) {
             if let Ok(at) = candidates.binary_search_by_key(&storage, |(_, candidate)| candidate.storage) {
                 let _stays = self.offload(candidates[at].0);
             }

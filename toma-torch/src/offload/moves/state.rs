@@ -17,7 +17,7 @@ use super::tally::EvictedTally;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceId, DeviceMemory, StorageRef};
 use crate::memory::{AllocatorLimit, Device, cpu};
-use crate::notes::Story;
+use crate::notes::StorageNote;
 
 /// State of a manager, shared by all threads that have entered it.
 ///
@@ -32,7 +32,7 @@ pub(crate) struct ManagerState {
     pub(crate) host: Arc<Host>,
     /// Has its own lock, because it is user code.
     pub(crate) eviction: Mutex<Box<dyn Eviction>>,
-    /// True if the eviction policy is asked after each operator.
+    /// True if the eviction policy is requested after each operator.
     is_eager: AtomicBool,
     /// True if rows are gathered where a table is.
     pub(crate) gathers_outside: AtomicBool,
@@ -67,13 +67,15 @@ impl fmt::Debug for ManagerState {
 }
 
 impl ManagerState {
+    /// By default, evicted storages take at most half of the free host memory.
     pub(crate) fn new(device: &Device, books: Arc<Books>) -> Arc<Self> {
+        let host_bytes = toma_core::memory::host().map_or(u64::MAX, |reading| reading.free_bytes / 2);
         Arc::new(Self {
             device: device.clone(),
             id: DeviceId::of(device.device()),
             evicted: Arc::clone(&books.evicted),
             books,
-            host: Host::new(crate::offload::host_default(), device.device()),
+            host: Host::new(host_bytes, device.device()),
             eviction: Mutex::new(Box::new(Flow::default())),
             is_eager: AtomicBool::new(false),
             gathers_outside: AtomicBool::new(true),
@@ -148,11 +150,11 @@ impl ManagerState {
     /// Copies the bytes of a storage from where they are.
     pub(crate) fn read(&self, id: u64, out: &mut [u8]) -> Result<(), Error> {
         let (kept, place) = self.held_still(id).ok_or_else(|| unreadable(out.len(), 0))?;
-        let copied = match kept.away().filter(|_| kept.block().is_null()) {
-            Some(away) if away.bytes == out.len() as u64 => {
-                evicted::source_of(away).bytes().map(|bytes| out.copy_from_slice(&bytes))
+        let copied = match kept.stand_in().filter(|_| kept.block().is_null()) {
+            Some(stand_in) if stand_in.bytes == out.len() as u64 => {
+                evicted::source_of(stand_in).bytes().map(|bytes| out.copy_from_slice(&bytes))
             }
-            Some(away) => Err(unreadable(out.len(), away.bytes)),
+            Some(stand_in) => Err(unreadable(out.len(), stand_in.bytes)),
             None => kept.read(out),
         };
         drop(self.set_place(id, place));
@@ -219,18 +221,18 @@ impl ManagerState {
             }
         };
         let stays = self.memory_stays(&source);
-        let away = Box::new(evicted::stand_in(bytes, source, &self.evicted));
+        let stand_in = Box::new(evicted::stand_in(bytes, source, &self.evicted));
         let mut table = self.table();
         let entry = table.entries.get_mut(&id).expect("it is on its way out");
         let name = entry.name.clone();
         let words = (!stays || !ffi::is_watched()).then(|| evicted_message(&entry.words(), &self.device));
-        let memory = kept.take(away, stays, words.as_deref());
+        let memory = kept.take(stand_in, stays, words.as_deref());
         drop(table);
         // The memory is freed before waiting threads are notified.
-        let story = Story::leaves(|| drop(memory));
+        let note = StorageNote::on_eviction(|| drop(memory));
         let mut table = self.set_place(id, Location::Evicted);
         if let Some(entry) = table.entries.get_mut(&id) {
-            entry.story = story;
+            entry.note = note;
         }
         drop(table);
         drop(kept);
@@ -283,9 +285,9 @@ impl ManagerState {
 
     /// Fetches a storage unless it is on the device. With `ahead`, fails if room would have to be made first.
     pub(crate) fn fetch(&self, id: u64, ahead: bool) -> Result<(), Error> {
-        let Some((kept, bytes, story)) = self.begin_coming(id, ahead)? else { return Ok(()) };
+        let Some((kept, bytes, note)) = self.begin_coming(id, ahead)? else { return Ok(()) };
         let began = Instant::now();
-        let filled = self.filled(&kept, bytes, &story, ahead);
+        let filled = self.filled(&kept, bytes, &note, ahead);
         let memory = match filled {
             Ok(memory) => memory,
             Err(failed) => {
@@ -295,8 +297,8 @@ impl ManagerState {
         };
         let mut table = self.set_place(id, Location::Resident);
         let is_newer = memory.is_newer;
-        let away = kept.give(memory);
-        let mut source = away.map(|away| evicted::into_source(*away));
+        let stand_in = kept.give(memory);
+        let mut source = stand_in.map(|stand_in| evicted::into_source(*stand_in));
         let entry = table.entries.get_mut(&id);
         let name = entry.and_then(|entry| {
             entry.copy = source.take_if(|_| !is_newer);
@@ -319,7 +321,7 @@ impl ManagerState {
         add(&self.counts.stall_nanos, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
-    fn begin_coming(&self, id: u64, ahead: bool) -> Result<Option<(StorageRef, u64, Story)>, Error> {
+    fn begin_coming(&self, id: u64, ahead: bool) -> Result<Option<(StorageRef, u64, StorageNote)>, Error> {
         let mut table = self.table();
         let mut waits_since = None;
         loop {
@@ -329,7 +331,7 @@ impl ManagerState {
                 Location::Evicted => {
                     let Some(kept) = entry.storage.keep() else { return Ok(None) };
                     entry.location = Location::Fetching { ahead };
-                    return Ok(Some((kept, entry.bytes, entry.story.clone())));
+                    return Ok(Some((kept, entry.bytes, entry.note.clone())));
                 }
                 Location::Parked => {
                     return Err(Error::new(
@@ -358,7 +360,7 @@ impl ManagerState {
         &self,
         kept: &StorageRef,
         bytes: u64,
-        story: &Story,
+        note: &StorageNote,
         ahead: bool,
     ) -> Result<DeviceMemory, Error> {
         let _aside = Aside::begin();
@@ -370,7 +372,7 @@ impl ManagerState {
             if lacking > 0 && self.room_for(lacking) {
                 continue;
             }
-            match story.returns(|| kept.memory(bytes)) {
+            match note.on_fetch(|| kept.memory(bytes)) {
                 Err(failed) if failed.kind() == ErrorKind::OutOfMemory && !ahead => {
                     if !self.room_for(bytes) {
                         return Err(failed);
@@ -379,13 +381,13 @@ impl ManagerState {
                 made => break made?,
             }
         };
-        let away = kept.away().expect("it is on its way back");
-        timed(&self.counts.in_nanos, || memory.fill(&evicted::source_of(away).bytes()?))?;
+        let stand_in = kept.stand_in().expect("it is on its way back");
+        timed(&self.counts.in_nanos, || memory.fill(&evicted::source_of(stand_in).bytes()?))?;
         Ok(memory)
     }
 }
 
-fn unreadable(asked: usize, bytes: u64) -> Error {
-    let message = format!("offload: read of {asked} bytes: the memory has {bytes}");
+fn unreadable(requested: usize, bytes: u64) -> Error {
+    let message = format!("offload: read of {requested} bytes: the memory has {bytes}");
     Error::new(ErrorKind::Unsupported, message)
 }

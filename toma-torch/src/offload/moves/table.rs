@@ -11,7 +11,7 @@ use super::evicted::{self, Source, evicted_message};
 use super::tally::EvictedTally;
 use crate::ffi::{DeviceId, Remembered, Rows, Use};
 use crate::memory::Device;
-use crate::notes::Story;
+use crate::notes::StorageNote;
 use crate::offload::step::known_step::{UsedStorage, print_of};
 use crate::offload::step::position::StepPosition;
 use crate::offload::step::steps::Steps;
@@ -49,7 +49,7 @@ pub(crate) struct Entry {
     pub(crate) uses: u64,
     pub(crate) name: Option<Arc<str>>,
     /// Notes of its block when it was last evicted.
-    pub(crate) story: Story,
+    pub(crate) note: StorageNote,
 }
 
 impl Entry {
@@ -65,7 +65,7 @@ impl Entry {
             last_use: now,
             uses: 0,
             name: None,
-            story: Story::default(),
+            note: StorageNote::default(),
         }
     }
 
@@ -148,13 +148,13 @@ impl Books {
         let table = self.table();
         // If an operator was to fail, it must not find the bytes after all and write to them.
         let is_meant = |entry: &&Entry| entry.location == Location::Evicted && (refuses || !entry.is_used());
-        let away = table.entries.values().filter(is_meant);
+        let evicted = table.entries.values().filter(is_meant);
         let refuse = |entry: &Entry| {
             let kept = entry.storage.keep()?;
             kept.refuse(refuses.then(|| evicted_message(&entry.words(), &self.device)).as_deref());
             Some(kept)
         };
-        let kept: Vec<_> = away.filter_map(refuse).collect();
+        let kept: Vec<_> = evicted.filter_map(refuse).collect();
         drop(table);
         drop(kept);
     }
@@ -226,8 +226,8 @@ impl Table {
         else {
             return false;
         };
-        let Some(away) = kept.away() else { return false };
-        storage.stay(Arc::clone(evicted::source_of(away)) as Arc<dyn Rows>, &kept);
+        let Some(stand_in) = kept.stand_in() else { return false };
+        storage.stay(Arc::clone(evicted::source_of(stand_in)) as Arc<dyn Rows>, &kept);
         entry.uses += 1;
         entry.last_use = now;
         true

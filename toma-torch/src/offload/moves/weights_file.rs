@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_overlaps_or_touches_is_read_once() {
+    fn rows_that_overlap_or_touch_are_read_once() {
         assert_eq!(joined(&[], 4), []);
         assert_eq!(joined(&[0, 8, 12, 20], 4), [(0, 4), (8, 16), (20, 24)]);
         assert_eq!(joined(&[0, 4, 8], 100), [(0, 108)]);

@@ -80,9 +80,9 @@ impl ManagerState {
         let _aside = Aside::begin();
         let part = described.part.clone();
         let words = format!("{} ({} bytes)", described.name, part.bytes);
-        let away = Box::new(evicted::stand_in(part.bytes, Arc::new(Source::File(part)), &self.evicted));
+        let stand_in = Box::new(evicted::stand_in(part.bytes, Arc::new(Source::File(part)), &self.evicted));
         let words = evicted::evicted_message(&words, &self.device);
-        let tensor = ffi::born_away(&shape, kind, self.device.device(), away, &words)?;
+        let tensor = ffi::born_evicted(&shape, kind, self.device.device(), stand_in, &words)?;
         self.adopt_evicted(&tensor, &described.name);
         Ok(tensor)
     }
@@ -95,7 +95,7 @@ impl ManagerState {
     fn adopt_evicted(&self, tensor: &Tensor, name: &str) {
         let storage = Use::of(tensor).next().expect("a dense tensor has a storage");
         let mut table = self.table();
-        let entry = table.entry(&storage).expect("what is away may move");
+        let entry = table.entry(&storage).expect("an evicted storage may move");
         entry.location = Location::Evicted;
         entry.name = Some(Arc::from(name));
     }

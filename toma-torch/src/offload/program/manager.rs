@@ -145,9 +145,9 @@ impl Manager {
     fn sees(mut self, change: impl FnOnce(&mut Callbacks)) -> Self {
         let handle = Arc::get_mut(&mut self.handle).and_then(|handle| Arc::get_mut(&mut handle.shared));
         let callbacks = &mut handle.expect("a manager that is not shared yet").callbacks;
-        let mut told = callbacks.take().unwrap_or_default();
-        change(&mut told);
-        let _was_empty = callbacks.set(told);
+        let mut changed = callbacks.take().unwrap_or_default();
+        change(&mut changed);
+        let _was_empty = callbacks.set(changed);
         self
     }
 
@@ -288,13 +288,13 @@ impl Manager {
         let shared = self.shared();
         operators::take_back();
         while shared.outwards.has_waited() {}
-        let away: Vec<_> = {
+        let evicted: Vec<_> = {
             let table = shared.table();
-            let away = table.entries.iter().filter(|(_, entry)| entry.location == Location::Evicted);
-            away.map(|(id, entry)| (entry.serial, *id, entry.words())).collect()
+            let evicted = table.entries.iter().filter(|(_, entry)| entry.location == Location::Evicted);
+            evicted.map(|(id, entry)| (entry.serial, *id, entry.words())).collect()
         };
         let (mut lacking, mut failed) = (Vec::new(), Ok(()));
-        for (_, id, words) in sorted(away) {
+        for (_, id, words) in sorted(evicted) {
             match shared.fetch(id, true) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::OutOfMemory => lacking.push(words),
@@ -334,11 +334,11 @@ impl Manager {
     /// Warns once of storages that are still evicted when the last thread has left.
     fn warn_of_evicted(&self) {
         let shared = self.shared();
-        let away = shared.evicted.count();
-        if away > 0 && !shared.has_warned.swap(true, Ordering::Relaxed) {
+        let evicted = shared.evicted.count();
+        if evicted > 0 && !shared.has_warned.swap(true, Ordering::Relaxed) {
             let (name, bytes) = (shared.device.name(), shared.evicted.bytes());
             eprintln!(
-                "toma: {away} storages of {bytes} bytes are evicted from {name}: fetch_all fetches them"
+                "toma: {evicted} storages of {bytes} bytes are evicted from {name}: fetch_all fetches them"
             );
         }
     }

@@ -99,7 +99,7 @@ pub fn park(device: &Device) -> Result<Parked, Error> {
 /// # drop(weight);
 /// # Ok::<(), toma_torch::Error>(())
 /// ```
-#[must_use = "dropped, what is parked may be fetched back at once"]
+#[must_use = "dropped, parked storages may be fetched at once"]
 #[derive(Debug)]
 pub struct Parked {
     shared: Arc<ManagerState>,
@@ -115,7 +115,7 @@ impl Parked {
         let _aside = Aside::begin();
         let marked = shared.mark_all()?;
         let storages: Vec<_> = marked.iter().map(|one| one.known).collect();
-        let bytes = marked.iter().filter(|one| !one.known.was_away).map(|one| one.bytes).sum();
+        let bytes = marked.iter().filter(|one| !one.known.was_evicted).map(|one| one.bytes).sum();
         shared.leave_all(marked)?;
         shared.device.release_cached_memory();
         Ok(Self { storages, bytes, stays: shared.stays(), shared: Arc::clone(shared) })

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_is_not_told_spares_a_twentieth_of_what_is_free() {
+    fn the_default_budget_spares_a_twentieth_of_the_free_bytes() {
         assert_eq!(default_budget(&Free(Some(1000)), 50), Some(50 + 950));
         assert_eq!(default_budget(&Free(Some(0)), 50), Some(50));
         assert_eq!(default_budget(&Free(Some(u64::MAX / 2)), u64::MAX), Some(u64::MAX));

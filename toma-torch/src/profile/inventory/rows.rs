@@ -29,7 +29,7 @@ type Blocks = BTreeMap<u64, u64>;
 pub(super) fn inventory(
     mut seen: Vec<Seen>,
     device: Option<DeviceId>,
-    said: &BTreeMap<u64, String>,
+    names: &BTreeMap<u64, String>,
 ) -> Inventory {
     let host = DeviceId::of(tch::Device::Cpu);
     let mut devices: Vec<_> = seen.iter().map(|seen| seen.memory.device).chain(device).collect();
@@ -44,7 +44,7 @@ pub(super) fn inventory(
     });
     let allocated = blocks.values().sum();
     let mut items = named(seen, &mut blocks);
-    items.extend(by_address(said, &mut blocks));
+    items.extend(by_address(names, &mut blocks));
     let mut inventory = Inventory::new(items);
     for device in devices {
         let place = device.place();
@@ -69,9 +69,9 @@ fn blocks() -> Blocks {
 }
 
 /// Makes one row of all blocks with the same name.
-fn by_address(said: &BTreeMap<u64, String>, blocks: &mut Blocks) -> impl Iterator<Item = Item> {
+fn by_address(names: &BTreeMap<u64, String>, blocks: &mut Blocks) -> impl Iterator<Item = Item> {
     let mut rows = BTreeMap::<&str, (u64, usize)>::new();
-    for (address, name) in said {
+    for (address, name) in names {
         if let Some(bytes) = blocks.remove(address) {
             let row = rows.entry(name).or_default();
             *row = (row.0 + bytes, row.1 + 1);
@@ -128,7 +128,7 @@ fn item(shared: Shared, mut seen: Vec<Seen>, blocks: &mut Blocks) -> Item {
     let owner = &seen[0];
     let outside = seen.iter().map(|seen| seen.outside_bytes).max().unwrap_or(0);
     let item = Item::new(&owner.place, &owner.name, &owner.shape, bytes.unwrap_or(lent)).outside(outside);
-    // Memory lent on another device cannot be told apart from its allocator's.
+    // Memory lent on another device cannot be distinguished from its allocator's.
     let is_lent = bytes.is_none() && outside == 0;
     let item = if is_lent && owner.place == Place::HOST { item.uncounted() } else { item };
     let item = match &owner.gradient_of {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_from_within_a_block_is_of_it_and_what_lies_behind_is_not() {
+    fn memory_lent_from_within_a_block_is_of_it_and_memory_behind_it_is_not() {
         let mut blocks = Blocks::from([(1000, 80), (1080, 20)]);
         let lent =
             [seen("last", 1040, 8), seen("first", 1040, 0), seen("ours", 1000, 0), seen("behind", 1100, 0)];

@@ -13,21 +13,13 @@ use toma_torch::{Backward as _, DryRun, Forward as _, Loss, ModeGuard, dry_run, 
 
 use super::{DOUBLES, ROWS};
 use crate::dry::{assert_twins, enter_cpu_autocast};
-use crate::stage::{FLOATS, alone, difference, panic_of, printed_by, size};
-
-/// Returns the peak bytes beyond those before, while `work` runs.
-fn peak(work: impl FnOnce()) -> u64 {
-    let before = cpu::allocated_bytes();
-    cpu::reset_peak_allocated_bytes();
-    work();
-    cpu::peak_allocated_bytes() - before
-}
+use crate::stage::{FLOATS, alone, difference, panic_of, peak_of, printed_by, size};
 
 /// Returns the report of `work` in about as much memory as half of the rows take.
 fn in_half_the_memory(mut work: impl FnMut(usize)) -> Report {
     // Tensors that the first run makes and leaves, such as gradients, exist in the other runs.
     work(ROWS);
-    let [whole, single] = [ROWS, 1].map(|most| peak(|| work(most)));
+    let [whole, single] = [ROWS, 1].map(|most| peak_of(|| work(most)));
     let _budget = Budget::beyond_allocated(u64::midpoint(whole, single));
     work(ROWS);
     report::last().expect("a call has ended")
@@ -107,7 +99,7 @@ fn sixteen_residual_blocks_are_evaluated_once_for_each_piece() {
 }
 
 #[test]
-fn what_names_the_batch_or_a_number_works_in_pieces_that_fit() {
+fn a_body_that_names_the_batch_or_a_number_works_in_pieces_that_fit() {
     let _alone = alone();
     let weight = Tensor::rand([64, 64], FLOATS);
     let data = Tensor::rand([size(ROWS), 8, 8], FLOATS);
@@ -210,7 +202,7 @@ fn reading_a_number_runs_nothing_again() {
 }
 
 #[test]
-fn what_has_no_gradients_is_protected() {
+fn a_call_without_gradients_is_protected() {
     let _alone = alone();
     let weight = Tensor::rand([64, 512], FLOATS);
     let data = Tensor::rand([size(ROWS), 64], FLOATS);
@@ -223,7 +215,7 @@ fn what_has_no_gradients_is_protected() {
 
 /// The original took the logarithm of nothing: "math domain error".
 #[test]
-fn where_nothing_fits_bytes_and_budget_are_said() {
+fn where_nothing_fits_bytes_and_budget_are_reported() {
     let _alone = alone();
     let data = Tensor::rand([size(ROWS), 1000], FLOATS);
     let device = toma_torch::Device::new(Device::Cpu);

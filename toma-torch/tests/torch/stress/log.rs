@@ -39,12 +39,12 @@ impl Log {
         self.leaves_out.set(true);
     }
 
-    /// Returns whether the last failure was of a single row, or of one that was left out.
+    /// Returns true if the last failure was of a single row, or of one that was left out.
     pub(super) fn has_failed_alone(&self) -> bool {
         self.failed.get() == Some(1) || self.left_out.get()
     }
 
-    /// Returns whether the rows that failed last had failed the time before, or one was left out.
+    /// Returns true if the rows that failed last had failed the time before, or one was left out.
     pub(super) fn has_failed_twice(&self) -> bool {
         self.tries.get() > 1 || self.left_out.get()
     }

@@ -113,8 +113,11 @@ pub(crate) fn built(project: &Project, libtorch: &Environment) -> Result<Built> 
     }
     let mut libraries = vec![out];
     libraries.extend(libtorch.libraries.iter().cloned());
-    let environment =
-        Environment { what: "a paper card".to_owned(), libtorch: libtorch.libtorch.clone(), libraries };
+    let environment = Environment {
+        description: "a paper card".to_owned(),
+        libtorch: libtorch.libtorch.clone(),
+        libraries,
+    };
     Ok(Built { environment })
 }
 
@@ -174,8 +177,11 @@ mod tests {
 
     #[test]
     fn a_shell_gets_a_runner_for_cargo_and_the_library() {
-        let environment =
-            Environment { what: String::new(), libtorch: None, libraries: vec!["/it's here/card".into()] };
+        let environment = Environment {
+            description: String::new(),
+            libtorch: None,
+            libraries: vec!["/it's here/card".into()],
+        };
         let text = Built { environment }.exports();
         let mut lines = text.lines();
         let runner = lines.next().unwrap();

@@ -25,7 +25,7 @@ const ASK_PYTORCH: &str = "import os, torch; print(os.path.join(os.path.dirname(
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Environment {
     /// A short description of it.
-    pub(crate) what: String,
+    pub(crate) description: String,
     /// `LIBTORCH`, unless it is the caller's own and absolute.
     pub(super) libtorch: Option<PathBuf>,
     /// Folders with libraries, in search order; libtorch's own first.
@@ -51,7 +51,7 @@ impl Environment {
         };
         let shown = folder.display();
         ensure!(folder.is_dir(), "{name}: no folder {shown}; unset the variable to have libtorch installed");
-        Ok(Some(Self { what: format!("{name} of yours"), libtorch, libraries: vec![folder] }))
+        Ok(Some(Self { description: format!("{name} of yours"), libtorch, libraries: vec![folder] }))
     }
 
     /// `command` with the variables to build against this libtorch and to find it.
@@ -98,7 +98,7 @@ mod tests {
     fn our_folders_come_before_inherited_ones_in_any_path() {
         let libtorch = PathBuf::from("/it's here/x");
         let libraries = vec![libtorch.join("lib")];
-        let ours = Environment { what: String::new(), libtorch: Some(libtorch), libraries };
+        let ours = Environment { description: String::new(), libtorch: Some(libtorch), libraries };
         for (inherited, path) in [("", "/it's here/x/lib"), ("/cuda:/usr", "/it's here/x/lib:/cuda:/usr")] {
             let variables = ours.variables_before(Some(inherited.into()));
             assert_eq!(variables, [("LIBTORCH", "/it's here/x".into()), (LOADER_PATH, path.into())]);

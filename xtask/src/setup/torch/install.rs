@@ -94,8 +94,8 @@ pub(super) fn environment(project: &Project, build: Build) -> Result<Environment
     let mut libraries = vec![root.join("libtorch/lib")];
     // The libraries of the CUDA build find all others relative to themselves.
     libraries.extend((build == Build::Cpu).then(|| root.join("runtime")));
-    let what = format!("{VERSION}, {} build", build.name());
-    Ok(Environment { what, libtorch: Some(root.join("libtorch")), libraries })
+    let description = format!("{VERSION}, {} build", build.name());
+    Ok(Environment { description, libtorch: Some(root.join("libtorch")), libraries })
 }
 
 fn replace_link(to: &Path, at: &Path) -> Result<()> {

@@ -53,7 +53,7 @@ impl Curve {
     }
 }
 
-/// Returns the name, or its end, which says more than its start, without the characters that XML does not allow.
+/// Returns the name, or its end, which is more specific than its start, without the characters that XML does not allow.
 pub(super) fn name(report: &Report, longest: usize) -> String {
     let name: Vec<char> = report.name.to_string().chars().collect();
     let cut = name.len().saturating_sub(longest);

@@ -87,14 +87,14 @@ fn legend(area: &Area<'_>, curves: &[Curve]) -> Drawn {
     for (curve, color) in curves.iter().zip(COLORS.iter().cycle()) {
         let line = PathElement::new(vec![(4, y), (28, y)], color.stroke_width(3));
         area.draw(&line)?;
-        said(area, &mut y, curve.label.clone())?;
+        write_line(area, &mut y, curve.label.clone())?;
         if !curve.settled.is_empty() {
             area.draw(&Circle::new((16, y), 5, color.filled()))?;
-            said(area, &mut y, curve.remembers.clone())?;
+            write_line(area, &mut y, curve.remembers.clone())?;
         }
         if curve.out_of_memory > 0 {
             area.draw(&failure((16, y)))?;
-            said(area, &mut y, format!("out of memory: {}", curve.out_of_memory))?;
+            write_line(area, &mut y, format!("out of memory: {}", curve.out_of_memory))?;
         }
         y += LINE / 3;
     }
@@ -102,7 +102,7 @@ fn legend(area: &Area<'_>, curves: &[Curve]) -> Drawn {
 }
 
 /// Writes a line of the legend next to its mark, and moves to the next line.
-fn said(area: &Area<'_>, y: &mut i32, text: String) -> Drawn {
+fn write_line(area: &Area<'_>, y: &mut i32, text: String) -> Drawn {
     area.draw(&Text::new(text, (36, *y - 6), ("sans-serif", 16)))?;
     *y += LINE;
     Ok(())

@@ -32,10 +32,10 @@ impl Plane {
         let sizes: Vec<usize> = entries.iter().map(|tried| tried.size).chain(settled).collect();
         let (least, most) = (sizes.iter().min().map_or(1, |&least| least.max(1)), sizes.iter().max());
         let (powers_of_two, sizes) = up(least, most.map_or(1, |&most| most.max(1)));
-        let told: usize = entries.iter().map(Tried::attempts).sum();
+        let kept: usize = entries.iter().map(Tried::attempts).sum();
         let made: usize = reports.iter().map(|report| report.attempts).sum();
         let costs = reports.iter().any(|report| report.sizes_are_costs);
-        Self { unit, end, powers_of_two, sizes, costs, cut: told < made }
+        Self { unit, end, powers_of_two, sizes, costs, cut: kept < made }
     }
 
     pub(super) fn x(&self, attempts: usize, time: Option<Duration>) -> f64 {

@@ -83,8 +83,8 @@ fn every_report_gives_a_picture_with_title_axes_and_legend() {
         for wanted in ["attempts", "size of an attempt (items)", "size"] {
             assert!(texts.iter().any(|text| text.starts_with(wanted)), "{wanted}: {texts:?}");
         }
-        let told = texts.iter().any(|text| *text == format!("out of memory: {}", report.out_of_memory));
-        assert_eq!(told, report.out_of_memory > 0, "{texts:?}");
+        let shown = texts.iter().any(|text| *text == format!("out of memory: {}", report.out_of_memory));
+        assert_eq!(shown, report.out_of_memory > 0, "{texts:?}");
         let settled = report.settled.is_some_and(|size| texts.contains(&format!("remembers {size}")));
         assert_eq!(settled, report.settled.is_some(), "{texts:?}");
     }
@@ -150,7 +150,7 @@ fn even_pieces_are_drawn_at_the_size_that_ran() {
 }
 
 #[test]
-fn a_history_that_was_cut_is_said_to_be() {
+fn a_truncated_history_is_marked() {
     let report = restless();
     assert_eq!(report.tried.len(), 256);
     let plane = plane_of(&report);

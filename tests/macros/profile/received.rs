@@ -11,7 +11,7 @@ use std::thread;
 use toma::classify::OutOfMemory;
 use toma::marks::Session;
 
-use crate::profile::sink::{told, told_by, told_from};
+use crate::profile::sink::{received, received_by, received_from};
 
 #[toma::profile]
 fn loops(n: u32) -> u32 {
@@ -38,7 +38,7 @@ fn loops(n: u32) -> u32 {
 fn loops_hit_their_lines_again() {
     let body = |i| if i == 1 { "3 4 ^3 ^2" } else { "3 6 7 ^2" };
     let expected = format!("loops( 1 2 {} {} {} 8 9 10 ^8 9 10 11 ^10 ^8 14 17 )", body(0), body(1), body(2));
-    assert_eq!(told(|| assert_eq!(loops(3), 4)), expected);
+    assert_eq!(received(|| assert_eq!(loops(3), 4)), expected);
 }
 
 #[toma::profile]
@@ -58,11 +58,11 @@ fn exits(text: &str) -> Result<u8, std::num::ParseIntError> {
 
 #[test]
 fn every_way_out_leaves_its_blocks() {
-    assert_eq!(told(|| assert_eq!(exits(""), Ok(0))), "exits( 1 2 ^1 )");
-    assert_eq!(told(|| assert_eq!(exits("7"), Ok(7))), "exits( 1 4 5 6 7 ^5 ^4 )");
-    assert_eq!(told(|| assert!(exits("a").is_err())), "exits( 1 4 5 6 ^5 ^4 )");
-    assert_eq!(told(|| assert!(exits("xx").is_err())), "exits( 1 4 5 9 ^4 )");
-    assert_eq!(told(|| assert_eq!(exits("x1"), Ok(1))), "exits( 1 4 5 9 10 ^4 11 )");
+    assert_eq!(received(|| assert_eq!(exits(""), Ok(0))), "exits( 1 2 ^1 )");
+    assert_eq!(received(|| assert_eq!(exits("7"), Ok(7))), "exits( 1 4 5 6 7 ^5 ^4 )");
+    assert_eq!(received(|| assert!(exits("a").is_err())), "exits( 1 4 5 6 ^5 ^4 )");
+    assert_eq!(received(|| assert!(exits("xx").is_err())), "exits( 1 4 5 9 ^4 )");
+    assert_eq!(received(|| assert_eq!(exits("x1"), Ok(1))), "exits( 1 4 5 9 10 ^4 11 )");
 }
 
 #[toma::profile]
@@ -87,9 +87,9 @@ fn arms(n: Option<u32>) -> u32 {
 
 #[test]
 fn arms_are_blocks() {
-    assert_eq!(told(|| assert_eq!(arms(Some(10)), 10)), "arms( 1 2 ^1 10 11 14 15 ^10 16 )");
-    assert_eq!(told(|| assert_eq!(arms(Some(0)), 1)), "arms( 1 4 5 ^1 10 11 12 ^11 ^10 16 )");
-    assert_eq!(told(|| assert_eq!(arms(None), 7)), "arms( 1 8 ^1 )");
+    assert_eq!(received(|| assert_eq!(arms(Some(10)), 10)), "arms( 1 2 ^1 10 11 14 15 ^10 16 )");
+    assert_eq!(received(|| assert_eq!(arms(Some(0)), 1)), "arms( 1 4 5 ^1 10 11 12 ^11 ^10 16 )");
+    assert_eq!(received(|| assert_eq!(arms(None), 7)), "arms( 1 8 ^1 )");
 }
 
 #[toma::profile]
@@ -102,7 +102,7 @@ fn recursive(n: u32) -> u32 {
 
 #[test]
 fn frames_nest_and_unwind() {
-    let caught = told(|| assert!(catch_unwind(|| recursive(1)).is_err()));
+    let caught = received(|| assert!(catch_unwind(|| recursive(1)).is_err()));
     assert_eq!(caught, "recursive( 1 4 recursive( 1 2 ^1 ) )");
 }
 
@@ -116,9 +116,9 @@ fn later() -> impl FnOnce(u32) -> u32 + Send + 'static {
 }
 
 #[test]
-fn closures_tell_where_they_run() {
+fn closures_mark_where_they_run() {
     let made = Mutex::new(None);
-    assert_eq!(told(|| *made.lock().unwrap() = Some(later())), "later( 1 2 )");
+    assert_eq!(received(|| *made.lock().unwrap() = Some(later())), "later( 1 2 )");
     let run = || {
         let closure = made.lock().unwrap().take().unwrap();
         let runs = thread::spawn(move || assert_eq!(closure(3), 7));
@@ -126,7 +126,7 @@ fn closures_tell_where_they_run() {
         runs.join().unwrap();
         thread
     };
-    assert_eq!(told_by(run), "later+2( 3 later+1( ) 4 )");
+    assert_eq!(received_by(run), "later+2( 3 later+1( ) 4 )");
 }
 
 /// A future that is pending once.
@@ -170,14 +170,14 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
 
 #[test]
 fn a_task_is_in_no_line_while_it_waits() {
-    let told = told(|| {
+    let received = received(|| {
         let mut task = pin!(waits(1));
         assert_eq!(poll(task.as_mut()), Poll::Pending);
         assert_eq!(loops(0), 4);
         assert_eq!(poll(task.as_mut()), Poll::Pending);
         assert_eq!(poll(task.as_mut()), Poll::Ready(2));
     });
-    let (first, rest) = told.split_once("waits~").unwrap();
+    let (first, rest) = received.split_once("waits~").unwrap();
     assert!(first.starts_with("waits( 1 2 3 ) loops( 1 2 8 9 10 ^8"), "{first}");
     assert!(first.ends_with("14 17 ) "), "{first}");
     let again = "3( 4 ^2 5 9 waits+5( 6 ) ) waits~9( waits~6( 7 ) drop( 1 2 ) )";
@@ -185,14 +185,14 @@ fn a_task_is_in_no_line_while_it_waits() {
 }
 
 #[test]
-fn what_a_dropped_task_holds_is_dropped_in_its_line() {
-    let told = told(|| {
+fn values_of_a_dropped_task_are_dropped_in_its_line() {
+    let received = received(|| {
         let mut task = Box::pin(waits(1));
         assert_eq!(poll(task.as_mut()), Poll::Pending);
         drop(task);
         drop(waits(1));
     });
-    assert_eq!(told, "waits( 1 2 3 ) waits~3( ^2 drop( 1 2 ) )");
+    assert_eq!(received, "waits( 1 2 3 ) waits~3( ^2 drop( 1 2 ) )");
 }
 
 type Tried = Result<(), OutOfMemory>;
@@ -284,12 +284,12 @@ fn so_do_those_of_methods_and_their_futures_are_send() {
     }
     let (net, mut data) = (Net(7), [0; 2]);
     let expected = "chunked( 1 ) chunked( 1 2 3 ) chunked( 1 2 3 )";
-    assert_eq!(told(|| assert!(net.chunked_above(&mut data).is_ok())), expected);
-    assert_eq!(told(|| assert!(net.chunked_beneath(&mut data).is_ok())), expected);
+    assert_eq!(received(|| assert!(net.chunked_above(&mut data).is_ok())), expected);
+    assert_eq!(received(|| assert!(net.chunked_beneath(&mut data).is_ok())), expected);
     assert_eq!(data, [7; 2]);
     let mut kept = 0;
-    let above = told(|| assert!(finish(is_send(net.batch_above(&mut kept))).is_ok()));
-    let beneath = told(|| assert!(finish(is_send(net.batch_beneath(&mut kept))).is_ok()));
+    let above = received(|| assert!(finish(is_send(net.batch_above(&mut kept))).is_ok()));
+    let beneath = received(|| assert!(finish(is_send(net.batch_beneath(&mut kept))).is_ok()));
     assert_eq!((&*above, &*beneath), ("batch( 1 2 ) batch( 1 2 3 )", &*above));
     assert_eq!(kept, 28);
 }
@@ -304,15 +304,15 @@ fn finish<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn attributes_in_either_order_tell_the_same() {
+fn attributes_in_either_order_mark_the_same() {
     let undone = Cell::new(0);
     let expected = "range( 1 2 ) range( 1 2 3 ) range( 1 2 3 )";
-    assert_eq!(told(|| assert!(above(0, 2).is_ok())), expected);
-    assert_eq!(told(|| assert!(beneath(0, 2).is_ok())), expected);
-    assert_eq!(told(|| assert!(beneath_undo(0, 2, &undone).is_ok())), expected);
+    assert_eq!(received(|| assert!(above(0, 2).is_ok())), expected);
+    assert_eq!(received(|| assert!(beneath(0, 2).is_ok())), expected);
+    assert_eq!(received(|| assert!(beneath_undo(0, 2, &undone).is_ok())), expected);
     assert_eq!(undone.get(), 1);
-    assert_eq!(told(|| assert!(finish(above_async(0, 2)).is_ok())), expected);
-    assert_eq!(told(|| assert!(finish(beneath_async(0, 2)).is_ok())), expected);
+    assert_eq!(received(|| assert!(finish(above_async(0, 2)).is_ok())), expected);
+    assert_eq!(received(|| assert!(finish(beneath_async(0, 2)).is_ok())), expected);
 }
 
 #[toma::profile]
@@ -323,9 +323,9 @@ fn around(inside: impl FnOnce()) {
 }
 
 #[test]
-fn what_is_handed_in_unwinds_through_marks() {
+fn a_panic_of_a_given_closure_unwinds_through_marks() {
     let unwinds = || assert!(catch_unwind(AssertUnwindSafe(|| around(|| panic!("unwinds")))).is_err());
-    assert_eq!(told(unwinds), "around( 1 2 )");
+    assert_eq!(received(unwinds), "around( 1 2 )");
 }
 
 #[toma::profile]
@@ -339,6 +339,6 @@ fn middle(start: &dyn Fn() -> Session) {
 }
 
 #[test]
-fn a_session_that_begins_in_the_middle_hears_marks_without_a_frame() {
-    assert_eq!(told_from(middle), "? ? around( 1 2 3 4 ) ? ? ?");
+fn a_session_that_begins_in_the_middle_receives_marks_without_a_frame() {
+    assert_eq!(received_from(middle), "? ? around( 1 2 3 4 ) ? ? ?");
 }
