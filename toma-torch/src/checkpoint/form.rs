@@ -106,8 +106,9 @@ impl<'a> With<'a> {
     }
 
     /// Returns the learned costs of the newest structure of this region, if its backward has run. `None` without a
-    /// [`name`](Self::name), because such a region is identified by the call site of `region`.
+    /// [`name`](Self::name), because such a region is identified by the call site of `region`: its
+    /// [report](super::Report::known) has them.
     pub fn known(&self) -> Option<Costs> {
-        Some(knowledge::newest(&RegionKey::Named(self.name?.into()))?.costs.clone())
+        knowledge::newest_costs(&RegionKey::Named(self.name?.into()))
     }
 }

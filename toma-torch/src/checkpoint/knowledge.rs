@@ -264,12 +264,12 @@ pub(super) fn differed(key: &RegionKey, region: &Region) {
     }
 }
 
-/// Returns the newest structure of a call site.
-pub(super) fn newest(key: &RegionKey) -> Option<Arc<Structure>> {
+/// Returns the costs of the newest structure of a region.
+pub(super) fn newest_costs(key: &RegionKey) -> Option<Costs> {
     let mut cache = cache();
     let known = cache.known.get_mut(key)?;
     known.learn();
-    known.structures.front().cloned()
+    known.structures.front().map(|structure| structure.costs.clone())
 }
 
 /// Learns the costs of a region once its backward has run.

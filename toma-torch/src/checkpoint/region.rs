@@ -1,5 +1,6 @@
 //! Run of a region: with or without a recording, by a plan if its costs are known, and learned from otherwise.
 
+use std::mem;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use super::knowledge::{self, RegionKey};
 use super::measured::MeasuredRegion;
 use super::report::{self, Ran};
 use super::running::Running;
+use crate::ModeGuard;
 use crate::cpu;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Chosen, RecordingRegion, Region, RegionOptions};
@@ -94,7 +96,10 @@ fn recorded<R>(form: &With<'_>, key: RegionKey, body: impl FnOnce() -> R) -> Res
     let mut choosing = Choosing::new(form, &key, &running);
     let options = RegionOptions { verify: form.verify, undoes: false, observer: running.clone() };
     let recording = RecordingRegion::begin(|begun| choosing.choose(begun), options)?;
+    // `tch::no_grad` does not survive a panic.
+    let modes = ModeGuard::new();
     let value = body();
+    mem::forget(modes);
     if let Some(region) = recording.end() {
         let region = Arc::new(MeasuredRegion::new(region, running.clone()));
         let plan = running.plan();
@@ -138,6 +143,7 @@ fn measure(form: &With<'_>, key: &RegionKey, body: impl FnOnce() -> Tensor) -> R
     let running = Arc::new(Running::default());
     let options = RegionOptions { verify: form.verify, undoes: true, observer: running.clone() };
     let recording = RecordingRegion::begin(|_| Ok(Chosen::default()), options)?;
+    let _modes = ModeGuard::new();
     let output = catch_unwind(AssertUnwindSafe(body));
     let is_inside = output.as_ref().is_ok_and(|output| recording.is_inside(output));
     let region = recording.end().expect("it has not ended");

@@ -3,10 +3,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toma_plan::checkpoint::Plan;
+use toma_plan::checkpoint::{Costs, Plan};
 use toma_trace::Size;
 
-use super::knowledge::RegionKey;
+use super::knowledge::{self, RegionKey};
 use super::measured::MeasuredRegion;
 
 /// A region that has run.
@@ -61,7 +61,7 @@ pub fn last() -> Option<Report> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Report {
-    key: String,
+    key: RegionKey,
     plan: Option<Arc<Plan>>,
     operators: u64,
     differs: Option<u64>,
@@ -79,7 +79,7 @@ impl Report {
         let nanoseconds = stages.iter().map(|stage| stage.first.elapsed_ns + stage.backward_ns).sum::<u64>();
         let repeating = Duration::from_nanos(figures.repeat_ns);
         Self {
-            key: key.to_string(),
+            key: key.clone(),
             plan: plan.clone(),
             operators: figures.operators,
             differs: (figures.differs != u64::MAX).then_some(figures.differs),
@@ -90,6 +90,12 @@ impl Report {
             kept: region.kept().lines().map(str::to_owned).collect(),
             is_over: figures.is_over,
         }
+    }
+
+    /// Learned costs of the newest structure of this region; `None` before its backward has run once. For a region
+    /// without a name, which no [`With`](super::With::known) identifies.
+    pub fn known(&self) -> Option<Costs> {
+        knowledge::newest_costs(&self.key)
     }
 
     /// The plan; `None` for a run that measures.

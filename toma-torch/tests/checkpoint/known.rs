@@ -206,3 +206,15 @@ fn measuring_what_the_closure_did_not_make_is_refused() {
     assert!(!w.grad().defined());
     h.sum(Kind::Float).backward();
 }
+
+#[test]
+fn the_report_of_a_region_without_a_name_has_its_costs() {
+    let _alone = alone();
+    let weight = Tensor::ones([4], ground::floats()).set_requires_grad(true);
+    let step = |weight: &Tensor| checkpoint::region(|| weight.sigmoid().tanh()).sum(Kind::Float).backward();
+    assert!(checkpoint::with().known().is_none());
+    step(&weight);
+    let costs = checkpoint::last().and_then(|report| report.known()).expect("backward has run");
+    step(&weight);
+    assert_eq!(checkpoint::last().unwrap().plan().map(|plan| plan.stages()), Some(costs.stages().len()));
+}
