@@ -58,6 +58,15 @@ fn closures(vs: &VarStore) -> Blocks {
     (Tensor::randn([64, 32], ground::floats()), (0..6).map(block).collect())
 }
 
+/// Linear layers, each with its own activation.
+fn perceptron(vs: &VarStore) -> Blocks {
+    let block = |at| -> Block {
+        let linear = linear(vs.root() / at, 32, 32);
+        Box::new(move |x| x.apply(&linear).tanh())
+    };
+    (Tensor::randn([128, 32], ground::floats()), (0..12).map(block).collect())
+}
+
 fn conv(p: Path<'_>, [from, to]: [i64; 2], size: i64, stride: i64) -> nn::Conv2D {
     nn::conv2d(
         p,
@@ -241,6 +250,7 @@ macro_rules! uncut {
 
 uncut! {
     plain_closures: |vs, marked| chain(closures(vs), marked);
+    a_perceptron: |vs, marked| chain(perceptron(vs), marked);
     six_blocks: |vs, marked| chain(transformer(6, true, vs), marked);
     twelve_blocks: |vs, marked| chain(transformer(12, true, vs), marked);
     twenty_four_blocks: |vs, marked| chain(transformer(24, true, vs), marked);

@@ -29,13 +29,13 @@ pub struct Draft {
     /// Live bytes before the last operator.
     last_alive: u64,
     /// The current stage.
-    begun: Begun,
+    begun: Option<Begun>,
     /// Bytes dropped by the stages that this draft has ended.
     dropped_before: u64,
 }
 
 /// Begin of a stage.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Begun {
     op: u32,
     /// Live bytes before or after that operator.
@@ -48,28 +48,30 @@ impl Draft {
     /// Finds points where few bytes are alive: fewer than the stage has dropped, and fewer than before and after. Stages
     /// grow with the region, so there are never many.
     ///
-    /// That live bytes go on to fall shows only after the stage has begun, so its begin moves on with them.
+    /// That live bytes go on to fall, or that backward needs none of those at the boundary, shows only after the stage
+    /// has begun. Its begin then moves on.
     pub fn boundary(&mut self, recording: &Recording<'_>) -> Boundary {
         let Some(current) = recording.stage_count().checked_sub(1) else { return Boundary::New };
         let alive = alive_bytes(recording, 0..current + 1);
         let last_alive = std::mem::replace(&mut self.last_alive, alive);
         let first_op = recording.stages[current as usize].first_op;
-        if self.begun.op != first_op {
-            self.begun = Begun { op: first_op, alive, is_found: false };
-        }
-        let Begun { alive: begun_alive, is_found, .. } = self.begun;
+        let marked = Begun { op: first_op, alive, is_found: false };
+        let begun = self.begun.filter(|begun| begun.op == first_op).unwrap_or(marked);
         let dropped = recording.dropped_bytes(current, current);
         let is_large = MOST_STAGES * dropped >= self.dropped_before && recording.ops >= first_op + FEWEST_OPS;
-        let is_low = dropped >= alive.max(1) && (alive < last_alive || alive <= begun_alive);
+        let is_low = dropped >= alive.max(1) && (alive < last_alive || alive <= begun.alive);
+        let is_idle = || recording.is_idle(current - 1, &recording.saved_storages());
+        let is_better = || alive < begun.alive || (alive == begun.alive && is_idle());
         let boundary = if is_large && is_low && 2 * alive_bytes(recording, 0..current) <= alive {
             self.dropped_before += dropped;
             Boundary::New
-        } else if is_found && alive < begun_alive && may_join(recording, current) {
+        } else if begun.is_found && may_join(recording, current) && is_better() {
             Boundary::Moved
         } else {
+            self.begun = Some(begun);
             return Boundary::None;
         };
-        self.begun = Begun { op: recording.ops, alive, is_found: true };
+        self.begun = Some(Begun { op: recording.ops, alive, is_found: true });
         boundary
     }
 }
