@@ -216,5 +216,5 @@ fn the_report_of_a_region_without_a_name_has_its_costs() {
     step(&weight);
     let costs = checkpoint::last().and_then(|report| report.known()).expect("backward has run");
     step(&weight);
-    assert_eq!(checkpoint::last().unwrap().plan().map(|plan| plan.stages()), Some(costs.stages().len()));
+    assert_eq!(checkpoint::last().unwrap().plan().map(checkpoint::Plan::stages), Some(costs.stages().len()));
 }
