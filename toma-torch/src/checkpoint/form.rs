@@ -1,6 +1,8 @@
+use std::sync::Arc;
+
 use toma_plan::checkpoint::{Costs, Plan, Solver};
 
-use super::knowledge::{self, RegionKey};
+use super::knowledge::{self, RegionKey, Structure};
 
 /// Options of a checkpointed region.
 ///
@@ -109,6 +111,17 @@ impl<'a> With<'a> {
     /// [`name`](Self::name), because such a region is identified by the call site of `region`: its
     /// [report](super::Report::known) has them.
     pub fn known(&self) -> Option<Costs> {
-        knowledge::newest_costs(&RegionKey::Named(self.name?.into()))
+        Some(self.newest()?.costs.clone())
+    }
+
+    /// Returns the least [budget](Self::budget) in bytes with which this region runs now, `None` where
+    /// [`known`](Self::known) is. That is [`Costs::least_bytes`], and the gradients that its variables do not have yet:
+    /// the first backward allocates them, and they stay.
+    pub fn least_budget(&self) -> Option<u64> {
+        Some(self.newest()?.least_budget())
+    }
+
+    fn newest(&self) -> Option<Arc<Structure>> {
+        knowledge::newest(&RegionKey::Named(self.name?.into()))
     }
 }

@@ -98,6 +98,11 @@ impl Structure {
         &self.cuts[..self.cuts.partition_point(|&cut| (cut as usize) < operator)]
     }
 
+    /// The least budget for which there is a plan now.
+    pub(super) fn least_budget(&self) -> u64 {
+        self.least_bytes.saturating_add(self.lacking_bytes())
+    }
+
     /// Bytes of gradients that the region's variables do not have yet.
     pub(super) fn lacking_bytes(&self) -> u64 {
         self.region.lacking_bytes()
@@ -264,12 +269,12 @@ pub(super) fn differed(key: &RegionKey, region: &Region) {
     }
 }
 
-/// Returns the costs of the newest structure of a region.
-pub(super) fn newest_costs(key: &RegionKey) -> Option<Costs> {
+/// Returns the newest structure of a region.
+pub(super) fn newest(key: &RegionKey) -> Option<Arc<Structure>> {
     let mut cache = cache();
     let known = cache.known.get_mut(key)?;
     known.learn();
-    known.structures.front().map(|structure| structure.costs.clone())
+    known.structures.front().cloned()
 }
 
 /// Learns the costs of a region once its backward has run.

@@ -272,3 +272,22 @@ fn too_few_bytes_are_reported_as_requested_or_as_free_and_mean_out_of_memory() {
     );
     assert!(text.contains(&lacks), "{text}");
 }
+
+#[test]
+fn the_least_budget_after_measuring_has_room_for_gradients_that_are_missing() {
+    let _alone = alone();
+    let weights = [0, 1, 2, 3].map(|_| Tensor::randn([64, 64], ground::floats()).set_requires_grad(true));
+    let rows = Tensor::randn([8, 64], ground::floats());
+    let net = || weights.iter().fold(rows.shallow_clone(), |rows, weight| rows.matmul(weight).tanh());
+    let form = checkpoint::with().name("least budget");
+    let costs = form.measure(net).unwrap();
+    let (bytes, gradients) = (form.least_budget().unwrap(), 4 * 64 * 64 * 4);
+    assert_eq!(bytes, costs.least_bytes() + gradients);
+    let step = |budget: u64| {
+        let _budget = Budget::beyond_allocated(bytes);
+        form.budget(budget).region(net).sum(Kind::Float).backward();
+    };
+    assert!(catch_unwind(AssertUnwindSafe(|| step(bytes - 1))).is_err());
+    step(bytes);
+    assert_eq!(form.least_budget(), Some(costs.least_bytes()));
+}
