@@ -30,7 +30,7 @@ void Tape::join(uint32_t first) {
   costs.joins(first);
   stages.resize(first + 1);
   stages[first].holds_output = false;
-  plan.clear();
+  drop_plan();
   renumber([&](uint32_t stage) { return std::min(stage, first); });
   if (is_kept) {
     stages[first].action = TOMA_SAVE;

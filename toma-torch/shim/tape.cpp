@@ -155,10 +155,15 @@ void Tape::follow_structure(const Op& op) {
   must_cut = false;
 }
 
+void Tape::drop_plan() {
+  plan.clear();
+  cursor = 0;
+}
+
 // Called when the known structure does not match the next operator, or the end of the region.
 void Tape::differ() {
   is_known = false;
-  plan.clear();
+  drop_plan();
   must_cut = true;
   notes->figures.differs = ops.size();
 }
@@ -208,6 +213,10 @@ void Tape::hold_repeated() {
 
 // The first action of the plan for a stage is its first run. Without a plan, its input is held.
 void Tape::begin_stage(c10::Device device) {
+  // The operator for which the last stage began has failed, so this one begins it.
+  if (!stages.empty() && stages.back().first_op == ops.size()) {
+    return;
+  }
   if (!stages.empty() && costs.stage_ends()) {
     release(current() - 1);
   }
@@ -256,6 +265,10 @@ void Tape::end() {
   has_ended = true;
   if (is_known && ops.size() < known.size()) {
     end_sooner();
+  }
+  // The operator that began the last stage has failed, and none has followed.
+  if (!is_known && stages.size() > 1 && stages.back().first_op == ops.size()) {
+    join(current() - 1);
   }
   if (!stages.empty()) {
     const auto merges = costs.region_ends();

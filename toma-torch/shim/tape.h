@@ -215,6 +215,7 @@ class Tape final {
 
   // Merging of stages: stages.cpp.
   void join(uint32_t first);
+  void drop_plan();
   void unite(uint32_t second);
   template <class F>
   void renumber(const F& number_of);

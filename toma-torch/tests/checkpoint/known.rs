@@ -2,7 +2,7 @@
 
 use crate::ground;
 use tch::{Kind, Tensor};
-use toma_torch::checkpoint::{self, Plan, Solver};
+use toma_torch::checkpoint::{self, Plan, Solver, With};
 
 use crate::kit::{alone, bytes};
 
@@ -217,4 +217,42 @@ fn the_report_of_a_region_without_a_name_has_its_costs() {
     let costs = checkpoint::last().and_then(|report| report.known()).expect("backward has run");
     step(&weight);
     assert_eq!(checkpoint::last().unwrap().plan().map(checkpoint::Plan::stages), Some(costs.stages().len()));
+}
+
+/// Runs a step in which the first operator of a stage may fail, and the one that would begin a last stage.
+fn step_with_failures(form: &With<'_>, [x, weight]: [&Tensor; 2], fails: [bool; 2]) -> Vec<u8> {
+    let wrong = Tensor::ones([3, 3], ground::floats());
+    let output = form.region(|| {
+        let hidden = x.matmul(weight);
+        checkpoint::cut();
+        if fails[0] {
+            assert!(hidden.f_matmul(&wrong).is_err());
+            checkpoint::cut();
+        }
+        let output = hidden.matmul(weight).tanh();
+        checkpoint::cut();
+        if fails[1] {
+            assert!(output.f_matmul(&wrong).is_err());
+        }
+        output
+    });
+    weight.grad().f_zero_().ok();
+    output.sum(Kind::Float).backward();
+    bytes(&weight.grad())
+}
+
+#[test]
+fn stages_whose_first_operator_fails_are_those_of_a_step_without_failures() {
+    let _alone = alone();
+    let (x, weight) = (variable(8), Tensor::rand([64, 64], ground::floats()).set_requires_grad(true));
+    for (at, fails) in [[true, false], [false, true], [true, true]].into_iter().enumerate() {
+        let name = format!("first operator fails {at}");
+        let form = checkpoint::with().name(&name);
+        let expected = step_with_failures(&form.enabled(false), [&x, &weight], [false; 2]);
+        for fails in [fails, [false; 2], fails, [false; 2]] {
+            assert_eq!(step_with_failures(&form, [&x, &weight], fails), expected, "{at}");
+        }
+        let report = checkpoint::last().unwrap();
+        assert_eq!(report.plan().map(Plan::stages), Some(report.stages()), "{at}");
+    }
 }

@@ -63,7 +63,6 @@ impl Draft {
         let is_idle = || recording.is_idle(current - 1, &recording.saved_storages());
         let is_better = || alive < begun.alive || (alive == begun.alive && is_idle());
         let boundary = if is_large && is_low && 2 * alive_bytes(recording, 0..current) <= alive {
-            self.dropped_before += dropped;
             Boundary::New
         } else if begun.is_found && may_join(recording, current) && is_better() {
             Boundary::Moved
@@ -71,6 +70,7 @@ impl Draft {
             self.begun = Some(begun);
             return Boundary::None;
         };
+        self.dropped_before += dropped;
         self.begun = Some(Begun { op: recording.ops, alive, is_found: true });
         boundary
     }

@@ -60,6 +60,8 @@ impl Ledger {
         let (Some(stage), Some((last, ended))) = (self.stages.last_mut(), joined.split_last()) else {
             return;
         };
+        // A backward inside the region may have recomputed the first part alone.
+        stage.repeated = Run::default();
         let grown = |other: &Measured| u64::try_from(other.start_bytes - stage.start_bytes).unwrap_or(0);
         let runs = ended.iter().fold(stage.first, |runs, other| runs.then(grown(other), other.first));
         let (earlier, begun) = last.joined;

@@ -73,8 +73,8 @@ impl Measured {
         let seconds = |nanoseconds: u64| Duration::from_nanos(nanoseconds).as_secs_f64();
         // Plans save a stage that cannot be recomputed without its input, so it holds the passing bytes as well.
         let saved_bytes = if self.is_kept { united_bytes } else { self.saved_bytes.max(output_bytes) };
-        // A stage that was never recomputed counts with the figures of its first run.
-        let repeated = if self.repeats == 0 { first } else { self.repeated };
+        // A stage that was never recomputed as a whole counts with the figures of its first run.
+        let repeated = if self.repeated == Run::default() { first } else { self.repeated };
         // The first run dropped activations as well, and the program's temporaries lived longer in it.
         let repeat_peak_bytes = repeated.dropping_peak_bytes.min(first.dropping_peak_bytes);
         // Within one operator, the first run cannot distinguish saved bytes from scratch bytes. A recomputation really
