@@ -61,10 +61,6 @@ fn main() {
 """
 
 
-def run(*command, **more):
-    return subprocess.run([str(part) for part in command], check=True, text=True, capture_output=True, **more)
-
-
 def checkout(commit):
     """Returns a folder with the files of a commit."""
     folder = OUT / commit / "toma"
@@ -86,8 +82,8 @@ def build(toma, name):
 
 def instructions(program, case, times):
     counter = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-    report = run(*counter, program, case, times).stderr
-    return int(re.search(r"Collected : (\d+)", report).group(1))
+    counted = subprocess.run([*counter, program, case, str(times)], check=True, text=True, capture_output=True)
+    return int(re.search(r"Collected : (\d+)", counted.stderr).group(1))
 
 
 def per_call(program, case, times=1000):

@@ -65,6 +65,7 @@ toma_facts Costs::facts() const {
 bool Costs::notify(const toma_region_report& report) const { return tape.observe(tape.guest, &report); }
 
 // Called before each operator, so it looks only at tensors that may have ended since the last call.
+// Joins the last stage with the one before if it began too early.
 bool Costs::begins_stage() {
   auto& [values, slots] = tape.facts;
   for (size_t number = 0; number < values.size(); ++number) {

@@ -22,7 +22,7 @@ fn conv(p: Path<'_>, from: i64, to: i64) -> nn::Conv2D {
     nn::conv2d(p, from, to, 3, nn::ConvConfig { padding: 1, ..Default::default() })
 }
 
-fn linear(p: Path<'_>, from: i64, to: i64) -> nn::Linear {
+pub(crate) fn linear(p: Path<'_>, from: i64, to: i64) -> nn::Linear {
     nn::linear(p, from, to, nn::LinearConfig::default())
 }
 

@@ -6,16 +6,13 @@ use toma_torch::checkpoint;
 
 use crate::ground;
 use crate::kit::{Net, alone};
+use crate::nets::linear;
 
 /// A part of a net that a program would mark as a layer.
 type Block = Box<dyn Fn(&Tensor) -> Tensor + Send>;
 
 /// Blocks with the input of the first.
 type Blocks = (Tensor, Vec<Block>);
-
-fn linear(p: Path<'_>, from: i64, to: i64) -> nn::Linear {
-    nn::linear(p, from, to, nn::LinearConfig::default())
-}
 
 /// Blocks of GPT: norms stand before attention and the wide layers, or after them.
 fn transformer(blocks: i64, is_before: bool, vs: &VarStore) -> Blocks {

@@ -61,7 +61,7 @@ impl Ledger {
             return;
         };
         // A backward inside the region may have recomputed the first part alone.
-        stage.repeated = Run::default();
+        stage.repeated = None;
         let grown = |other: &Measured| u64::try_from(other.start_bytes - stage.start_bytes).unwrap_or(0);
         let runs = ended.iter().fold(stage.first, |runs, other| runs.then(grown(other), other.first));
         let (earlier, begun) = last.joined;
@@ -98,7 +98,7 @@ impl Ledger {
         let stage = &mut self.stages[stage as usize];
         stage.repeats += 1;
         if saves {
-            stage.repeated = run;
+            stage.repeated = Some(run);
         }
     }
 

@@ -37,7 +37,7 @@ pub struct Measured {
     /// Its first run.
     pub first: Run,
     /// Its last recomputation that saved.
-    pub repeated: Run,
+    pub repeated: Option<Run>,
     /// Time of its backward in nanoseconds.
     pub backward_ns: u64,
     /// Peak of its backward beyond the saved activations.
@@ -74,7 +74,7 @@ impl Measured {
         // Plans save a stage that cannot be recomputed without its input, so it holds the passing bytes as well.
         let saved_bytes = if self.is_kept { united_bytes } else { self.saved_bytes.max(output_bytes) };
         // A stage that was never recomputed as a whole counts with the figures of its first run.
-        let repeated = if self.repeated == Run::default() { first } else { self.repeated };
+        let repeated = self.repeated.unwrap_or(first);
         // The first run dropped activations as well, and the program's temporaries lived longer in it.
         let repeat_peak_bytes = repeated.dropping_peak_bytes.min(first.dropping_peak_bytes);
         // Within one operator, the first run cannot distinguish saved bytes from scratch bytes. A recomputation really
