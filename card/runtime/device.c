@@ -83,6 +83,7 @@ static int attribute_of(int attribute) {
   }
 }
 RUNTIME cudaDeviceGetAttribute(int *out, enum cudaDeviceAttr attribute, int card) {
+  if (!is_card(card)) return no_card(cudaErrorInvalidDevice);
   return GIVE(out, attribute_of(attribute));
 }
 

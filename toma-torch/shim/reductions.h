@@ -17,15 +17,12 @@ namespace toma::reductions {
 
 // Processors of a device and threads of each, by CUDA's attribute numbers; 0 without CUDA.
 struct Processors {
-  int64_t count = attribute(16);
-  int64_t threads_of_each = attribute(39);
+  int64_t count, threads_of_each;
 
-  explicit Processors(c10::Device device) : device(device) {}
+  explicit Processors(c10::Device device) : count(attribute(device, 16)), threads_of_each(attribute(device, 39)) {}
 
  private:
-  c10::Device device;
-
-  int64_t attribute(int number) const {
+  static int64_t attribute(c10::Device device, int number) {
     static const auto ask = function_of_cuda<int(int*, int, int)>("cudaDeviceGetAttribute");
     int value = 0;
     return ask != nullptr && ask(&value, number, device.index()) == 0 ? value : 0;
