@@ -34,6 +34,8 @@ struct Operator {
   // Indices of the arguments that hold running statistics, which the operator writes although its schema does not list
   // that, and of the argument that enables these writes; none if there is no such argument.
   uint32_t mean = none, variance = none, trains = none;
+  // Index of the argument with the probability of dropout between recurrent layers; none for other operators.
+  uint32_t dropout = none;
 };
 
 // Registers a boxed fallback for the life of the process. Throws NotImplementedError if the key is taken, as by a

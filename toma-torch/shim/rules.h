@@ -10,6 +10,9 @@
 #include <ATen/core/stack.h>
 #include <ATen/native/ConvUtils.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "shim.h"
 
 namespace toma::rules {
@@ -64,6 +67,17 @@ inline Stack normalized(const c10::IValue& input, const c10::IValue& weight, con
 inline Stack batch_norm(const Stack& arguments) {
   return normalized(arguments[0], arguments[1], {arguments[5].toBool() ? arguments[0].toTensor().size(1) : 0});
 }
+
+// As `batch_norm`, and cuDNN's reserve, which is empty. In channels-last format cuDNN also takes scratch, at most 4 % of the
+// output, which is left out.
+inline Stack cudnn_batch_norm(const Stack& arguments) {
+  auto results = batch_norm(arguments);
+  results.emplace_back(made({0}, at::kByte));
+  return results;
+}
+
+// Arguments: input, gradient of the output, weight.
+inline Stack cudnn_batch_norm_backward(const Stack& arguments) { return {like(arguments[0]), like(arguments[2]), like(arguments[2])}; }
 
 // Arguments: input, normalized shape, weight, bias.
 inline Stack layer_norm(const Stack& arguments) {
@@ -125,16 +139,51 @@ inline Stack flash_attention(const Stack& arguments) {
   return {by_token(queries), sums, none, none, queries.size(2), keys.size(2), made({2}, at::kUInt64), made({}, at::kUInt64), made({0}, queries.scalar_type())};
 }
 
+// A dense tensor whose dims have the same order in memory, with these sizes.
+inline at::Tensor ordered_as(const at::Tensor& like, const Sizes& sizes) {
+  std::vector<int64_t> dims(sizes.size()), back(sizes.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  std::stable_sort(dims.begin(), dims.end(), [&](int64_t one, int64_t other) { return like.stride(one) > like.stride(other); });
+  Sizes dense;
+  for (size_t at = 0; at < dims.size(); ++at) {
+    dense.push_back(sizes[static_cast<size_t>(dims[at])]);
+    back[static_cast<size_t>(dims[at])] = static_cast<int64_t>(at);
+  }
+  return made(dense, like.scalar_type()).permute(back);
+}
+
+// Arguments: queries, keys, values, bias, and if the logarithms of sums are wanted. Results: output, sums, no cumulative
+// lengths, the most tokens, the two numbers at which dropout begins, no debug mask.
+inline Stack cudnn_attention(const Stack& arguments) {
+  const auto &queries = arguments[0].toTensor(), &keys = arguments[1].toTensor(), &values = arguments[2].toTensor();
+  const auto rows = queries.size(0), heads = queries.size(1), tokens = queries.size(2);
+  const auto sums = arguments[4].toBool() ? made({rows, heads, tokens, 1}, at::kFloat) : at::Tensor();
+  const at::Tensor none;
+  return {ordered_as(queries, {rows, heads, tokens, values.size(3)}), sums, none, none, tokens, keys.size(2), made({}, at::kLong), made({}, at::kLong), none};
+}
+
+// Arguments: gradient of the output, queries, keys, values.
+inline Stack cudnn_attention_backward(const Stack& arguments) {
+  const auto gradient = [&](size_t at) { return ordered_as(arguments[at].toTensor(), arguments[at].toTensor().sizes().vec()); };
+  return {gradient(1), gradient(2), gradient(3)};
+}
+
 // Scratch of CUDA's backward in bytes: sums of gradients of queries, and one number for each query. Source: `mha_bwd`
 // in flash_api.cpp, and `workspace_size` in kernel_backward.h of PyTorch 2.11.0. The sums for keys and values, which
-// some shapes need, are left out.
+// some shapes need, are left out. cuDNN 9.19 on an H200 takes a small block forward and 256 bytes more backward.
 inline int64_t scratch(uint8_t rule, const Stack& arguments) {
   const auto up = [](int64_t number, int64_t to) { return (number + to - 1) / to * to; };
-  if (rule != TOMA_SHAPE_FLASH_ATTENTION_BACKWARD && rule != TOMA_SHAPE_EFFICIENT_ATTENTION_BACKWARD) {
+  if (rule == TOMA_SHAPE_CUDNN_ATTENTION) {
+    return 256;
+  }
+  if (rule != TOMA_SHAPE_FLASH_ATTENTION_BACKWARD && rule != TOMA_SHAPE_EFFICIENT_ATTENTION_BACKWARD && rule != TOMA_SHAPE_CUDNN_ATTENTION_BACKWARD) {
     return 0;
   }
   const auto& queries = arguments[1].toTensor();
   const auto heads = queries.size(0) * queries.size(1), tokens = queries.size(2), width = queries.size(3);
+  if (rule == TOMA_SHAPE_CUDNN_ATTENTION_BACKWARD) {
+    return heads * tokens * (width + 1) * int64_t{sizeof(float)} + 256;
+  }
   if (rule == TOMA_SHAPE_FLASH_ATTENTION_BACKWARD) {
     return heads * up(tokens, 128) * (up(width, width <= 192 ? 32 : 256) + 1) * int64_t{sizeof(float)};
   }
@@ -165,6 +214,10 @@ inline Rule of(uint8_t rule) {
     case TOMA_SHAPE_EFFICIENT_ATTENTION_BACKWARD: return efficient_attention_backward;
     case TOMA_SHAPE_FLASH_ATTENTION: return flash_attention;
     case TOMA_SHAPE_FLASH_ATTENTION_BACKWARD: return attention_backward;
+    case TOMA_SHAPE_CUDNN_ATTENTION: return cudnn_attention;
+    case TOMA_SHAPE_CUDNN_ATTENTION_BACKWARD: return cudnn_attention_backward;
+    case TOMA_SHAPE_CUDNN_BATCH_NORM: return cudnn_batch_norm;
+    case TOMA_SHAPE_CUDNN_BATCH_NORM_BACKWARD: return cudnn_batch_norm_backward;
     default: return nullptr;
   }
 }

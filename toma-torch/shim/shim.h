@@ -99,6 +99,10 @@ enum toma_shape_rule : uint8_t {
   TOMA_SHAPE_EFFICIENT_ATTENTION_BACKWARD,
   TOMA_SHAPE_FLASH_ATTENTION,
   TOMA_SHAPE_FLASH_ATTENTION_BACKWARD,
+  TOMA_SHAPE_CUDNN_ATTENTION,
+  TOMA_SHAPE_CUDNN_ATTENTION_BACKWARD,
+  TOMA_SHAPE_CUDNN_BATCH_NORM,
+  TOMA_SHAPE_CUDNN_BATCH_NORM_BACKWARD,
 };
 
 // Installs the operator table, which Rust implements. Called before any operator is looked up. `name` is the name of

@@ -108,6 +108,9 @@ uint32_t Tape::record(const c10::OperatorHandle& handle, const Operator& operati
   follow_structure(op);
   try {
     refer(op);
+    if (op.draws_from_cudnn()) {
+      keep(current(), op.name() + " draws its dropout from a state of cuDNN, which cannot be set again");
+    }
   } catch (...) {
     notes->prints.pop_back();
     throw;

@@ -105,6 +105,11 @@ struct Op {
   // True if its results are held forever: they depend on no tensor, and the program may have filled them in other ways.
   bool is_kept() const { return refs.empty() && !operation->is_random; }
   std::string name() const { return c10::toString(handle.operator_name()); }
+  // True for recurrent layers with dropout on a GPU: cuDNN keeps a state of random numbers that no generator sets.
+  bool draws_from_cudnn() const {
+    const auto dropout = operation->dropout, trains = operation->trains;
+    return device.is_cuda() && dropout != none && arguments[dropout].toDouble() > 0 && arguments[trains].toBool();
+  }
   bool updates_statistics() const {
     return std::any_of(refs.begin(), refs.end(), [](const Ref& ref) { return ref.is_updated; });
   }

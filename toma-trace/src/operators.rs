@@ -77,6 +77,10 @@ pub enum ShapeRule {
     EfficientAttentionBackward,
     FlashAttention,
     FlashAttentionBackward,
+    CudnnAttention,
+    CudnnAttentionBackward,
+    CudnnBatchNorm,
+    CudnnBatchNormBackward,
 }
 
 /// Properties of one operator; empty for an operator that the table does not list.
@@ -135,6 +139,8 @@ const TABLE: &[(&str, u32, Option<ShapeRule>)] = &[
     ("_convolution", 0, Some(ShapeRule::Convolution)),
     ("_native_batch_norm_legit_functional", READS_STATISTICS, None),
     ("_native_batch_norm_legit_no_training", READS_STATISTICS, None),
+    ("_scaled_dot_product_cudnn_attention", 0, Some(ShapeRule::CudnnAttention)),
+    ("_scaled_dot_product_cudnn_attention_backward", 0, Some(ShapeRule::CudnnAttentionBackward)),
     ("_scaled_dot_product_efficient_attention", 0, Some(ShapeRule::EfficientAttention)),
     ("_scaled_dot_product_efficient_attention_backward", 0, Some(ShapeRule::EfficientAttentionBackward)),
     ("_scaled_dot_product_flash_attention", 0, Some(ShapeRule::FlashAttention)),
@@ -149,6 +155,8 @@ const TABLE: &[(&str, u32, Option<ShapeRule>)] = &[
     ("contiguous", HANDS_BACK, None),
     ("convolution", 0, Some(ShapeRule::Convolution)),
     ("convolution_backward", 0, Some(ShapeRule::ConvolutionBackward)),
+    ("cudnn_batch_norm", 0, Some(ShapeRule::CudnnBatchNorm)),
+    ("cudnn_batch_norm_backward", 0, Some(ShapeRule::CudnnBatchNormBackward)),
     ("detach_", DETACHES, None),
     ("embedding", GATHERS, None),
     ("embedding_dense_backward", 0, Some(ShapeRule::EmbeddingBackward)),

@@ -39,9 +39,8 @@ impl<'a> Choosing<'a> {
 
     fn first(&mut self, begun: Begun<'_>) -> Result<Chosen, Error> {
         let print = begun.prints[0];
-        let stages = self.form.plan.map(Plan::stages);
-        let elsewhere = || knowledge::elsewhere(print, stages?);
-        let Some(known) = knowledge::structure(self.key, print, stages).or_else(elsewhere) else {
+        let elsewhere = || knowledge::elsewhere(print, self.form.plan?);
+        let Some(known) = knowledge::structure(self.key, print, self.form.plan).or_else(elsewhere) else {
             return Ok(Chosen::default());
         };
         let budget = Budget::of(self.form, Device::new(begun.device.device()));

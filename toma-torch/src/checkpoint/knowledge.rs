@@ -78,6 +78,10 @@ impl Structure {
         })
     }
 
+    fn begins_with(&self, print: u64) -> bool {
+        self.prints.first() == Some(&print)
+    }
+
     /// Subtracts `budget_bytes - enough_bytes` from later budgets, because this budget was too large.
     pub(super) fn lean(&self, budget_bytes: u64, enough_bytes: u64) {
         self.excess_bytes.store(budget_bytes.saturating_sub(enough_bytes), Relaxed);
@@ -173,7 +177,7 @@ impl CachedRegions {
     /// Requests as many measurements as there may be structures with this first operator, since they may run in turn.
     fn must_learn(&mut self, prints: Vec<u64>) {
         let Some(&first) = prints.first() else { return };
-        let alike = self.structures.iter().filter(|structure| structure.prints.first() == Some(&first));
+        let alike = self.structures.iter().filter(|structure| structure.begins_with(first));
         let tries = alike.count() + 1;
         self.differing.insert(first, Differing { prints, tries });
     }
@@ -215,20 +219,27 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns the structure for whose costs a plan was made, otherwise any with as many stages. Costs are measured seconds,
+/// which two structures hardly share.
+fn for_plan<'a>(of: impl Iterator<Item = &'a Arc<Structure>>, plan: &Plan) -> Option<Arc<Structure>> {
+    let is_exact = |structure: &&Arc<Structure>| {
+        structure.costs.keep_all_seconds().to_bits() == plan.keep_all_seconds().to_bits()
+    };
+    of.filter(|structure| structure.cuts.len() + 1 == plan.stages()).max_by_key(is_exact).cloned()
+}
+
 /// Learns from the regions of this call site that have finished, then returns a structure whose first operator has this
-/// print: one with `stages` stages if there is any, otherwise the newest. `None` also if regions that begin so must be
+/// print: the one that `plan` is for if there is any, otherwise the newest. `None` also if regions that begin so must be
 /// measured first, because one differed from all structures.
-pub(super) fn structure(key: &RegionKey, print: u64, stages: Option<usize>) -> Option<Arc<Structure>> {
+pub(super) fn structure(key: &RegionKey, print: u64, plan: Option<&Plan>) -> Option<Arc<Structure>> {
     let mut cache = cache();
     let known = cache.known.get_mut(key)?;
     known.learn();
     if known.must_measure(print) {
         return None;
     }
-    let begin_so = || known.structures.iter().filter(|structure| structure.prints.first() == Some(&print));
-    let for_plan =
-        begin_so().find(|structure| stages.is_some_and(|stages| structure.cuts.len() + 1 == stages));
-    for_plan.or_else(|| begin_so().next()).cloned()
+    let begin_so = || known.structures.iter().filter(|structure| structure.begins_with(print));
+    plan.and_then(|plan| for_plan(begin_so(), plan)).or_else(|| begin_so().next().cloned())
 }
 
 /// Returns another known structure as which a region can continue that began as `other`: operators and stages agree so
@@ -244,16 +255,12 @@ pub(super) fn going_on(key: &RegionKey, other: &Structure, begun: Begun<'_>) -> 
     cache.known.get(key)?.structures.iter().find(is_it).cloned()
 }
 
-/// Returns a structure of any call site with this first operator and so many stages, for a plan made elsewhere.
-pub(super) fn elsewhere(print: u64, stages: usize) -> Option<Arc<Structure>> {
+/// Returns the structure of any call site with this first operator that a plan made elsewhere is for.
+pub(super) fn elsewhere(print: u64, plan: &Plan) -> Option<Arc<Structure>> {
     let mut cache = cache();
-    let is_it = |structure: &&Arc<Structure>| {
-        structure.prints.first() == Some(&print) && structure.cuts.len() + 1 == stages
-    };
-    cache.known.values_mut().find_map(|known| {
-        known.learn();
-        known.structures.iter().find(is_it).cloned()
-    })
+    cache.known.values_mut().for_each(CachedRegions::learn);
+    let all = cache.known.values().flat_map(|known| &known.structures);
+    for_plan(all.filter(|structure| structure.begins_with(print)), plan)
 }
 
 /// Records that a region differed from the structure that it was planned as. If its own structure is known, that one is

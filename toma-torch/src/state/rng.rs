@@ -6,7 +6,8 @@ use crate::ffi::{self, DeviceId};
 /// Saved state of a device's random number generator.
 ///
 /// A failed attempt has consumed random numbers, for dropout masks or samples. If the state from
-/// before the attempt is restored, the retry draws the same ones.
+/// before the attempt is restored, the retry draws the same ones. Recurrent layers with dropout on a
+/// GPU do not: cuDNN draws from a state of its own.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};

@@ -2,7 +2,7 @@
 
 use crate::ground;
 use tch::{Kind, Tensor};
-use toma_torch::checkpoint::{self, Plan, Solver, With};
+use toma_torch::checkpoint::{self, Costs, Plan, Solver, With};
 
 use crate::kit::{alone, bytes};
 
@@ -151,6 +151,31 @@ fn a_plan_holds_at_another_place_than_that_of_its_costs() {
     checkpoint::with().plan(&plan).region(|| chain(&x, 7)).sum(Kind::Float).backward();
     let last = checkpoint::last().unwrap();
     assert_eq!((last.plan(), last.differs()), (Some(&plan), None));
+}
+
+#[test]
+fn plans_of_two_regions_with_as_many_stages_hold_elsewhere() {
+    let _alone = alone();
+    let x = variable(8);
+    let other = |x: &Tensor| {
+        let x = x.tanh();
+        (0..7).fold(x, |value, _| {
+            checkpoint::cut();
+            value.sigmoid()
+        })
+    };
+    let plan = |costs: Costs| costs.plan(costs.least_bytes(), Solver::Auto).unwrap();
+    let plans = [
+        plan(checkpoint::with().measure(|| chain(&x, 8)).unwrap()),
+        plan(checkpoint::with().measure(|| other(&x)).unwrap()),
+    ];
+    let bodies: [&dyn Fn() -> Tensor; 2] = [&|| chain(&x, 8), &|| other(&x)];
+    for (plan, body) in plans.iter().zip(bodies) {
+        let form = checkpoint::with().plan(plan);
+        form.region(body).sum(Kind::Float).backward();
+        let last = checkpoint::last().unwrap();
+        assert_eq!((last.plan(), last.differs()), (Some(plan), None));
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 
-use tch::nn::{self, Module as _, VarStore};
+use tch::nn::{self, Module as _, ModuleT as _, VarStore};
 use tch::{Kind, Tensor};
 use toma::cuda;
 use toma::memory::MemorySource as _;
@@ -15,6 +15,7 @@ use crate::table::{Check, Needs};
 
 pub(crate) const CHECKS: &[Check] = &[
     Check { name: "predict: a step with attention runs dry", needs: Needs::Libtorch, run: attention },
+    Check { name: "predict: a step with batch norm runs dry", needs: Needs::Libtorch, run: norms },
     Check {
         name: "predict: memory of another tensor is refused by name",
         needs: Needs::Libtorch,
@@ -41,20 +42,45 @@ fn loss(layers: &[nn::Linear], input: &Tensor) -> Tensor {
 }
 
 fn attention() -> String {
+    let figures = [Kind::Float, Kind::BFloat16].map(|kind| {
+        let mut variables = VarStore::new(GPU);
+        let layer = |at| nn::linear(variables.root() / at, WIDTH, 3 * WIDTH, nn::LinearConfig::default());
+        let layers = [layer(0), layer(1)];
+        if kind == Kind::BFloat16 {
+            variables.bfloat16();
+        }
+        let input = Tensor::randn([8, 100, WIDTH], (kind, GPU));
+        format!("{kind:?}: {}", dry_and_real(&variables, || loss(&layers, &input)))
+    });
+    figures.join("; ")
+}
+
+/// The kernels are cuDNN's where it is there.
+fn norms() -> String {
     let variables = VarStore::new(GPU);
-    let layer = |at| nn::linear(variables.root() / at, WIDTH, 3 * WIDTH, nn::LinearConfig::default());
-    let layers = [layer(0), layer(1)];
-    let input = Tensor::randn([8, 100, WIDTH], (Kind::Float, GPU));
+    let layer = |at| nn::batch_norm2d(variables.root() / at, 64, nn::BatchNormConfig::default());
+    let layers = [layer(0), layer(1), layer(2)];
+    let input = Tensor::randn([16, 64, 64, 64], (Kind::Float, GPU)).set_requires_grad(true);
+    dry_and_real(&variables, || {
+        layers
+            .iter()
+            .fold(input.shallow_clone(), |hidden, layer| layer.forward_t(&hidden, true).relu())
+            .mean(Kind::Float)
+    })
+}
+
+/// Compares the peak of a dry step with that of a real one.
+fn dry_and_real(variables: &VarStore, loss: impl Fn() -> Tensor) -> String {
     // The first step takes the workspaces of libraries.
-    loss(&layers, &input).backward();
+    loss().backward();
     variables.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
     let device = Device::new(GPU);
     let before = device.stats().unwrap().allocated_bytes;
-    let trace = dry_run(|| loss(&layers, &input).backward()).unwrap();
+    let trace = dry_run(|| loss().backward()).unwrap();
     let live = trace.live(&Place::device("cuda", 0));
     let predicted = live.peak().bytes - live.before();
     device.reset_peaks().unwrap();
-    loss(&layers, &input).backward();
+    loss().backward();
     let took = device.stats().unwrap().peak_allocated_bytes - before;
     assert!(
         predicted >= took - took / 200 && predicted <= took + took / 100,

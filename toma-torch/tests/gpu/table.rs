@@ -24,6 +24,7 @@ const OF_VALUES: &[&str] = &[
     "libtorch: out of memory in backward, as a panic",
     "libtorch: a retry draws the same random numbers",
     "checkpoint: a stack of GPT blocks has them",
+    "checkpoint: recurrent layers with dropout have them",
     "card: an operator that the CPU lacks is named",
     "offload: steps in 60 % of their peak have the plain bits",
     "offload: everything is parked, and comes back",

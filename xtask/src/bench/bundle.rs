@@ -10,16 +10,24 @@ use serde_json::Value;
 use xshell::Cmd;
 
 use crate::project::Project;
-use crate::setup::torch::{self, Build, card};
+use crate::check::card::suites;
+use crate::setup::torch::{self, Build, card, compiler};
 
 /// The source of the library that replaces the CUDA driver. On other machines the tests compile it themselves.
 const DOUBLE: &str = "toma-cuda/tests/cuda/double.rs";
 
+/// The source of a library that gives a real card the settings of a paper card.
+const LIMITS: &str = "xtask/src/bench/bundle/limits.c";
+
 /// Content of the folder: packages, kinds and names of targets.
-const PROGRAMS: [[&str; 3]; 5] = [
+const PROGRAMS: [[&str; 3]; 9] = [
     ["toma-torch", "--test", "gpu"],
+    ["toma-torch", "--test", "checkpoint"],
+    ["toma-torch", "--test", "offload"],
     ["toma-torch", "--test", "torch"],
     ["toma-cuda", "--test", "cuda"],
+    ["toma-torch", "--bench", "steps"],
+    ["toma-torch", "--bench", "nets"],
     ["toma-torch", "--bench", "tensors"],
     ["toma", "--bench", "overhead"],
 ];
@@ -48,6 +56,11 @@ impl GpuBundle {
         project.heading("the checks on a paper card");
         let (_, table) = card::built(&project, &environment)?.checks(project.command(folder.join("gpu")))?;
         project.shell.write_file(folder.join("card.txt"), table)?;
+        for (name, arguments) in suites("") {
+            project.shell.write_file(folder.join(format!("{name}.txt")), arguments.join(" "))?;
+        }
+        let limits = project.command(compiler()).args(["-O1", "-shared", "-fPIC", "-x", "c", LIMITS, "-o"]);
+        limits.arg(folder.join("liblimits.so")).quiet().run()?;
         let double = project.shell.create_dir(folder.join("double"))?.join("libcuda.so");
         let rustc = project.command(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
         let rustc = rustc.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda"]);

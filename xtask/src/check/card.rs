@@ -99,18 +99,21 @@ impl<'a> OnCard<'a> {
 
     /// A process for each suite.
     fn suites(&self, left_out: &str) -> Result<Vec<Cmd<'a>>> {
-        let suites = SUITES.iter().map(|(name, filters, cpu)| {
-            let skipped = [*cpu, left_out].join(" ");
-            let skipped = skipped.split_whitespace().flat_map(|name| ["--skip", name]);
-            Ok(self.suite(name)?.args(filters.split_whitespace()).args(skipped))
-        });
-        suites.collect()
+        suites(left_out).map(|(name, arguments)| Ok(self.suite(name)?.args(arguments))).collect()
     }
 
     fn suite(&self, name: &str) -> Result<Cmd<'a>> {
         let program = self.card.give(self.program("--test", name)?).env("PAPER_CARD_POISON", "0x41");
         Ok(program.arg("--quiet").env("TOMA_TEST_DEVICE", "cuda").env("PAPER_CARD_BYTES", "16G"))
     }
+}
+
+/// The suites' names, and their arguments.
+pub(crate) fn suites(left_out: &str) -> impl Iterator<Item = (&'static str, Vec<&str>)> {
+    SUITES.iter().map(move |(name, filters, cpu)| {
+        let skipped = [cpu, left_out].into_iter().flat_map(str::split_whitespace);
+        (*name, filters.split_whitespace().chain(skipped.flat_map(|name| ["--skip", name])).collect())
+    })
 }
 
 /// Rows of the table with the given result, without their figures.
