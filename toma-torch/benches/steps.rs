@@ -2,8 +2,8 @@
 //! largest batch that fits, found by retries and by a prediction.
 //!
 //! Times are of the wall clock, medians of five steps after nine that are not counted, with the device idle before and
-//! after. `steps PART` runs one of `planned`, `offloaded`, `largest`. Bytes are libtorch's own counters, beyond those before the step. With `--test` a net runs that a CPU can
-//! emulate, one step each.
+//! after. Bytes are those of libtorch's counters beyond weights and workspaces. `steps PART` runs one of `planned`,
+//! `offloaded` and `largest`. With `--test` each step of a small net runs once.
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -123,11 +123,11 @@ impl Bench {
         let Some(costs) = form.known() else { return println!("no costs of the region") };
         for percent in [80, 60, 40, 20, 0] {
             let budget = (plain.bytes / 100 * percent).max(costs.least_bytes());
-            let plan = costs.plan(budget, Solver::Auto).expect("a plan");
-            let planned = plan.seconds() / plan.keep_all_seconds();
+            let chosen = costs.plan(budget, Solver::Auto).expect("a plan");
+            let planned = chosen.seconds() / chosen.keep_all_seconds();
             let name = format!("a plan in {percent} %, {planned:.2}x planned");
-            if let Some(figures) = self.measured(&name, |loss| form.plan(&plan).region(loss)) {
-                let planned_mib = plan.peak_bytes() >> 20;
+            if let Some(figures) = self.measured(&name, |loss| form.plan(&chosen).region(loss)) {
+                let planned_mib = chosen.peak_bytes() >> 20;
                 println!("  {:.3}x the time, {planned_mib} MiB planned", ratio(figures, plain));
             }
         }
@@ -147,7 +147,12 @@ impl Bench {
                 manager.fetch_all().expect("all fits");
                 drop(entered);
                 if let Some(figures) = figures {
-                    println!("  {:.3}x the time; {report:?}", ratio(figures, plain));
+                    println!(
+                        "  {:.3}x the time; {} fetched, {} evicted",
+                        ratio(figures, plain),
+                        report.fetches,
+                        report.offloads
+                    );
                 }
             }
         }
@@ -167,7 +172,10 @@ impl Bench {
             });
             let (took, report) = (began.elapsed(), report::last().expect("a call"));
             let how = if is_predicted { "predicted" } else { "by retries" };
-            println!("largest batch {how}: {size} rows in {took:.2?}, {} out of memory", report.out_of_memory);
+            println!(
+                "largest batch {how}: {size} rows in {took:.2?}, {} out of memory",
+                report.out_of_memory
+            );
         }
         drop(quiet);
         let (mut fits, mut fails) = (1_usize, self.most);

@@ -10,7 +10,6 @@ use serde_json::Value;
 use xshell::Cmd;
 
 use crate::project::Project;
-use crate::check::card::suites;
 use crate::setup::torch::{self, Build, card, compiler};
 
 /// The source of the library that replaces the CUDA driver. On other machines the tests compile it themselves.
@@ -56,7 +55,7 @@ impl GpuBundle {
         project.heading("the checks on a paper card");
         let (_, table) = card::built(&project, &environment)?.checks(project.command(folder.join("gpu")))?;
         project.shell.write_file(folder.join("card.txt"), table)?;
-        for (name, arguments) in suites("") {
+        for (name, arguments) in card::suites("") {
             project.shell.write_file(folder.join(format!("{name}.txt")), arguments.join(" "))?;
         }
         let limits = project.command(compiler()).args(["-O1", "-shared", "-fPIC", "-x", "c", LIMITS, "-o"]);

@@ -9,23 +9,6 @@ use crate::project::Project;
 use crate::setup::torch::Environment;
 use crate::setup::torch::card::{self, Built};
 
-/// Suites of the CPU that also run on a card: their names, their filters, and the tests that need the CPU: bytes as its
-/// allocator counts them, budgets below a workspace of cuBLAS, scripts that compile kernels, and texts that name the
-/// CPU.
-const SUITES: [(&str, &str, &str); 2] = [
-    (
-        "checkpoint",
-        "",
-        "bytes::a_budget bytes::too_few failures:: retry::an_excess retry::a_size_that_fails script:: statistics::operators",
-    ),
-    (
-        "offload",
-        "files:: predicted:: handles:: modes:: park:: programs:: variables::",
-        "a_device_is_parked_without a_step_that_is_parked_in a_tensor_leaves_with_its_views an_allocation_that_fails \
-         bad_input foreign_memory half_the_variables rare_kinds scripts used_in_destructors variables_are_saved_from a_storage_that_lacks_memory",
-    ),
-];
-
 /// Tests that take half of the time of their suites.
 const AT_NIGHT: &str = "random_plans:: retry::a_batch_keeps_its_size programs::epochs";
 
@@ -99,21 +82,13 @@ impl<'a> OnCard<'a> {
 
     /// A process for each suite.
     fn suites(&self, left_out: &str) -> Result<Vec<Cmd<'a>>> {
-        suites(left_out).map(|(name, arguments)| Ok(self.suite(name)?.args(arguments))).collect()
+        card::suites(left_out).map(|(name, arguments)| Ok(self.suite(name)?.args(arguments))).collect()
     }
 
     fn suite(&self, name: &str) -> Result<Cmd<'a>> {
         let program = self.card.give(self.program("--test", name)?).env("PAPER_CARD_POISON", "0x41");
         Ok(program.arg("--quiet").env("TOMA_TEST_DEVICE", "cuda").env("PAPER_CARD_BYTES", "16G"))
     }
-}
-
-/// The suites' names, and their arguments.
-pub(crate) fn suites(left_out: &str) -> impl Iterator<Item = (&'static str, Vec<&str>)> {
-    SUITES.iter().map(move |(name, filters, cpu)| {
-        let skipped = [cpu, left_out].into_iter().flat_map(str::split_whitespace);
-        (*name, filters.split_whitespace().chain(skipped.flat_map(|name| ["--skip", name])).collect())
-    })
 }
 
 /// Rows of the table with the given result, without their figures.

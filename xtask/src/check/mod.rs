@@ -1,6 +1,6 @@
 //! `cargo xtask test` and `cargo xtask nightly`: checks, each a step with a name.
 
-pub(crate) mod card;
+mod card;
 mod checks;
 mod fixtures;
 mod layout;

@@ -42,7 +42,9 @@ impl Ledger {
     pub fn stage_begins(&mut self, recording: &Recording<'_>, start_bytes: i64) {
         let elsewhere = (0..).zip(&*recording.values).filter(|(_, value)| value.is_elsewhere);
         let elsewhere = elsewhere.map(|(number, _)| number).collect();
-        self.stages.push(Measured { start_bytes, elsewhere, ..Measured::default() });
+        let held = (0..).zip(&*recording.slots).filter(|(_, slot)| slot.held_storage != 0);
+        let held_slots = held.map(|(number, _)| number).collect();
+        self.stages.push(Measured { start_bytes, elsewhere, held_slots, ..Measured::default() });
     }
 
     /// The last stage ends.
@@ -199,21 +201,25 @@ fn size(stage: &mut Measured, recorded: &Recorded, number: u32, recording: &Reco
     stage.united_bytes = Storages::default().with(passing().map(memory).chain(own()));
     stage.gradient_bytes = passing().map(|value| value.gradient_bytes).sum();
     // Other tensors of the program, which are alive while the stage runs for the first time.
-    let others = u64::try_from(stage.start_bytes).unwrap_or(0).saturating_sub(held_before(number, recording));
+    let others =
+        u64::try_from(stage.start_bytes).unwrap_or(0).saturating_sub(held_before(stage, number, recording));
     let others = others + staying(stage, number, recording);
     stage.first.dropping_peak_bytes += others;
     stage.first.saving_peak_bytes += others;
-    stage.elsewhere = Vec::new();
+    (stage.elsewhere, stage.held_slots) = (Vec::new(), Vec::new());
     stage.first_op = recorded.first_op;
     stage.is_kept = recorded.is_kept;
     stage.has_slots = !slots.is_empty();
 }
 
-/// Bytes of earlier stages that this and later stages use, or that boundaries hold.
-fn held_before(stage: u32, recording: &Recording<'_>) -> u64 {
-    recording.bytes_where(Storages::default(), |value| {
-        value.stage < stage && (value.last_stage >= stage || recording.is_needed(value))
-    })
+/// Bytes of earlier stages that this and later stages use, that boundaries hold, or that kept stages saved.
+fn held_before(stage: &Measured, number: u32, recording: &Recording<'_>) -> u64 {
+    let is_held =
+        |value: &&Value| value.stage < number && (value.last_stage >= number || recording.is_needed(value));
+    let values = recording.values.iter().filter(is_held).map(|value| (value.storage, value.storage_bytes));
+    let slots = stage.held_slots.iter().map(|&slot| &recording.slots[slot as usize]);
+    let slots = slots.filter(|slot| !slot.is_outside).map(|slot| (slot.storage, slot.bytes));
+    Storages::default().with(values.chain(slots))
 }
 
 /// Bytes of the values elsewhere that the stage does not use, although they are alive during its first run.

@@ -28,6 +28,23 @@ const HEADERS: &str = include_str!("../requirements/cuda-headers.txt");
 /// written is not zero.
 const SETTINGS: [(&str, &str); 2] = [("PAPER_CARD_BYTES", "64G"), ("PAPER_CARD_POISON", "0x41")];
 
+/// Suites of the CPU that also run on a card: their names, their filters, and the tests that need the CPU: bytes as its
+/// allocator counts them, budgets below a workspace of cuBLAS, scripts that compile kernels, and texts that name the
+/// CPU.
+const SUITES: [(&str, &str, &str); 2] = [
+    (
+        "checkpoint",
+        "",
+        "bytes::a_budget bytes::too_few failures:: retry::an_excess retry::a_size_that_fails script:: statistics::operators",
+    ),
+    (
+        "offload",
+        "files:: predicted:: handles:: modes:: park:: programs:: variables::",
+        "a_device_is_parked_without a_step_that_is_parked_in a_tensor_leaves_with_its_views an_allocation_that_fails \
+         bad_input foreign_memory half_the_variables rare_kinds scripts used_in_destructors variables_are_saved_from a_storage_that_lacks_memory",
+    ),
+];
+
 #[derive(Args, Debug)]
 pub(crate) struct Card {
     /// The cargo subcommand to run with libtorch, whose programs see the card, with its arguments
@@ -86,6 +103,14 @@ impl Built {
         let [value, library] = [value, library].map(|text| text.replace('\'', r"'\''"));
         format!("export {runner}='{value}'\nexport PAPER_CARD='{library}'\n")
     }
+}
+
+/// The suites' names, and their arguments.
+pub(crate) fn suites(left_out: &str) -> impl Iterator<Item = (&'static str, Vec<&str>)> {
+    SUITES.iter().map(move |(name, filters, cpu)| {
+        let skipped = [cpu, left_out].into_iter().flat_map(str::split_whitespace);
+        (*name, filters.split_whitespace().chain(skipped.flat_map(|name| ["--skip", name])).collect())
+    })
 }
 
 /// Builds the card for a libtorch, unless it is already built from the same sources.
