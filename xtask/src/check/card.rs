@@ -50,7 +50,7 @@ pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
         values.env("TOMA_VALUES", "all"),
         failing,
     ]);
-    checks.pass(all)
+    checks.run_in_pairs(all).map(|_| String::new())
 }
 
 struct OnCard<'a> {
