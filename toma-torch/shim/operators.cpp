@@ -59,10 +59,10 @@ Operator described(const c10::OperatorHandle& handle) {
   }
   operation.mean = argument_named(schema, "running_mean");
   operation.variance = argument_named(schema, "running_var");
-  operation.dropout = argument_named(schema, "dropout");
   for (const auto* name : {"training", "train", "use_input_stats"}) {
     operation.trains = operation.trains == none ? argument_named(schema, name) : operation.trains;
   }
+  operation.dropout = is_of_aten && operation.trains != none ? argument_named(schema, "dropout") : none;
   return operation;
 }
 

@@ -219,13 +219,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the structure for whose costs a plan was made, otherwise any with as many stages. Costs are measured seconds,
+/// Returns the structure for whose costs a plan was made, otherwise the first with as many stages. Costs are measured seconds,
 /// which two structures hardly share.
 fn for_plan<'a>(of: impl Iterator<Item = &'a Arc<Structure>>, plan: &Plan) -> Option<Arc<Structure>> {
-    let is_exact = |structure: &&Arc<Structure>| {
-        structure.costs.keep_all_seconds().to_bits() == plan.keep_all_seconds().to_bits()
+    let is_other = |structure: &&Arc<Structure>| {
+        structure.costs.keep_all_seconds().to_bits() != plan.keep_all_seconds().to_bits()
     };
-    of.filter(|structure| structure.cuts.len() + 1 == plan.stages()).max_by_key(is_exact).cloned()
+    of.filter(|structure| structure.cuts.len() + 1 == plan.stages()).min_by_key(is_other).cloned()
 }
 
 /// Learns from the regions of this call site that have finished, then returns a structure whose first operator has this

@@ -7,7 +7,7 @@ use crate::ffi::{self, DeviceId};
 ///
 /// A failed attempt has consumed random numbers, for dropout masks or samples. If the state from
 /// before the attempt is restored, the retry draws the same ones. Recurrent layers with dropout on a
-/// GPU do not: cuDNN draws from a state of its own.
+/// GPU draw others in the retry, because cuDNN has a random state of its own.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};

@@ -192,7 +192,9 @@ fn size(stage: &mut Measured, recorded: &Recorded, number: u32, recording: &Reco
     let memory = |value: &Value| (value.storage, value.storage_bytes);
     let slots = recording.slots_of(number, number);
     let own = || {
-        let own = slots.iter().filter(|slot| !slot.is_outside && recording.is_made_in(number, slot));
+        // A kept stage also holds tensors of earlier stages that it saved.
+        let is_own = |slot: &&Slot| recorded.is_kept || recording.is_made_in(number, slot);
+        let own = slots.iter().filter(|slot| !slot.is_outside).filter(is_own);
         own.map(|slot| (slot.storage, slot.bytes))
     };
     let made = passing().filter(|value| value.stage == number);

@@ -64,7 +64,7 @@ pub struct Measured {
     pub(super) joined: (Run, u64),
     /// Values that the program referred to when it began, although a boundary held them.
     pub(super) elsewhere: Vec<u32>,
-    /// Slots that held a tensor when it began: those of kept stages.
+    /// Slots of kept stages, which held a tensor when it began.
     pub(super) held_slots: Vec<u32>,
 }
 

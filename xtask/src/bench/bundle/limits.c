@@ -1,5 +1,5 @@
 // Preloaded where there is a GPU: the settings of a paper card (card/runtime/settings.c) for the memory that the real
-// CUDA runtime gives. The card has 16 GiB, and fails where a test asks for it.
+// CUDA runtime gives. The card has at most 16 GiB, and fails where a test asks for it.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -38,8 +38,12 @@ int cudaMalloc(void **out, size_t bytes) {
   pthread_mutex_lock(&mutex);
   int fails = is_injected() || used + taken > total || charged > total - used - taken;
   int error = fails ? OUT_OF_MEMORY : REAL(Malloc, "cudaMalloc")(out, bytes);
+  struct Range *range = error ? NULL : malloc(sizeof *range);
+  if (!error && !range) {
+    REAL(Free, "cudaFree")(*out);
+    error = OUT_OF_MEMORY;
+  }
   if (!error) {
-    struct Range *range = malloc(sizeof *range);
     *range = (struct Range){ranges, *out, charged};
     ranges = range;
     used += charged;
@@ -67,17 +71,28 @@ int cudaMemGetInfo(size_t *free, size_t *all) {
   int error = REAL(GetInfo, "cudaMemGetInfo")(free, all);
   if (error) return error;
   pthread_mutex_lock(&mutex);
-  size_t held = used + taken;
-  *all = total;
-  *free = held < total ? total - held : 0;
+  size_t held = used + taken, most = held < total ? total - held : 0;
+  if (*all > total) *all = total;
+  if (*free > most) *free = most;
   pthread_mutex_unlock(&mutex);
   return SUCCESS;
 }
 
 // Functions that tests call, found by name.
-unsigned long long paper_mallocs(void) { return mallocs; }
-void paper_set_taken(int card, size_t bytes) { taken = bytes > total ? total : bytes; }
+unsigned long long paper_mallocs(void) {
+  pthread_mutex_lock(&mutex);
+  unsigned long long count = mallocs;
+  pthread_mutex_unlock(&mutex);
+  return count;
+}
+void paper_set_taken(int card, size_t bytes) {
+  pthread_mutex_lock(&mutex);
+  taken = bytes > total ? total : bytes;
+  pthread_mutex_unlock(&mutex);
+}
 void paper_fail_malloc(long at, long times) {
+  pthread_mutex_lock(&mutex);
   fails_at = at;
   failures = times;
+  pthread_mutex_unlock(&mutex);
 }

