@@ -43,13 +43,12 @@ checks() {
     fi
 }
 
-# A benchmark, which prints lines of its own: NAME ARGUMENTS...
+# A benchmark, which prints lines of its own: NAME PROGRAM ARGUMENTS...
 figures() {
     echo
     echo "== $1"
-    name=$1
     shift
-    run env LD_PRELOAD="$cuda" "$here/$name" "$@" || echo "exit status $?: a bar was missed, or the benchmark failed"
+    run "$@" || failed=$((failed + 1))
 }
 
 case ${1-} in
@@ -133,9 +132,12 @@ fi
 checks 'toma-torch: tests on the CPU' "$here/torch"
 checks 'toma-cuda: cudarc against a double of the driver' env CUDA_DOUBLE="$here/double" "$here/cuda"
 if [ "${1-}" != --quick ]; then
-    [ -n "$cuda" ] && figures steps && figures nets --cuda --within 60GiB
-    figures tensors
-    figures overhead
+    if [ -n "$cuda" ]; then
+        figures steps env LD_PRELOAD="$cuda" "$here/steps"
+        figures nets env LD_PRELOAD="$cuda" "$here/nets" --cuda --within 60GiB
+    fi
+    figures tensors "$here/tensors"
+    figures overhead "$here/overhead"
 fi
 
 echo
