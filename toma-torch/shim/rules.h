@@ -6,12 +6,10 @@
 #pragma once
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/core/stack.h>
 #include <ATen/native/ConvUtils.h>
-
-#include <algorithm>
-#include <numeric>
 
 #include "shim.h"
 
@@ -141,15 +139,7 @@ inline Stack flash_attention(const Stack& arguments) {
 
 // A dense tensor whose dims have the same order in memory, with these sizes.
 inline at::Tensor ordered_as(const at::Tensor& like, const Sizes& sizes) {
-  std::vector<int64_t> dims(sizes.size()), back(sizes.size());
-  std::iota(dims.begin(), dims.end(), 0);
-  std::stable_sort(dims.begin(), dims.end(), [&](int64_t one, int64_t other) { return like.stride(one) > like.stride(other); });
-  Sizes dense;
-  for (size_t at = 0; at < dims.size(); ++at) {
-    dense.push_back(sizes[static_cast<size_t>(dims[at])]);
-    back[static_cast<size_t>(dims[at])] = static_cast<int64_t>(at);
-  }
-  return made(dense, like.scalar_type()).permute(back);
+  return at::Tensor(at::detail::empty_strided_meta(sizes, at::infer_dense_strides(sizes, like.strides()), like.scalar_type()));
 }
 
 // Arguments: queries, keys, values, bias, and if the logarithms of sums are wanted. Results: output, sums, no cumulative

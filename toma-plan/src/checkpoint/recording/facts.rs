@@ -37,7 +37,7 @@ impl Value {
         self.stage <= boundary && boundary < self.last_stage
     }
 
-    fn memory(&self) -> (usize, u64) {
+    pub(super) fn memory(&self) -> (usize, u64) {
         (self.storage, self.storage_bytes)
     }
 }

@@ -189,7 +189,6 @@ impl Ledger {
 /// Computes the sizes of a stage from the recording, independent of the tensors that were held.
 fn size(stage: &mut Measured, recorded: &Recorded, number: u32, recording: &Recording<'_>) {
     let passing = || recording.values.iter().filter(|value| value.passes(number));
-    let memory = |value: &Value| (value.storage, value.storage_bytes);
     let slots = recording.slots_of(number, number);
     let own = || {
         // A kept stage also holds tensors of earlier stages that it saved.
@@ -198,9 +197,9 @@ fn size(stage: &mut Measured, recorded: &Recorded, number: u32, recording: &Reco
         own.map(|slot| (slot.storage, slot.bytes))
     };
     let made = passing().filter(|value| value.stage == number);
-    stage.output_bytes = Storages::default().with(passing().map(memory));
-    stage.saved_bytes = Storages::default().with(made.map(memory).chain(own()));
-    stage.united_bytes = Storages::default().with(passing().map(memory).chain(own()));
+    stage.output_bytes = Storages::default().with(passing().map(Value::memory));
+    stage.saved_bytes = Storages::default().with(made.map(Value::memory).chain(own()));
+    stage.united_bytes = Storages::default().with(passing().map(Value::memory).chain(own()));
     stage.gradient_bytes = passing().map(|value| value.gradient_bytes).sum();
     // Other tensors of the program, which are alive while the stage runs for the first time.
     let others =
@@ -218,7 +217,7 @@ fn size(stage: &mut Measured, recorded: &Recorded, number: u32, recording: &Reco
 fn held_before(stage: &Measured, number: u32, recording: &Recording<'_>) -> u64 {
     let is_held =
         |value: &&Value| value.stage < number && (value.last_stage >= number || recording.is_needed(value));
-    let values = recording.values.iter().filter(is_held).map(|value| (value.storage, value.storage_bytes));
+    let values = recording.values.iter().filter(is_held).map(Value::memory);
     let slots = stage.held_slots.iter().map(|&slot| &recording.slots[slot as usize]);
     let slots = slots.filter(|slot| !slot.is_outside).map(|slot| (slot.storage, slot.bytes));
     Storages::default().with(values.chain(slots))
@@ -229,13 +228,13 @@ fn staying(stage: &Measured, number: u32, recording: &Recording<'_>) -> u64 {
     let is_used = |value: &&Value| value.stage < number && number <= value.last_stage;
     let used = recording.values.iter().filter(is_used).map(|value| value.storage);
     let elsewhere = stage.elsewhere.iter().map(|&value| &recording.values[value as usize]);
-    Storages::without_bytes(used).with(elsewhere.map(|value| (value.storage, value.storage_bytes)))
+    Storages::without_bytes(used).with(elsewhere.map(Value::memory))
 }
 
 /// Bytes that boundaries and slots hold.
 fn held_by_region(recording: &Recording<'_>) -> u64 {
     let held = recording.values.iter().filter(|value| value.is_held);
-    let held = held.map(|value| (value.storage, value.storage_bytes));
+    let held = held.map(Value::memory);
     Storages::default().with(held.chain(held_by(&recording.slots)))
 }
 
