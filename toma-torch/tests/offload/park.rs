@@ -137,7 +137,7 @@ fn operators_of_other_threads_see_all_of_it_parked_or_none() {
         is_over.store(true, Ordering::Relaxed);
         workers.map(|worker| worker.join().unwrap())
     });
-    println!("{sums:?} sums between 20 parks");
+    assert!(sums.iter().sum::<i32>() > 0, "no sum between 20 parks");
 }
 
 #[test]

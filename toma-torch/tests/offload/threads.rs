@@ -2,8 +2,10 @@
 //! memory that was freed.
 
 use crate::ground;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use tch::nn::VarStore;
 use tch::{Kind, TchError, Tensor};
@@ -32,20 +34,32 @@ fn found<T>(outcome: Result<T, TchError>) -> Option<T> {
     outcome.map_err(refused).ok()
 }
 
-/// Runs `work` over and over on a thread that has not entered, while this thread runs `act`.
-fn beside(work: impl FnMut() + Send, act: impl FnOnce()) {
-    let is_over = AtomicBool::new(false);
+/// Runs `work` over and over on a thread that has not entered, which returns true if it found its tensors. Meanwhile
+/// this thread runs `act`: so often, and on until a tenth as many runs of `work` have found them.
+fn beside(times: usize, work: impl FnMut() -> bool + Send, act: impl Fn()) {
+    let (together, is_over, found) = (Barrier::new(2), AtomicBool::new(false), AtomicUsize::new(0));
     let mut work = work;
     thread::scope(|scope| {
         let worker = scope.spawn(|| {
+            together.wait();
             while !is_over.load(Ordering::Relaxed) {
-                work();
+                found.fetch_add(usize::from(work()), Ordering::Relaxed);
             }
         });
-        act();
+        together.wait();
+        let (clock, mut acts) = (Instant::now(), 0);
+        while acts < times || found.load(Ordering::Relaxed) <= times / 10 {
+            if worker.is_finished() || clock.elapsed() > Duration::from_secs(60) {
+                break;
+            }
+            act();
+            acts += 1;
+        }
         is_over.store(true, Ordering::Relaxed);
         worker.join().unwrap();
     });
+    let found = found.into_inner();
+    assert!(found > times / 10, "only {found} runs found their tensors");
 }
 
 fn goes_and_comes(handle: &TensorRef) {
@@ -63,14 +77,15 @@ fn an_operator_that_began_before_there_was_a_manager_finds_its_arguments() {
         let _alone = alone();
         let weights = weights();
         let expected = elements(&weights.matmul(&weights)).unwrap();
-        for _ in 0..rounds(100, 1000) {
+        for _ in 0..rounds(50, 1000) {
             let theirs = weights.shallow_clone();
             let expected = &expected;
             let computes = move || {
-                let product = found(theirs.f_matmul(&theirs));
-                assert!(product.is_none_or(|product| elements(&product).unwrap() == *expected));
+                let product = found(theirs.f_matmul(&theirs)).map(|product| elements(&product).unwrap());
+                assert!(product.as_ref().is_none_or(|product| product == expected));
+                product.is_some()
             };
-            beside(computes, || {
+            beside(1, computes, || {
                 let manager = manager(Lru);
                 let _entered = manager.enter().unwrap();
                 goes_and_comes(&manager.adopt(&weights));
@@ -89,10 +104,11 @@ fn an_operator_finds_what_a_handle_evicts_while_no_thread_has_entered() {
         let theirs = weights.shallow_clone();
         let expected = &expected;
         let computes = move || {
-            let product = found(theirs.f_matmul(&theirs));
-            assert!(product.is_none_or(|product| elements(&product).unwrap() == *expected));
+            let product = found(theirs.f_matmul(&theirs)).map(|product| elements(&product).unwrap());
+            assert!(product.as_ref().is_none_or(|product| product == expected));
+            product.is_some()
         };
-        beside(computes, || (0..rounds(300, 3000)).for_each(|_| goes_and_comes(&handle)));
+        beside(rounds(300, 3000), computes, || goes_and_comes(&handle));
     });
 }
 
@@ -108,9 +124,10 @@ fn an_operator_within_one_manager_finds_what_another_one_evicts() {
         let computes = move || {
             let _entered = first.enter().unwrap();
             assert_eq!(elements(&theirs.matmul(&theirs)).unwrap(), *expected);
+            true
         };
         let handle = second.adopt(&weights);
-        beside(computes, || (0..rounds(300, 3000)).for_each(|_| goes_and_comes(&handle)));
+        beside(rounds(300, 3000), computes, || goes_and_comes(&handle));
     });
 }
 
@@ -126,12 +143,15 @@ fn memory_that_another_thread_reads_by_its_address_is_there_while_it_is_evicted(
         let handle = manager.adopt(&weights);
         let theirs = weights.shallow_clone();
         let expected = &expected;
-        let reads = move || assert!(found(elements(&theirs)).is_none_or(|elements| elements == *expected));
-        beside(reads, || (0..rounds(3000, 30_000)).for_each(|_| goes_and_comes(&handle)));
+        let is_right = move |read: Option<Vec<f32>>| {
+            assert!(read.as_ref().is_none_or(|elements| elements == expected));
+            read.is_some()
+        };
+        let reads = move || is_right(found(elements(&theirs)));
+        beside(rounds(3000, 30_000), reads, || goes_and_comes(&handle));
         let flat = weights.view([-1]);
-        let asks =
-            move || assert!(found(Vec::<f32>::try_from(&flat)).is_none_or(|elements| elements == *expected));
-        beside(asks, || (0..rounds(1000, 10_000)).for_each(|_| goes_and_comes(&handle)));
+        let asks = move || is_right(found(Vec::<f32>::try_from(&flat)));
+        beside(rounds(1000, 10_000), asks, || goes_and_comes(&handle));
     });
 }
 
@@ -148,15 +168,17 @@ fn variables_that_another_thread_saves_are_whole_while_they_are_evicted() {
         let handles = manager.adopt_all(&variables);
         let saves = || {
             let mut saved = Vec::new();
-            if found(variables.save_to_stream(&mut saved)).is_some() {
+            let is_saved = found(variables.save_to_stream(&mut saved)).is_some();
+            if is_saved {
                 let loaded = Tensor::load_multi_from_stream(std::io::Cursor::new(saved)).unwrap();
                 assert_eq!(loaded.len(), 4);
                 for (at, (_, tensor)) in loaded.iter().enumerate() {
                     assert!(elements(tensor).unwrap() == expected[at]);
                 }
             }
+            is_saved
         };
-        beside(saves, || (0..rounds(200, 2000)).for_each(|_| handles.iter().for_each(goes_and_comes)));
+        beside(rounds(200, 2000), saves, || handles.iter().for_each(goes_and_comes));
     });
 }
 
