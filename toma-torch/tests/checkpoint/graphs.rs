@@ -160,18 +160,21 @@ fn a_change_in_place_before_backward_is_an_error() {
 #[test]
 fn regions_of_two_threads_do_not_meet() {
     let _alone = alone();
-    let results: Vec<_> = std::thread::scope(|scope| {
+    let (x, w) = (variable(3), variable(4));
+    (0..20).for_each(|_| chain(&x, &w).sum(Kind::Float).backward());
+    let plain = bytes(&w.grad());
+    let results = std::thread::scope(|scope| {
         let step = |(x, w): (Tensor, Tensor)| {
             for _ in 0..20 {
                 checkpoint::region(|| chain(&x, &w)).sum(Kind::Float).backward();
             }
             bytes(&w.grad())
         };
-        let pairs = (0..2).map(|_| (variable(3), variable(4)));
-        let threads: Vec<_> = pairs.map(|pair| scope.spawn(move || step(pair))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        let threads =
+            [(); 2].map(|()| (variable(3), variable(4))).map(|pair| scope.spawn(move || step(pair)));
+        threads.map(|thread| thread.join().unwrap())
     });
-    assert_eq!(results[0], results[1]);
+    assert_eq!(results, [plain.clone(), plain]);
 }
 
 #[test]
