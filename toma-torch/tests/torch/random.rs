@@ -32,6 +32,7 @@ fn drawn_beside(beside: impl FnOnce()) -> Vec<i64> {
 }
 
 fn assert_drawn_once(drawn: &[i64]) {
+    assert!(drawn.len() > 100, "{} numbers", drawn.len());
     tch::manual_seed(17);
     let alone =
         drawn.iter().map(|_| Tensor::randint(1 << 30, [1], (Kind::Int64, Device::Cpu)).int64_value(&[0]));
