@@ -205,22 +205,3 @@ fn of_training_with_each_optimizer() {
         }
     }
 }
-
-/// The reason for the structure above: changes that the body makes by itself happen in every attempt.
-#[test]
-fn an_optimizer_inside_the_body_steps_twice() {
-    let _alone = alone();
-    let weights_after = |allocation| {
-        let net = nets::perceptron();
-        let (mut optimizer, buffers) = (adam(&net.variables), net.rollback(Road::Errors));
-        let failing = FailingAllocation::after(allocation);
-        execute::with::<NoCache>().batch(2, |_| {
-            gradients_of(&net, &buffers).unwrap();
-            optimizer.step();
-        });
-        (failing.has_failed(), net.weights())
-    };
-    let right = weights_after(MOST).1;
-    let wrong = (0..MOST).map(weights_after).take_while(|(has_failed, _)| *has_failed);
-    assert!(wrong.map(|(_, weights)| weights).any(|weights| weights != right));
-}

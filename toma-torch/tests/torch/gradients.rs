@@ -99,22 +99,6 @@ fn a_failure_at_any_allocation_changes_none_of_them() {
 }
 
 #[test]
-fn backward_itself_leaves_half_of_them() {
-    let _alone = alone();
-    // The reason for this function. When this fails libtorch has fixed it.
-    let of = variables();
-    let torn = (0..30).any(|allocation| {
-        let loss = losses(&of).unwrap();
-        let before = gradients(&of);
-        let failing = FailingAllocation::after(allocation);
-        let failed = loss.f_backward().is_err();
-        drop(failing);
-        failed && gradients(&of) != before
-    });
-    assert!(torn);
-}
-
-#[test]
 fn a_gradient_that_cannot_be_added_is_named_and_changes_nothing() {
     let _alone = alone();
     let weight = variable(&[4, size(2)]);

@@ -1,14 +1,13 @@
 //! Modes of a thread are restored however an attempt ends, without code in the body. The engine decides when, also for
 //! tasks: its tests need no libtorch.
 
-use std::panic::catch_unwind;
-
 use tch::Tensor;
 use toma::execute;
 use toma_core::NoCache;
 use toma_torch::ModeGuard;
-use toma_torch::cpu::Budget;
+use toma_torch::cpu::{self, Budget};
 
+use crate::dry::enter_cpu_autocast;
 use crate::stage::{FLOATS, ROW, alone, printed_by, rows};
 
 /// Returns true if operators of this thread record gradients.
@@ -38,16 +37,27 @@ fn grad_mode_survives_a_panic_inside_no_grad_and_with_grad() {
     assert_eq!((modes, printed), (vec![true, true, false, false], 0));
 }
 
+/// No other test allocates or leaves autocast meanwhile, which drops the casts of all threads.
 #[test]
-fn without_a_guard_the_mode_is_lost() {
+fn attempts_that_fail_inside_a_region_leave_nothing_cast() {
     let _alone = alone();
-    // The reason for the guards. When this fails tch has fixed it, and they can go.
-    let guard = ModeGuard::new();
-    let failed = catch_unwind(|| tch::no_grad(|| panic!("CUDA out of memory.")));
-    assert!(failed.is_err());
-    assert!(!records());
-    drop(guard);
-    assert!(records());
+    let weight = Tensor::ones([64, 64], FLOATS).set_requires_grad(true);
+    let input = Tensor::ones([1, 64], FLOATS);
+    let before = cpu::allocated_bytes();
+    let cast = || {
+        drop(input.matmul(&weight));
+        cpu::allocated_bytes() - before
+    };
+    let (modes, mut found) = (ModeGuard::new(), Vec::new());
+    enter_cpu_autocast();
+    execute::with::<NoCache>().batch(4, |batch_size| {
+        found.push(cpu::allocated_bytes() - before);
+        cast();
+        assert!(batch_size < 2, "CUDA out of memory.");
+    });
+    let kept = cast();
+    drop(modes);
+    assert_eq!((found, kept, cpu::allocated_bytes() - before), (vec![0; 3], 64 * 64 * 2, 0));
 }
 
 #[test]
