@@ -17,10 +17,17 @@ mod viz;
 #[path = "../../../tests/common/child.rs"]
 mod child;
 
+use std::io::{self, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use toma_torch::profile::{Depth, Profiler, Recording};
 use toma_trace::lines::Figures;
+
+/// Prints past the capture of the test harness, which shows no output of tests that succeed.
+fn skipped(reason: &str) {
+    let thread = std::thread::current();
+    let _ = writeln!(io::stderr(), "{} is skipped: {reason}", thread.name().unwrap_or("a test"));
+}
 
 /// Allows one recording at a time.
 fn alone() -> MutexGuard<'static, ()> {

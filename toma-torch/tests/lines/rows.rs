@@ -6,7 +6,7 @@ use crate::ground::{self, Budget};
 use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{Kind, Tensor};
 use toma::NoCache;
-use toma_torch::profile::{Column, Depth, Profiler};
+use toma_torch::profile::{Column, Depth};
 
 use crate::{alone, figures, record, record_at};
 
@@ -142,21 +142,4 @@ fn blocks_freed_by_another_thread_are_freed() {
         figures(&recording, "hands_over", "let ones = Tensor::ones([1 << 10], ground::floats());").kept,
         0
     );
-}
-
-#[test]
-fn a_dry_run_is_in_no_row() {
-    let _alone = alone();
-    let recording = record(|| {
-        toma_torch::dry_run(outer).unwrap();
-    });
-    assert!(recording.lines().to_string().starts_with("no profiled function was called\n"));
-}
-
-#[test]
-fn a_second_profiler_is_refused() {
-    let _alone = alone();
-    let _first = Profiler::new().start().unwrap();
-    let error = Profiler::new().start().unwrap_err().to_string();
-    assert!(error.starts_with("profiler: "), "{error}");
 }

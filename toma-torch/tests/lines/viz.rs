@@ -8,7 +8,7 @@ use std::{env, fs};
 use tch::{Kind, Tensor};
 use toma_torch::profile::Depth;
 
-use crate::{alone, record_at};
+use crate::{alone, record_at, skipped};
 
 /// Loads the module without its package, whose own dependencies may be missing.
 const READ: &str = r#"
@@ -44,7 +44,7 @@ fn squares(rows: i64) -> Tensor {
 fn the_tools_of_pytorch_read_a_recording() {
     let _alone = alone();
     let Some(tools) = tools() else {
-        println!("skipped: LIBTORCH is not that of a PyTorch, whose tools would read the file");
+        skipped("LIBTORCH is not that of a PyTorch, whose tools would read the file");
         return;
     };
     let recording = record_at(Depth::Events, || drop((squares(8), squares(16))));
