@@ -4,7 +4,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use toma::classify::OutOfMemory;
 use toma::leaner::{self, Lean};
 use toma::{NoCache, execute};
 
@@ -38,13 +37,6 @@ fn the_same_for_an_attribute() {
     let region = Region::new(&[10, 5], 20);
     assert_eq!(outcome(|| step(&region)), (Err(OUT_OF_MEMORY.to_owned()), 1));
     assert_eq!(outcome(|| step(&region)), (Ok(4), 0));
-}
-
-#[test]
-fn errors_need_no_promise() {
-    let region = Region::new(&[10, 5], 5);
-    assert_eq!(execute::with::<NoCache>().batch(1, |size| region.run(size)), Ok(1));
-    assert_eq!(region.attempts(), [(1, 0), (1, 1)]);
 }
 
 #[test]
@@ -84,13 +76,6 @@ fn a_promise_without_an_offer_is_printed_once_too() {
     };
     let (result, printed) = outcome(|| execute::with::<NoCache>().range(0..3, 1, run));
     assert_eq!((result, printed, region.asked.load(SeqCst)), (Err(OUT_OF_MEMORY.to_owned()), 1, 0));
-}
-
-#[test]
-fn an_error_of_the_last_plan_goes_through_unchanged() {
-    let region = Region::new(&[10, 9], 5);
-    let error = execute::with::<NoCache>().batch(1, |size| region.run(size)).unwrap_err();
-    assert_eq!((error, region.attempts()), (OutOfMemory::new(Some(9)), vec![(1, 0), (1, 1)]));
 }
 
 /// A plan that panics when it is asked, and again when it is dropped.

@@ -39,13 +39,6 @@ fn of_blocking_bodies() {
 }
 
 #[test]
-fn of_bodies_that_panic() {
-    let region = region();
-    execute::with::<NoCache>().range(0..16, 16, |start, end| assert!(region.must_run(end - start) > 0));
-    assert_eq!(region.attempts(), TRIED);
-}
-
-#[test]
 fn of_attributes() {
     #[toma::range(initial = 16, cache = NoCache)]
     fn ranges(start: usize, end: usize, region: &Arc<Region>) -> Result<(), OutOfMemory> {

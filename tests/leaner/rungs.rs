@@ -1,9 +1,8 @@
 //! Order of the rung: after the rungs that cost nothing, before those that cost others something, and once per piece.
 
-use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
-use toma::classify::{Class, Failure, OutOfMemory};
+use toma::classify::OutOfMemory;
 use toma::device::{Ladder, Rung};
 use toma::leaner;
 use toma::observe::{Answer, Event, EventKind};
@@ -23,38 +22,6 @@ fn the_same_size_comes_again_and_then_a_smaller_one() {
 }
 
 #[test]
-fn a_piece_asks_once_and_the_next_piece_anew() {
-    let region = Region::new(&[10, 9, 8, 7], 50);
-    let run = |start: usize, end: usize| {
-        if start == 8 {
-            region.room.store(30, SeqCst);
-        }
-        region.run(end - start).map(drop)
-    };
-    execute::with::<NoCache>().range(0..12, 16, run).unwrap();
-    let smaller = [(12, 0), (12, 1), (6, 1), (3, 1)];
-    assert_eq!(region.attempts()[..4], smaller, "{:?}", region.attempts());
-    assert_eq!(region.asked.load(SeqCst), 1, "in pieces of 3 all fits");
-
-    let region = Region::new(&[10, 9, 8, 7], 40);
-    let run = |start: usize, end: usize| {
-        region.room.store(if start >= 4 { 32 } else { 40 }, SeqCst);
-        region.run(end - start).map(drop)
-    };
-    execute::with::<NoCache>().range(0..12, 4, run).unwrap();
-    // The second piece asks twice in vain at 4 bytes of 9, once before it shrinks.
-    assert_eq!(region.attempts(), [(4, 0), (4, 0), (4, 1), (2, 1), (2, 1), (2, 1), (2, 1)]);
-}
-
-#[test]
-fn a_size_that_a_leaner_plan_saved_settles_nothing() {
-    let region = Region::new(&[10, 5], 50);
-    let size = execute::with::<GlobalCache>().batch(10, |size| region.run(size)).unwrap();
-    assert_eq!((size, report::last().unwrap().settled), (10, None));
-    assert_eq!(region.attempts(), [(10, 0), (10, 1)]);
-}
-
-#[test]
 fn events_have_the_rung() {
     let region = Region::new(&[10, 5], 50);
     let received = Mutex::new(Vec::new());
@@ -71,21 +38,6 @@ fn events_have_the_rung() {
 }
 
 #[test]
-fn without_a_leaner_plan_a_smaller_size_comes_at_once() {
-    let region = Region::new(&[10], 50);
-    let received = Mutex::new(Vec::new());
-    let see = |event: &Event<'_>| {
-        if let EventKind::Answered { answer, .. } = event.kind {
-            received.lock().unwrap().push(answer);
-        }
-    };
-    execute::with::<GlobalCache>().observer(&see).batch(8, |size| region.run(size)).unwrap();
-    assert_eq!(region.attempts(), [(8, 0), (4, 0)]);
-    assert_eq!(*received.lock().unwrap(), [Answer::Shrink(4)]);
-    assert_eq!(report::last().unwrap().settled, Some(4));
-}
-
-#[test]
 fn released_memory_comes_first() {
     let region = Region::new(&[10, 5], 50);
     let device = toma::memory::Host::shared();
@@ -93,30 +45,6 @@ fn released_memory_comes_first() {
     let with = execute::with::<NoCache>().device(device).ladder(ladder);
     assert_eq!(with.batch(20, |size| region.run(size)), Ok(10));
     assert_eq!(region.attempts(), [(20, 0), (20, 0), (20, 1), (10, 1)]);
-}
-
-#[test]
-fn attempts_are_counted_and_the_rung_needs_one() {
-    let region = Region::new(&[10, 5], 50);
-    let error = execute::with::<NoCache>().max_attempts(1).batch(8, |size| region.run(size)).unwrap_err();
-    assert_eq!((error, region.asked.load(SeqCst)), (OutOfMemory::new(Some(80)), 0));
-    let region = Region::new(&[10, 6, 1], 40);
-    let error = execute::with::<NoCache>().max_attempts(2).batch(8, |size| region.run(size)).unwrap_err();
-    assert_eq!((error, region.attempts()), (OutOfMemory::new(Some(48)), vec![(8, 0), (8, 1)]));
-}
-
-#[test]
-fn other_failures_ask_nothing() {
-    let region = Region::new(&[10, 5], 500);
-    let classes = [Class::Transient, Class::Other];
-    let mut failures = classes.into_iter();
-    let with = execute::with::<NoCache>().classify(|class: &Class| Failure::new(*class, "a hiccup"));
-    let size = with.batch(8, |size| {
-        region.run(size).unwrap();
-        failures.next().map_or(Ok(size), Err)
-    });
-    assert_eq!((size, region.asked.load(SeqCst)), (Err(Class::Other), 0));
-    assert_eq!(region.attempts(), [(8, 0), (8, 0)]);
 }
 
 #[test]
