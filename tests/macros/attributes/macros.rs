@@ -1,29 +1,8 @@
 //! Functions that `macro_rules` generates.
 
-use toma::{GlobalCache, NoCache};
+use toma::NoCache;
 
 use crate::attributes::{allocate_or_panic, failures};
-
-macro_rules! twins {
-    ($($name:ident),*) => {$(
-        #[toma::batch(initial = 16, cache = GlobalCache)]
-        fn $name(size: usize, limit: usize) -> usize {
-            allocate_or_panic(size, limit);
-            size
-        }
-    )*};
-}
-
-twins!(left, right);
-
-#[test]
-fn two_functions_on_one_line_learn_apart() {
-    assert_eq!((left(4), failures()), (4, 2));
-    assert_eq!((right(16), failures()), (16, 0), "right is not left");
-    assert_eq!((left(4), failures()), (4, 0));
-    assert_eq!((right(8), failures()), (8, 1));
-    assert_eq!((left(4), failures()), (4, 0), "what right learned is its own");
-}
 
 macro_rules! assembled {
     (

@@ -17,12 +17,11 @@ use std::time::Duration;
 use toma::cache::{Place, Remembered, SizeCache};
 use toma::classify::Class;
 use toma::device::{Ladder, falls_back};
-use toma::memory::Host;
 use toma::observe::{Answer, Event, EventKind, Observer};
 use toma::policy::Policy;
 use toma::predict::{DryCall, Predict, PredictedSize, is_dry, run_dry};
 use toma::ranks::{ThreadRank, threads, when_agreed};
-use toma::{Decay, GlobalCache, Halve, NoCache, execute, report};
+use toma::{Decay, GlobalCache, Halve, NoCache, report};
 
 use crate::kit::Memory;
 use forms::{Form, INLINE, attributes, attributes_with_type};
@@ -213,12 +212,6 @@ fn unpredicted(start: usize, end: usize) {
 fn none_predicts_nothing() {
     unpredicted(0, 16);
     assert_eq!(report::last().unwrap().predicted, None);
-}
-
-#[test]
-fn no_more_is_predicted_than_a_call_may_use() {
-    execute::with::<NoCache>().device(Host::shared()).predict(&Fits(1000)).batch(16, |_| ());
-    assert_eq!(report::last().unwrap().predicted.unwrap().size, 16);
 }
 
 /// Values of all options, a body that runs out of memory above a limit, and records of its attempts.

@@ -165,6 +165,7 @@ mod tests {
         let cache = GlobalCache::new();
         assert_eq!(sizes(&cache, 40, 100), [40, 40, 20]);
         assert_eq!(sizes(&cache, 1000, 100), [64, 36], "never beyond the largest");
+        assert_eq!(crate::report::last().unwrap().predicted.unwrap().size, 64);
         assert_eq!(sizes(&cache, 0, 100), [64, 36], "nothing is known");
         assert_eq!(sizes(&cache, 40, 30)[..2], [40, 20], "it was wrong");
         assert_eq!(sizes(&cache, 40, 30), [20; 5], "what worked is remembered");
