@@ -51,31 +51,21 @@ fn range(
 
 #[test]
 fn a_burst_that_ends_well_at_1_pins_no_call_to_1() {
-    with_each(|cache| {
-        let (memory, clock) = (memory(GIB), StoppedClock::new());
-        let call = |limit| batch(cache, &memory, 8, limit);
-        assert_eq!(call(1), [8, 4, 2, 1]);
-        for settled in [1, 2, 4] {
+    let policies: [&dyn Policy; 3] = [&Halve, &Bisect::default(), &Decay::new(0.5)];
+    for policy in policies {
+        with_each(|cache| {
+            let clock = StoppedClock::new();
+            let call = |limit| with_policy(cache, policy, limit);
+            assert_eq!(call(1), [8, 4, 2, 1], "{policy:?}");
+            for settled in [1, 2, 4] {
+                clock.advance(MINUTE);
+                assert_eq!(each_of(SUCCESSES, || call(UNLIMITED)), [settled], "{policy:?}");
+                assert_eq!(call(UNLIMITED), [settled * 2], "{policy:?}");
+            }
             clock.advance(MINUTE);
-            assert_eq!(each_of(SUCCESSES, || call(UNLIMITED)), [settled]);
-            assert_eq!(call(UNLIMITED), [settled * 2]);
-        }
-        clock.advance(MINUTE);
-        assert_eq!(each_of(SUCCESSES * 4, || call(UNLIMITED)), [8], "initial is never exceeded");
-    });
-}
-
-#[test]
-fn a_minute_is_waited_for_however_many_calls_succeed() {
-    with_each(|cache| {
-        let (memory, clock) = (memory(GIB), StoppedClock::new());
-        let call = |limit| batch(cache, &memory, 8, limit);
-        call(1);
-        clock.advance(MINUTE.checked_sub(Duration::from_nanos(1)).unwrap());
-        assert_eq!(each_of(SUCCESSES * 10, || call(UNLIMITED)), [1]);
-        clock.advance(Duration::from_nanos(1));
-        assert_eq!(call(UNLIMITED), [2], "the clock is looked at after 640 successes");
-    });
+            assert_eq!(each_of(SUCCESSES * 4, || call(UNLIMITED)), [8], "initial is never exceeded");
+        });
+    }
 }
 
 #[test]
@@ -119,33 +109,15 @@ fn a_failure_at_the_settled_size_is_no_failed_probe() {
 }
 
 /// Returns the sizes of a batch with the policy.
-fn with_policy(cache: &GlobalCache, policy: &dyn Policy, limit: usize) -> Vec<usize> {
-    let mut tried = Vec::new();
-    let with = execute::with::<NoCache>().cache(cache).policy(policy);
+fn with_policy(cache: &dyn SizeCache, policy: &dyn Policy, limit: usize) -> Vec<usize> {
+    let (memory, mut tried) = (memory(GIB), Vec::new());
+    let with = execute::with::<NoCache>().cache(cache).device(&memory).ladder(apart()).policy(policy);
     let done = with.batch(8, |size| {
         tried.push(size);
         fits(size, limit)
     });
     assert!(done.is_ok());
     tried
-}
-
-#[test]
-fn no_policy_that_stays_where_it_is_is_pinned() {
-    let policies: [&dyn Policy; 3] = [&Halve, &Bisect::default(), &Decay::new(0.5)];
-    for policy in policies {
-        let (cache, clock) = (GlobalCache::new(), StoppedClock::new());
-        assert_eq!(with_policy(&cache, policy, 1), [8, 4, 2, 1], "{policy:?}");
-        for settled in [1, 2, 4] {
-            clock.advance(MINUTE);
-            assert_eq!(
-                each_of(SUCCESSES, || with_policy(&cache, policy, UNLIMITED)),
-                [settled],
-                "{policy:?}"
-            );
-            assert_eq!(with_policy(&cache, policy, UNLIMITED), [settled * 2], "{policy:?}");
-        }
-    }
 }
 
 /// A doubt costs one attempt: `Decay` would try many failing sizes on its way back.

@@ -30,17 +30,6 @@ fn attempts<T>(done: Result<T, OutOfMemory>) -> usize {
 const MISS: usize = 3;
 const HIT: usize = 1;
 
-mod no_cache {
-    use super::*;
-
-    #[test]
-    fn every_call_starts_anew() {
-        for _ in 0..3 {
-            assert_eq!(call!(&NoCache), MISS);
-        }
-    }
-}
-
 mod global {
     use super::*;
 
@@ -49,11 +38,6 @@ mod global {
     #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
     fn one(size: usize) -> Result<(), OutOfMemory> {
         fits(size, 8)
-    }
-
-    #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
-    fn generic<T: Default>(size: usize) -> Result<T, OutOfMemory> {
-        fits(size, 8).map(|()| T::default())
     }
 
     /// Defines two functions with one line, one column and one path.
@@ -87,29 +71,11 @@ mod global {
     }
 
     #[test]
-    fn instantiations_of_a_generic_function_share() {
-        assert_eq!(attempts(generic::<u8>()), MISS);
-        assert_eq!(attempts(generic::<String>()), HIT);
-        assert_eq!(attempts(generic::<Vec<f64>>()), HIT);
-    }
-
-    #[test]
     fn two_functions_of_one_macro_line_do_not_share() {
         assert_eq!(attempts(First::run()), MISS);
         assert_eq!(attempts(Second::run()), MISS);
         assert_eq!(attempts(First::run()), HIT);
         assert_eq!(attempts(Second::run()), HIT);
-    }
-
-    #[test]
-    fn an_inline_form_has_one_entry_for_each_line() {
-        let sizes = GlobalCache::new();
-        for pass in 0..3 {
-            let expected = if pass == 0 { MISS } else { HIT };
-            assert_eq!(call!(&sizes), expected);
-            assert_eq!(call!(&sizes), expected);
-        }
-        assert_eq!(sizes.entries().len(), 2);
     }
 
     #[test]
@@ -130,16 +96,6 @@ mod global {
 
 mod stacktrace {
     use super::*;
-
-    #[test]
-    fn two_lines_of_one_function_differ() {
-        let sizes = StacktraceMemoryCache::new();
-        for pass in 0..3 {
-            let expected = if pass == 0 { MISS } else { HIT };
-            assert_eq!(call!(&sizes), expected);
-            assert_eq!(call!(&sizes), expected);
-        }
-    }
 
     #[inline(never)]
     fn inner(sizes: &StacktraceMemoryCache) -> usize {
@@ -195,20 +151,6 @@ mod stacktrace {
 
     static SIZES: StacktraceMemoryCache = StacktraceMemoryCache::new();
 
-    #[toma::range(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart())]
-    fn annotated(start: usize, end: usize) -> Result<(), OutOfMemory> {
-        fits(end - start, 8)
-    }
-
-    #[test]
-    fn the_line_that_calls_an_annotated_function_counts() {
-        assert_eq!(attempts(annotated(0, 8)), 1, "what fits at once teaches nothing");
-        for expected in [6, 4] {
-            assert_eq!(attempts(annotated(0, 32)), expected);
-            assert_eq!(attempts(annotated(0, 32)), expected);
-        }
-    }
-
     #[toma::batch(initial = 32, cache = &SIZES, device = MEMORY, ladder = apart(), key = image)]
     async fn task(size: usize, image: usize) -> Result<(), OutOfMemory> {
         fits(size, 8)
@@ -233,6 +175,19 @@ mod stacktrace {
         assert_eq!(attempts(block_on(task(8))), MISS, "another key");
         assert_eq!(attempts(block_on(other_task())), MISS, "another function");
     }
+}
+
+#[test]
+fn an_inline_form_has_one_entry_for_each_line() {
+    let (global, stacktrace) = (GlobalCache::new(), StacktraceMemoryCache::new());
+    for cache in [&global as &dyn toma::cache::SizeCache, &stacktrace] {
+        for pass in 0..3 {
+            let expected = if pass == 0 { MISS } else { HIT };
+            assert_eq!(call!(cache), expected);
+            assert_eq!(call!(cache), expected);
+        }
+    }
+    assert_eq!([global.entries().len(), stacktrace.entries().len()], [2, 2]);
 }
 
 /// Makes calls with these options at one call site.

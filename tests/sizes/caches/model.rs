@@ -135,11 +135,4 @@ proptest! {
         let cache = GlobalCache::new();
         check(&cache, || cache.entries(), Model::default(), &calls);
     }
-
-    #[test]
-    fn without_a_cache_every_call_starts_at_its_initial_size(calls in prop::collection::vec(any_call(), 1..6)) {
-        for call in &calls {
-            prop_assert_eq!(run(&NoCache, call), Model::default().run(call));
-        }
-    }
 }

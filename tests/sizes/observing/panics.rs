@@ -3,11 +3,9 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
 use expect_test::expect;
-use toma::observe::Event;
 use toma::{NoCache, execute};
 
 use crate::observing::record::Record;
@@ -64,23 +62,4 @@ fn a_future_that_is_dropped_is_finished() {
         finished: 0 attempts, 0 out of memory
     "#]]
     .assert_eq(&world.record.take());
-}
-
-#[test]
-fn an_observer_that_panics_is_notified_no_more_in_that_call() {
-    let notified = AtomicUsize::new(0);
-    let observer = |_: &Event<'_>| {
-        notified.fetch_add(1, Relaxed);
-        panic!("out of memory");
-    };
-    let mut done = 0;
-    let mut run = || {
-        let with = execute::with::<NoCache>().observer(&observer).name("deaf");
-        with.range(0..4, 2, |start, end| done += end - start);
-    };
-    run();
-    assert_eq!(notified.load(Relaxed), 1);
-    run();
-    assert_eq!(notified.load(Relaxed), 2);
-    assert_eq!(done, 8);
 }
