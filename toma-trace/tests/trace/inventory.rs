@@ -24,50 +24,6 @@ fn gradients(place: &Place) -> Vec<Item> {
     vec![floats(place, "bias.grad", &[1024]).gradient_of("bias"), weight]
 }
 
-/// Totals of a linear layer from memlab's README, before and after its backward; only CUDA rounds.
-#[test]
-fn totals_of_a_linear_layer() {
-    for (place, before, after) in [(Place::HOST, 6_295_556, 10_493_956), (gpu(), 6_296_064, 10_494_464)] {
-        let forward = Inventory::new(linear(&place));
-        assert_eq!((forward.elements(&place), forward.used_bytes(&place)), (1_573_889, before), "{place}");
-        let backward = Inventory::new([linear(&place), gradients(&place)].concat());
-        assert_eq!((backward.elements(&place), backward.used_bytes(&place)), (2_623_489, after), "{place}");
-    }
-}
-
-/// Two layers share one weight, which counts once.
-#[test]
-fn totals_of_tied_layers() {
-    for (place, bytes) in [(Place::HOST, 10_502_148), (gpu(), 10_502_656)] {
-        let second = floats(&place, "1.bias", &[1024]);
-        let gradient = floats(&place, "1.bias.grad", &[1024]).gradient_of("1.bias");
-        let tied = Inventory::new([linear(&place), gradients(&place), vec![second, gradient]].concat());
-        assert_eq!((tied.elements(&place), tied.used_bytes(&place)), (2_625_537, bytes), "{place}");
-    }
-}
-
-/// `linear(input * (input + 2))` saves a product for its backward, which has no name.
-#[test]
-fn a_tensor_saved_for_a_backward_is_a_row() {
-    for (place, bytes) in [(Place::HOST, 8_392_708), (gpu(), 8_393_216)] {
-        let saved = floats(&place, "mul @ src/net.rs:42", &[512, 1024]);
-        let inventory = Inventory::new([linear(&place), vec![saved]].concat());
-        assert_eq!(inventory.used_bytes(&place), bytes, "{place}");
-    }
-}
-
-/// The gradient of an embedding is two tensors, of 128 rows.
-#[test]
-fn parts_of_a_sparse_gradient_are_rows() {
-    let place = Place::HOST;
-    let embedding = floats(&place, "weight", &[1000, 1024]);
-    let indices = Item::new(&place, "weight.grad.indices", &[1, 128], 1024).gradient_of("weight");
-    let values = floats(&place, "weight.grad.values", &[128, 1024]).gradient_of("weight");
-    let inventory = Inventory::new([values, embedding, indices]);
-    let names: Vec<_> = inventory.items().iter().map(|item| (item.name.as_str(), item.bytes)).collect();
-    assert_eq!(names[1..], [("weight.grad.values", 524_288), ("weight.grad.indices", 1024)]);
-}
-
 #[test]
 fn rows_stand_as_in_memlab() {
     let empty = floats(&gpu(), "nothing", &[0, 4]);
