@@ -22,40 +22,27 @@ fn load(start: usize, end: usize, bytes: usize, rows: &mut Vec<Vec<u8>>) -> Resu
     Ok(())
 }
 
-/// Fills the memory with rows of this many bytes until nothing more fits, in a process of its own.
-fn fill_in_a_child(test: &str, bytes: usize) {
-    let Some(ended) = child::run(test, &[]) else {
-        let mut rows = Vec::with_capacity(ROWS);
-        let limit = set_cpu_memory_limit(used_bytes().unwrap() + (8 << 20)).unwrap();
-        let result = load(0, ROWS, bytes, &mut rows);
-        drop(limit);
-        // All rows can never fit: the original error comes out, and the report knows why.
-        assert!(result.is_err());
-        let report = toma::report::last().unwrap();
-        assert!(report.out_of_memory > 1, "{report}");
-        assert!(report.gave_up.is_some(), "{report}");
-        assert!(rows.len() < ROWS && rows.len() > report.done, "{} rows, {report}", rows.len());
-        return;
-    };
-    ended.passed();
+/// Fills the memory with rows of this many bytes until nothing more fits.
+fn fill(bytes: usize) {
+    let mut rows = Vec::with_capacity(ROWS);
+    let limit = set_cpu_memory_limit(used_bytes().unwrap() + (8 << 20)).unwrap();
+    let result = load(0, ROWS, bytes, &mut rows);
+    drop(limit);
+    // All rows can never fit: the original error comes out, and the report knows why.
+    assert!(result.is_err());
+    let report = toma::report::last().unwrap();
+    assert!(report.out_of_memory > 1, "{report}");
+    assert!(report.gave_up.is_some(), "{report}");
+    assert!(rows.len() < ROWS && rows.len() > report.done, "{} rows, {report}", rows.len());
 }
 
+/// Each size in a process of its own.
 #[test]
-fn rows_of_16_bytes() {
-    fill_in_a_child("exhausted::rows_of_16_bytes", 16);
-}
-
-#[test]
-fn rows_of_40_bytes() {
-    fill_in_a_child("exhausted::rows_of_40_bytes", 40);
-}
-
-#[test]
-fn rows_of_1_kib() {
-    fill_in_a_child("exhausted::rows_of_1_kib", 1 << 10);
-}
-
-#[test]
-fn rows_of_60_kib() {
-    fill_in_a_child("exhausted::rows_of_60_kib", 60 << 10);
+fn rows_of_any_size() {
+    for bytes in ["16", "40", "1024", "61440"] {
+        let Some(ended) = child::run("exhausted::rows_of_any_size", &[("ROW_BYTES", bytes)]) else {
+            return fill(std::env::var("ROW_BYTES").unwrap().parse().unwrap());
+        };
+        ended.passed();
+    }
 }

@@ -121,8 +121,11 @@ fn check(test: &str, raise: impl Fn() + Sync + Copy) {
 fn check_kind(kind: &'static str, raise: impl Fn() + Sync + Copy) {
     for call in [succeeds, gives_up] {
         let observer = PanicsAt { kind, raise, notified: Mutex::default() };
-        call(&observer);
-        let notified = observer.notified.into_inner().unwrap();
+        let [notified, again] = [(); 2].map(|()| {
+            call(&observer);
+            std::mem::take(&mut *observer.notified.lock().unwrap())
+        });
+        assert_eq!(again, notified, "{kind}: the next call notifies it again");
         let received = notified.iter().filter(|notified| *notified == kind).count();
         assert!(
             received == 0 || received == 1 && notified.last().map(String::as_str) == Some(kind),

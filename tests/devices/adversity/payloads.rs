@@ -99,51 +99,6 @@ fn a_payload_whose_drop_panics_is_passed_on_whole() {
     works();
 }
 
-/// An error whose `Display` fails.
-#[derive(Debug)]
-struct Mute;
-
-impl fmt::Display for Mute {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Err(fmt::Error)
-    }
-}
-
-impl Error for Mute {}
-
-/// An error that is its own source, so its chain of sources never ends.
-#[derive(Debug)]
-struct Endless;
-
-impl fmt::Display for Endless {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("round and round")
-    }
-}
-
-impl Error for Endless {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(self)
-    }
-}
-
-#[test]
-fn an_error_that_is_its_own_source_is_looked_at_for_a_while() {
-    let ended = execute::with::<NoCache>().batch(8, |_| Err::<(), _>(Endless));
-    assert!(ended.is_err());
-}
-
-#[test]
-fn an_error_whose_text_fails_goes_through() {
-    let call = || execute::with::<NoCache>().batch(8, |_| Err::<(), _>(Mute));
-    // `to_string` of the standard library panics here. That panic must not be taken for one of the body.
-    match catch_unwind(call) {
-        Ok(ended) => assert!(ended.is_err()),
-        Err(panic) => assert!(panic.downcast_ref::<String>().is_some_and(|text| text.contains("Display"))),
-    }
-    works();
-}
-
 /// Asserts that calls on this thread still work after the failures before.
 fn works() {
     let mut tried = Vec::new();

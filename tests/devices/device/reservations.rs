@@ -2,19 +2,15 @@
 //! `device`.
 
 use std::error::Error;
-use std::io;
-use std::pin::pin;
-use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use toma::device::{reserve, reserve_async, try_reserve};
+use toma::device::{reserve, try_reserve};
 use toma::memory::{MemorySource, Reading};
 use toma::testing::FakeDevice;
 use toma::{NoCache, execute};
 
-use crate::device::tasks::block_on;
-use crate::executor::poll;
+use crate::kit::Memory;
 
 /// A wait bound that no test reaches.
 const AGES: Duration = Duration::from_secs(60);
@@ -99,18 +95,7 @@ fn no_bytes_are_always_there() {
 
 #[test]
 fn a_device_without_a_name_is_shown_as_one() {
-    #[derive(Debug)]
-    struct Nameless;
-    impl MemorySource for Nameless {
-        fn name(&self) -> &'static str {
-            ""
-        }
-        fn read(&self) -> io::Result<Reading> {
-            Ok(Reading::new(7, 7))
-        }
-    }
-
-    let error = try_reserve(&Nameless, 8).unwrap_err();
+    let error = try_reserve(&Memory::named("", 7, 7), 8).unwrap_err();
     assert_eq!(error.to_string(), "device \"\": cannot reserve 8 bytes: 7 of 7 bytes are free");
     assert_eq!(format!("{error:?}"), error.to_string(), "what `unwrap` prints is for people, too");
 }
@@ -129,59 +114,13 @@ fn bytes_that_are_not_reserved_are_no_reason_to_try_again() {
 
 #[test]
 fn a_device_that_cannot_be_read_grants_nothing() {
-    #[derive(Debug)]
-    struct Broken;
-    impl MemorySource for Broken {
-        fn name(&self) -> &'static str {
-            "broken:0"
-        }
-        fn read(&self) -> io::Result<Reading> {
-            Err(io::Error::other("no driver"))
-        }
-    }
-
-    let error = reserve(&Broken, 0, AGES).unwrap_err();
+    let broken = Memory::named("broken:0", 0, 0);
+    broken.cannot_be_read();
+    let error = reserve(&broken, 0, AGES).unwrap_err();
     assert_eq!(error.to_string(), "broken:0: cannot reserve 0 bytes: how many are free is unknown");
-    assert_eq!(error.source().unwrap().to_string(), "no driver");
+    assert_eq!(error.source().unwrap().to_string(), "this memory cannot be read");
     assert_eq!(error.reading(), None);
     assert!(!error.is_too_large());
-}
-
-/// Long enough for a wait to begin, however busy the machine is.
-const SOON: Duration = Duration::from_millis(300);
-
-#[test]
-fn the_bytes_come_in_the_order_of_asking() {
-    let device = FakeDevice::new(1000);
-    let most = try_reserve(&device, 700).unwrap();
-    let mut waits = [900, 100, 200].map(|bytes| Box::pin(reserve_async(&device, bytes, AGES)));
-    let mut ask = |at: usize| match poll(waits[at].as_mut()) {
-        Poll::Ready(reserved) => Some(reserved.unwrap()),
-        Poll::Pending => None,
-    };
-    assert!((0..3).all(|at| ask(at).is_none()), "700 and 900 are too much, and the others came later");
-    let text = try_reserve(&device, 100).unwrap_err().to_string();
-    assert!(text.ends_with("700 of the 1000 bytes that were free before, 3 waiting before it"), "{text}");
-
-    drop(most);
-    assert!(ask(2).is_none() && ask(1).is_none());
-    let first = ask(0).unwrap();
-    assert!(ask(2).is_none());
-    let _second = ask(1).unwrap();
-    assert!(ask(2).is_none(), "all 1000 are reserved");
-    drop(first);
-    assert_eq!(ask(2).unwrap().bytes(), 200);
-}
-
-#[test]
-fn a_wait_ends_with_its_timeout_and_lets_others_go_on() {
-    let device = FakeDevice::new(1000);
-    let _most = try_reserve(&device, 700).unwrap();
-    let mut large = pin!(reserve_async(&device, 900, SOON));
-    let mut small = pin!(reserve_async(&device, 300, AGES));
-    assert!(poll(large.as_mut()).is_pending() && poll(small.as_mut()).is_pending());
-    assert_eq!(block_on(large).unwrap_err().reserved_bytes(), 700);
-    assert!(block_on(small).is_ok());
 }
 
 #[test]

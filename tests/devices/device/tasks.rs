@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
 
 use toma::device::Ladder;
 use toma::testing::{FakeDevice, FakeOutOfMemory};
@@ -108,29 +107,6 @@ fn a_dropped_grant() {
     drop(granted);
     block_on(next).unwrap();
     assert!(is_free(&device));
-}
-
-/// The head of the queue is skipped once its wait bound has passed.
-#[test]
-fn a_head_that_is_never_polled() {
-    #[toma::batch(initial = 8, cache = NoCache, device = device, ladder = Ladder::default().wait(bound))]
-    async fn hasty(size: usize, device: &FakeDevice, bound: Duration) -> Result<usize, FakeOutOfMemory> {
-        device.alloc(10 * size as u64).map(|_| size)
-    }
-    let _must_end = must_end();
-    let (device, end, seen) = (FakeDevice::new(100), AtomicBool::new(false), Watching::default());
-    let mut neighbor = pin!(holds(&device, &end));
-    assert!(!poll_often(neighbor.as_mut()));
-    // The task fails next to the other one, and queues.
-    let mut head = pin!(hasty(&device, Duration::from_millis(1)));
-    assert!(poll(head.as_mut()).is_pending());
-    // A shared attempt behind it begins nevertheless.
-    execute::with::<NoCache>().device(&device).ladder(patient()).observer(&seen).batch(1, |_| ());
-    assert_eq!(seen.take(), ["waits with 1, others: 1", "waited, exclusive: false"]);
-    // The head of the queue is granted no turn any more.
-    end.store(true, SeqCst);
-    assert!(poll_often(neighbor.as_mut()) && is_free(&device));
-    assert_eq!(block_on(head), Ok(8));
 }
 
 /// The loop would wait for a task that its own thread has to poll. Under a promise the loop gives way instead, and the

@@ -17,6 +17,7 @@ use toma::observe::{Answer, Event, EventKind, everywhere};
 use toma::{GlobalCache, NoCache, execute};
 
 use crate::child;
+use crate::kit::Memory;
 use crate::rules::against_twin::{fitted, perform_on, remembered};
 use crate::rules::cases::{Case, case, check_some, shrinking_plan};
 use crate::rules::forms::Form;
@@ -143,7 +144,8 @@ struct Other {
 impl Other {
     fn on(device: &str) -> Self {
         let ((stop, stopped), (begin, running)) = (channel(), channel());
-        let device = Named(device.to_owned());
+        let device = Memory::named(device.to_owned().leak(), 0, 0);
+        device.cannot_be_read();
         let thread = thread::spawn(move || other(&device, &begin, &stopped));
         running.recv().unwrap();
         Self { stop, thread }
@@ -155,26 +157,13 @@ impl Other {
     }
 }
 
-fn other(device: &Named, running: &Sender<()>, stopped: &Receiver<()>) {
+fn other(device: &Memory, running: &Sender<()>, stopped: &Receiver<()>) {
     let ladder = Ladder::default().without_waiting();
     let with = execute::with::<NoCache>().device(device).ladder(ladder).name("other");
     with.batch(1, |_| {
         running.send(()).unwrap();
         stopped.recv().unwrap();
     });
-}
-
-#[derive(Debug)]
-struct Named(String);
-
-impl MemorySource for Named {
-    fn name(&self) -> &str {
-        &self.0
-    }
-
-    fn read(&self) -> std::io::Result<toma::memory::Reading> {
-        Err(std::io::Error::other("never asked"))
-    }
 }
 
 impl Around {

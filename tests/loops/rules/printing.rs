@@ -2,16 +2,14 @@
 //! printed exactly once.
 
 use std::cell::Cell;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use toma::memory::{MemorySource, Reading};
 use toma::{NoCache, execute, report};
 
 use crate::child;
-use crate::kit::OUT_OF_MEMORY;
+use crate::kit::{Memory, OUT_OF_MEMORY};
 use crate::printed::printed;
 use crate::printed::texts;
 
@@ -244,25 +242,12 @@ fn asynchronous(id: &str) {
     crate::executor::block_on(fails(id));
 }
 
-/// Memory that is almost full.
-#[derive(Debug)]
-struct Full;
-
-impl MemorySource for Full {
-    fn name(&self) -> &'static str {
-        "full, for items that are left out"
-    }
-
-    fn read(&self) -> io::Result<Reading> {
-        Ok(Reading::new(1, 100))
-    }
-}
-
 #[test]
 fn an_item_that_fails_for_want_of_memory_in_the_end_is_left_out_silently() {
+    let full = Memory::new(1, 100);
     let (done, printed) = printed(|| {
         quietly(|| {
-            let form = execute::with::<NoCache>().device(&Full).by_cost(|_| 10_u64);
+            let form = execute::with::<NoCache>().device(&full).by_cost(|_| 10_u64);
             form.left_out(drop).range(0..4, 20, |start, end| {
                 if (start..end).contains(&2) {
                     fail("CUBLAS_STATUS_INTERNAL_ERROR");

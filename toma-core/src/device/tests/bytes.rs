@@ -35,6 +35,9 @@ fn waits_go_in_order_and_end_when_bytes_come_back() {
     let most = try_reserve(&pool, 900).unwrap();
     let dropped = waiting(&pool, 600, AGES);
     let [mut large, mut small, mut last] = [600, 300, 200].map(|bytes| waiting(&pool, bytes, AGES));
+    let refused = try_reserve(&pool, 100).unwrap_err().to_string();
+    let reason = "others have reserved 900 of the 1000 bytes that were free before, 4 waiting before it";
+    assert!(refused.ends_with(reason), "{refused}");
     drop(most);
     assert!(large.poll_woken().is_none() && small.poll().is_none(), "they came later");
     drop(dropped);
