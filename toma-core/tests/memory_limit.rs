@@ -2,30 +2,17 @@
 
 #![cfg(target_os = "linux")]
 
-use std::env;
-use std::process::Command;
+#[path = "../../tests/common/child.rs"]
+mod child;
+
 use std::thread;
 
 use rlimit::{INFINITY, Resource};
 use toma_core::memory::{self, set_cpu_memory_limit, used_bytes};
 
-const MIB: u64 = 1 << 20;
-const CHILD: &str = "TOMA_TEST_CHILD";
+use crate::child::alone;
 
-/// Runs `body` in a child process that runs the test `name` alone.
-fn in_child(name: &str, body: fn()) {
-    if env::var(CHILD).is_ok_and(|child| child == name) {
-        body();
-        println!("body of {name} is done");
-        return;
-    }
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, name);
-    let output = command.output().unwrap();
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    let done = stdout.contains(&format!("body of {name} is done"));
-    assert!(output.status.success() && done, "{stdout}{}", String::from_utf8_lossy(&output.stderr));
-}
+const MIB: u64 = 1 << 20;
 
 fn soft() -> Option<u64> {
     Some(Resource::AS.get_soft().unwrap()).filter(|&bytes| bytes != INFINITY)
@@ -37,7 +24,7 @@ fn allocates(bytes: u64) -> bool {
 
 #[test]
 fn allocations_over_the_limit_fail_until_it_is_restored() {
-    in_child("allocations_over_the_limit_fail_until_it_is_restored", || {
+    alone("allocations_over_the_limit_fail_until_it_is_restored", || {
         let limit = set_cpu_memory_limit(used_bytes().unwrap() + 64 * MIB).unwrap();
         assert!(allocates(32 * MIB));
         assert!(!allocates(128 * MIB));
@@ -48,7 +35,7 @@ fn allocations_over_the_limit_fail_until_it_is_restored() {
 
 #[test]
 fn dropping_restores_what_was_there_before() {
-    in_child("dropping_restores_what_was_there_before", || {
+    alone("dropping_restores_what_was_there_before", || {
         let before = 1 << 40;
         Resource::AS.set(before, Resource::AS.get_hard().unwrap()).unwrap();
         drop(set_cpu_memory_limit(1 << 38).unwrap());
@@ -64,7 +51,7 @@ fn dropping_restores_what_was_there_before() {
 
 #[test]
 fn newest_living_limit_is_in_force() {
-    in_child("newest_living_limit_is_in_force", || {
+    alone("newest_living_limit_is_in_force", || {
         let before = soft();
         let [one, two, three, four] = [40, 41, 39, 42].map(|bits| set_cpu_memory_limit(1 << bits).unwrap());
         assert_eq!(soft(), Some(1 << 42));
@@ -84,7 +71,7 @@ fn newest_living_limit_is_in_force() {
 
 #[test]
 fn limit_above_the_hard_limit_is_refused_with_both_values() {
-    in_child("limit_above_the_hard_limit_is_refused_with_both_values", || {
+    alone("limit_above_the_hard_limit_is_refused_with_both_values", || {
         let hard = 1 << 40;
         Resource::AS.set(hard - 1, hard).unwrap();
         let error = set_cpu_memory_limit(hard + 1).unwrap_err();
@@ -101,7 +88,7 @@ fn limit_above_the_hard_limit_is_refused_with_both_values() {
 
 #[test]
 fn limit_below_what_is_in_use_is_refused_with_both_values() {
-    in_child("limit_below_what_is_in_use_is_refused_with_both_values", || {
+    alone("limit_below_what_is_in_use_is_refused_with_both_values", || {
         let before = soft();
         let error = set_cpu_memory_limit(4096).unwrap_err().to_string();
         let start = "cannot limit memory to 4096 bytes: ";
@@ -112,7 +99,7 @@ fn limit_below_what_is_in_use_is_refused_with_both_values() {
 
 #[test]
 fn restore_reports_a_hard_limit_that_was_lowered_meanwhile() {
-    in_child("restore_reports_a_hard_limit_that_was_lowered_meanwhile", || {
+    alone("restore_reports_a_hard_limit_that_was_lowered_meanwhile", || {
         Resource::AS.set(INFINITY, INFINITY).unwrap();
         let limit = set_cpu_memory_limit(1 << 39).unwrap();
         Resource::AS.set(1 << 39, 1 << 40).unwrap();
@@ -128,7 +115,7 @@ fn restore_reports_a_hard_limit_that_was_lowered_meanwhile() {
 
 #[test]
 fn threads_that_set_and_end_limits_leave_none() {
-    in_child("threads_that_set_and_end_limits_leave_none", || {
+    alone("threads_that_set_and_end_limits_leave_none", || {
         let before = soft();
         thread::scope(|scope| {
             for bits in 38..46 {
@@ -147,7 +134,7 @@ fn threads_that_set_and_end_limits_leave_none() {
 
 #[test]
 fn host_memory_is_what_the_limit_leaves() {
-    in_child("host_memory_is_what_the_limit_leaves", || {
+    alone("host_memory_is_what_the_limit_leaves", || {
         let bytes = used_bytes().unwrap() + 64 * MIB;
         let limit = set_cpu_memory_limit(bytes).unwrap();
         let reading = memory::host().unwrap();
@@ -165,7 +152,7 @@ fn host_memory_is_what_the_limit_leaves() {
 
 #[test]
 fn used_bytes_count_what_is_reserved_untouched() {
-    in_child("used_bytes_count_what_is_reserved_untouched", || {
+    alone("used_bytes_count_what_is_reserved_untouched", || {
         let before = used_bytes().unwrap();
         let mut held = Vec::<u8>::new();
         held.try_reserve_exact(256 << 20).unwrap();
