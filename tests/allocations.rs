@@ -55,6 +55,8 @@ macro_rules! every_cache {
                 assert_eq!(allocates(|| form().chunked(&mut data[..], 1, |chunk, _, _| chunk.fill(1))), 0);
                 let sum = || form().fold(0..1000, 1, 0, |sum: &usize, start, end| sum + end - start);
                 assert_eq!(allocates(|| assert_eq!(sum(), 1000)), 0);
+                let items = || form().iter(0..1000, 1, |start, end| end - start).sum::<usize>();
+                assert_eq!(allocates(|| assert_eq!(black_box(items()), 1000)), 0);
             }
 
             #[test]
@@ -138,17 +140,6 @@ fn map_allocates_its_result_only() {
 }
 
 #[test]
-fn an_iterator_allocates_nothing() {
-    let _alone = alone();
-    for cache in [GlobalCache::shared() as &dyn SizeCache, StacktraceMemoryCache::shared()] {
-        learn_something(cache);
-        let form = || execute::with::<NoCache>().cache(cache);
-        let items = || form().iter(0..1000, 1, |start, end| end - start).sum::<usize>();
-        assert_eq!(allocates(|| assert_eq!(black_box(items()), 1000)), 0);
-    }
-}
-
-#[test]
 fn costs_allocate_their_sums_and_the_state_of_packing() {
     let _alone = alone();
     let form = || execute::with::<GlobalCache>().by_cost(|i| i % 7).left_out(|_| ());
@@ -173,18 +164,6 @@ fn a_stream_allocates_its_driver_and_its_slot() {
         assert_eq!(sum, 1000);
     };
     assert_eq!(allocates(call), 2);
-}
-
-#[test]
-fn an_async_call_allocates_nothing() {
-    #[toma::range(initial = 1, cache = GlobalCache)]
-    async fn range(start: usize, end: usize) {
-        black_box(end - start);
-    }
-
-    let _alone = alone();
-    learn_something(GlobalCache::shared());
-    assert_eq!(allocates(|| block_on(range(0, 1000))), 0);
 }
 
 #[test]

@@ -142,22 +142,6 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_as_full_as_the_step_allows() {
-        assert_eq!(ends(&costs(&[3, 3, 3, 4, 1, 1]), 6), [2, 3, 6]);
-        assert_eq!(ends(&costs(&[3, 3, 3, 4, 1, 1]), 7), [2, 4, 6]);
-    }
-
-    #[test]
-    fn an_item_over_the_step_is_a_piece_of_its_own() {
-        assert_eq!(ends(&costs(&[1, 1, 9, 1, 1, 1]), 5), [2, 3, 6]);
-    }
-
-    #[test]
-    fn an_item_costs_at_least_1() {
-        assert_eq!(ends(&costs(&[0, 0, 0, 2]), 2), [2, 3, 4]);
-    }
-
-    #[test]
     fn padded_items_cost_as_many_rows_of_the_longest() {
         let padded = |padding| Costs::padded(5, |position| [2, 3, 1, 1, 4][position], padding);
         let area = padded(u64::saturating_mul);
