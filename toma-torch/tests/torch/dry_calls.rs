@@ -1,25 +1,24 @@
 //! The option `predict = &DryRun` in the engine's own forms and in attributes.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-use std::{env, io, thread};
+use std::thread;
 
 use tch::{TchError, Tensor};
 use toma_core::Auto;
 use toma_core::Halve;
 use toma_core::execute;
-use toma_core::memory::{MemorySource, Reading};
 use toma_core::predict::is_dry;
 use toma_core::report::{self, Report};
 use toma_core::{GlobalCache, NoCache};
 use toma_torch::cpu::{self, Budget};
 use toma_torch::{Device, DryRun};
 
+use crate::child;
+use crate::executor::block_on;
+use crate::named::Named;
 use crate::nine;
 use crate::predict::counted;
-use crate::stage::{FLOATS, alone, caught, panic_of, printed_by, rows, size};
+use crate::stage::{FLOATS, alone, panic_of, printed_by, rows, size};
 
 const ITEMS: usize = 48;
 
@@ -400,45 +399,6 @@ fn two_threads_predict_at_once() {
     assert_eq!(starts, [(20, 0), (20, 0)]);
 }
 
-/// Runs the test of this name again in a process of its own with this variable, and returns toma's lines on its
-/// standard error; `None` in that process.
-fn stderr_of_child(name: &str, variable: [&str; 2]) -> Option<Vec<String>> {
-    const CHILD: &str = "TOMA_TEST_SAYS";
-    if env::var_os(CHILD).is_some() {
-        return None;
-    }
-    let mut child = std::process::Command::new(env::current_exe().unwrap());
-    let child = child.args(["--exact", name, "--nocapture"]).env(CHILD, name).env(variable[0], variable[1]);
-    let output = child.output().unwrap();
-    let [printed, errors] =
-        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(output.status.success() && printed.contains("1 passed"), "{printed}{errors}");
-    Some(errors.lines().filter(|line| line.starts_with("toma: ")).map(str::to_owned).collect())
-}
-
-/// A memory that libtorch does not know.
-#[derive(Debug)]
-struct Elsewhere;
-
-impl MemorySource for Elsewhere {
-    fn name(&self) -> &'static str {
-        "elsewhere"
-    }
-
-    fn read(&self) -> io::Result<Reading> {
-        Ok(Reading::new(1 << 20, 1 << 20))
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return output;
-        }
-    }
-}
-
 #[toma::range(initial = 8, cache = NoCache, device = cpu_device(), predict = &DryRun)]
 async fn asynchronous(start: usize, end: usize) {
     assert!(!is_dry());
@@ -447,9 +407,10 @@ async fn asynchronous(start: usize, end: usize) {
 
 #[test]
 fn a_body_that_cannot_run_dry_is_measured_and_reported_once() {
-    if let Some(stderr) =
-        stderr_of_child("dry_calls::a_body_that_cannot_run_dry_is_measured_and_reported_once", ["A", "1"])
-    {
+    let name = "dry_calls::a_body_that_cannot_run_dry_is_measured_and_reported_once";
+    if let Some(ended) = child::run(name, &[]) {
+        let mut stderr = ended.passed();
+        stderr.retain(|line| line.starts_with("toma: "));
         let starts = [
             "toma: in the stream: ",
             "toma: torch::dry_calls::asynchronous: ",
@@ -485,7 +446,7 @@ fn a_body_that_cannot_run_dry_is_measured_and_reported_once() {
             .range(0..8, 8, |_, _| if is_dry() { Err(TchError::Torch("no".to_owned())) } else { Ok(()) });
         assert!(done.is_ok());
         assert_eq!((report().predicted, report().attempts), (None, 1));
-        execute::with::<NoCache>().device(&Elsewhere).predict(&DryRun).name("elsewhere").range(
+        execute::with::<NoCache>().device(&Named("elsewhere")).predict(&DryRun).name("elsewhere").range(
             0..8,
             8,
             |_, _| (),
@@ -495,19 +456,12 @@ fn a_body_that_cannot_run_dry_is_measured_and_reported_once() {
 
 #[test]
 fn it_can_be_turned_off() {
-    if stderr_of_child("dry_calls::it_can_be_turned_off", ["TOMA_PREDICT", "0"]).is_some() {
+    if let Some(ended) = child::run("dry_calls::it_can_be_turned_off", &[("TOMA_PREDICT", "0")]) {
+        ended.passed();
         return;
     }
     let _alone = alone();
     let device = cpu_device();
     let runs = dry_runs(8, |note| with(&device).range(0..8, 8, |_, _| note()));
     assert_eq!((runs, report().predicted), (0, None));
-}
-
-#[test]
-fn a_device_has_to_be_given() {
-    let text =
-        panic_of(|| execute::with::<NoCache>().predict(&DryRun).name("step").range(0..8, 8, |_, _| ()));
-    assert_eq!(text, "step: predict without device: name the device whose memory the size must fit");
-    assert!(caught(|| execute::with::<NoCache>().name("step").range(0..8, 8, |_, _| ())).is_ok());
 }

@@ -6,6 +6,8 @@ mod backtraces;
 mod bad_input;
 mod bodies;
 mod budgets;
+#[path = "../../../tests/common/child.rs"]
+mod child;
 mod chunks;
 mod corrected;
 mod counting;
@@ -14,11 +16,15 @@ mod dry;
 mod dry_calls;
 mod dry_failures;
 mod every_allocation;
+#[path = "../../../tests/common/executor.rs"]
+mod executor;
 mod forms;
 mod gradients;
 mod inventory;
 mod leaks;
 mod modes;
+#[path = "../../../tests/common/named.rs"]
+mod named;
 mod nets;
 mod nine;
 mod original;

@@ -42,22 +42,6 @@ fn nine_nets_take_the_predicted_bytes() {
     });
 }
 
-#[test]
-fn the_size_that_fits_is_the_largest() {
-    let _alone = alone();
-    nine::each(|net| {
-        let prediction = of(net);
-        let budget = prediction.needs_bytes(40) * 1000 / 990 + 1;
-        let size = prediction.fits(budget).unwrap();
-        assert!(
-            size >= 40
-                && prediction.needs_bytes(size) <= budget
-                && prediction.needs_bytes(size + 1) > budget - budget / 50
-        );
-        assert_eq!(prediction.fits(prediction.needs_bytes(1) - 1), None, "{}", net.name);
-    });
-}
-
 /// Returns true if a step of this many rows stays within a budget beyond the allocated bytes.
 fn works(net: &Learner, rows: usize, budget: u64) -> bool {
     net.forget_gradients();
@@ -114,23 +98,6 @@ fn a_confirmed_size_is_at_most_half_a_percent_too_low() {
             println!("{:>34}, {rows} rows: {predicted:>9} of {counted:>9} bytes", net.name);
             assert!(predicted + counted / 200 >= counted, "{}: {predicted} of {counted} bytes", net.name);
             assert!(predicted <= counted + counted / 50, "{}: {predicted} of {counted} bytes", net.name);
-        }
-    });
-}
-
-/// At few rows libraries choose other kernels.
-#[test]
-fn a_small_size_is_confirmed_with_its_scratch() {
-    let _alone = alone();
-    nine::each(|net| {
-        for rows in [2, 3, 6] {
-            let prediction = of(net).confirm(rows, |size| net.step(size)).unwrap();
-            for pieces in [1, 2, 3] {
-                let (predicted, counted) =
-                    (prediction.needs_bytes_for(rows, rows * pieces), counted(net, rows, pieces));
-                let off = predicted.abs_diff(counted);
-                assert!(off * 50 < counted, "{}, {rows} rows: {off} of {counted} bytes", net.name);
-            }
         }
     });
 }

@@ -106,16 +106,6 @@ fn a_body_that_cannot_run_dry_is_measured() {
     let report = report();
     assert_eq!((report.predicted, output.size()[0]), (None, size(ROWS)));
     assert!(report.out_of_memory > 0, "{report}");
-    // A body that keeps a tensor of the dry run gets an error that says so.
-    let kept = std::cell::RefCell::new(Vec::new());
-    let text = panic_of(|| {
-        drop(form().forward(&rows, |rows| {
-            kept.borrow_mut().push(rows.exp());
-            rows.exp()
-        }));
-    });
-    assert!(text.starts_with("dry run: the body kept 2 tensors of "), "{text}");
-    assert!(text.contains("made by aten::exp"), "{text}");
 }
 
 #[test]

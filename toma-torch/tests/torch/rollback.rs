@@ -195,21 +195,6 @@ fn tensors_that_could_not_be_put_back_are_refused_when_they_are_taken() {
 }
 
 #[test]
-fn after_the_last_attempt_putting_back_is_the_callers() {
-    let _alone = alone();
-    let state = Tensor::zeros([1], FLOATS);
-    let rollback = Rollback::new().tensors(&[&state]).unwrap();
-    let body = |_| {
-        let _ = state.shallow_clone().g_add_scalar_(1.0);
-        panic!("CUDA out of memory.");
-    };
-    panic_of(|| execute::with::<NoCache>().before_retry(|_| rollback.restore()).batch(4, body));
-    assert_eq!(state.double_value(&[0]), 1.0, "of the last of three attempts");
-    rollback.restore();
-    assert_eq!(state.double_value(&[0]), 0.0);
-}
-
-#[test]
 fn state_that_cannot_be_saved_is_an_error() {
     let _alone = alone();
     let error = Rollback::new().rng(Device::Cuda(9999)).unwrap_err();

@@ -8,12 +8,12 @@ use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::predict::is_dry;
 use toma_core::report::{self, Report};
-use toma_torch::cpu::{self, Budget};
-use toma_torch::{Backward as _, DryRun, Forward as _, Loss, ModeGuard, dry_run, predict, record};
+use toma_torch::cpu::Budget;
+use toma_torch::{Backward as _, DryRun, Forward as _, Loss, ModeGuard, dry_run, record};
 
 use super::{DOUBLES, ROWS};
 use crate::dry::{assert_twins, enter_cpu_autocast};
-use crate::stage::{FLOATS, alone, difference, panic_of, peak_of, printed_by, size};
+use crate::stage::{FLOATS, alone, difference, peak_of, size};
 
 /// Returns the report of `work` in about as much memory as half of the rows take.
 fn in_half_the_memory(mut work: impl FnMut(usize)) -> Report {
@@ -60,20 +60,6 @@ fn the_tutorials_perceptron_on_rows_3_to_6() {
     let answers = execute::with::<NoCache>().max(3).forward(&images, logits);
     let off = difference(&[rows(&answers)], &[tch::no_grad(|| logits(&rows(&images)))]);
     assert!(off < 1e-6, "{off}");
-}
-
-/// The original added up k means.
-#[test]
-fn a_mean_in_k_pieces_is_not_k_times_too_large() {
-    let _alone = alone();
-    let data = Tensor::arange(12, DOUBLES);
-    for pieces in [1, 2, 3, 4, 6, 12] {
-        let weight = Tensor::ones([], DOUBLES).set_requires_grad(true);
-        let with = execute::with::<NoCache>().max(12 / pieces);
-        let loss = with.backward(Loss::Mean, &weight, &data, |data| (data * &weight).mean(None));
-        let numbers = [loss, weight.grad()].map(|tensor| tensor.double_value(&[]));
-        assert!(numbers.iter().all(|number| (number - 5.5).abs() < 1e-12), "{pieces}: {numbers:?}");
-    }
 }
 
 /// The original evaluated 131,070 times.
@@ -199,40 +185,6 @@ fn reading_a_number_runs_nothing_again() {
     });
     let of = |name| trace.operators().filter(|(_, operator)| operator.name == name).count();
     assert_eq!((calls.get(), of("aten::exp"), of("aten::_local_scalar_dense")), (2, 2, 6));
-}
-
-#[test]
-fn a_call_without_gradients_is_protected() {
-    let _alone = alone();
-    let weight = Tensor::rand([64, 512], FLOATS);
-    let data = Tensor::rand([size(ROWS), 64], FLOATS);
-    let device = toma_torch::Device::new(Device::Cpu);
-    assert_protected(&in_half_the_memory(|most| {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
-        drop(form.forward(&data, |rows| rows.matmul(&weight).exp().sum_dim_intlist(1, false, None)));
-    }));
-}
-
-/// The original took the logarithm of nothing: "math domain error".
-#[test]
-fn where_nothing_fits_bytes_and_budget_are_reported() {
-    let _alone = alone();
-    let data = Tensor::rand([size(ROWS), 1000], FLOATS);
-    let device = toma_torch::Device::new(Device::Cpu);
-    let prediction = predict(&device, |rows| data.narrow(0, 0, size(rows)).exp()).unwrap();
-    assert_eq!((prediction.fits(3999), prediction.needs_bytes(1)), (None, 4000));
-    let full = cpu::allocated_bytes();
-    let _budget = Budget::new(full + 3999);
-    let mut text = String::new();
-    let printed = printed_by(|| {
-        text = panic_of(|| {
-            let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-            drop(form.forward(&data, Tensor::exp));
-        });
-    });
-    let words = format!("tried to allocate 4000 bytes, {full} of {} are allocated", full + 3999);
-    assert!(text.contains(&words), "{text}");
-    assert_eq!((printed, cpu::allocated_bytes()), (1, full));
 }
 
 /// Weights of classes count as given.
