@@ -138,7 +138,10 @@ impl Call<'_> {
             let dim = self.attribute(name).and_then(|dims| from_start(*dims.first()?, rank));
             dim.is_none_or(|dim| dim == first.dim)
         };
+        // Two numbers for each dimension, from the last on.
+        let pads = |pads: &[i64]| pads.chunks(2).nth(rank - 1 - first.dim).is_some_and(|pads| pads != [0, 0]);
         let is_along = matches!(self.name, "flip" | "roll") && self.runs_along(first)
+            || self.name == "constant_pad_nd" && self.attribute("pad").is_none_or(pads)
             || self.name == "diagonal" && ["dim1", "dim2"].into_iter().any(is_of);
         if is_along || first.end_distance() <= last {
             Err(Coupling::AlongBatch)
@@ -212,7 +215,13 @@ impl Call<'_> {
     fn picked(&self, rows: &[Taken<'_>], factor: u64) -> Result<Layout, Coupling> {
         let takes_rows = rows[0].at == 0;
         let is_by_place = matches!(self.name, "index_select" | "index");
-        if takes_rows && (is_by_place && rows.len() > 1 || self.has_dim() && self.runs_along(rows[0])) {
+        let picks_rows = if takes_rows {
+            is_by_place && rows.len() > 1 || self.has_dim() && self.runs_along(rows[0])
+        } else {
+            // Along another dimension, each index picks at its own position in the batch.
+            !is_by_place && !self.runs_along(rows[0])
+        };
+        if picks_rows {
             return Err(Coupling::PicksRows);
         }
         let same =

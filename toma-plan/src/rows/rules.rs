@@ -101,6 +101,7 @@ impl Walk {
         let reads = row_rule(name) == Some(RowRule::ReadsNumber)
             && call.inputs.iter().any(|input| input.value != Value::Constant);
         for (result, value) in twin.tensors.iter().filter(|tensor| tensor.is_result()).zip(values) {
+            let value = value.and_then(|value| self.values.after(result, value));
             self.values.note(result, &value.unwrap_or_else(|coupling| Value::Coupled(coupled(coupling))));
         }
         self.has_read |= reads;
@@ -205,12 +206,18 @@ impl Call<'_> {
             let is_pointwise = self.attribute("pointwise").is_some();
             is_pointwise.then_some(RowRule::Elementwise)
         });
+        if self.takes_count() {
+            return Err(Coupling::Number);
+        }
         if rule == Some(RowRule::Fills) {
             return self.filled(result);
         }
         if has(|value| matches!(value, Value::Rows(_))) {
             self.of_rows(rule.ok_or_else(|| self.unknown(result))?, result)
         } else if has(|value| matches!(value, Value::Aggregate(_))) {
+            if let ("copy", [_, source]) = (self.name, &*self.inputs) {
+                return Ok(source.value.clone());
+            }
             self.of_aggregates(rule.ok_or(Coupling::ThroughAggregate)?).map(Value::Aggregate)
         } else {
             self.of_constants(rule, result)
@@ -226,6 +233,18 @@ impl Call<'_> {
             Batch::Irregular => Coupling::TwoBatchDims,
             Batch::Dim { .. } => Coupling::Unknown,
         }
+    }
+
+    /// True if the call takes an integer that changes with the rows. Those that only set the shape of the result do not
+    /// count, because its shape is known, nor do those that are also numbers.
+    fn takes_count(&self) -> bool {
+        const OF_SHAPES: [&str; 7] = ["size", "shape", "output_size", "repeats", "length", "end", "N"];
+        let [small, large] = self.operators.map(|operator| &operator.attributes);
+        let is_same = |(one, other): (&toma_trace::Attribute, &toma_trace::Attribute)| {
+            let is_number = self.operators[0].numbers.iter().any(|number| number.name == one.name);
+            one.values == other.values || is_number || OF_SHAPES.contains(&&*one.name)
+        };
+        small.len() != large.len() || !small.iter().zip(large).all(is_same)
     }
 
     pub(super) fn attribute(&self, name: &str) -> Option<&[i64]> {

@@ -59,6 +59,8 @@ impl Layout {
 #[derive(Clone, Debug)]
 struct StorageValue {
     value: Value,
+    /// Number of elements of the largest tensor seen in it.
+    elements: u64,
     shapes: Vec<(Vec<u64>, Result<Layout, Coupled>)>,
 }
 
@@ -70,8 +72,9 @@ impl Values {
     /// Returns the value of an argument, and records a tensor from before the forward.
     pub(super) fn taken(&mut self, tensor: &Tensor<'_>) -> Result<Value, Coupling> {
         let value = self.of(tensor)?;
-        if !self.0.contains_key(&tensor.operand.storage) {
-            self.note(tensor, &value);
+        match self.0.get_mut(&tensor.operand.storage) {
+            Some(held) => held.elements = held.elements.max(elements(tensor)),
+            None => self.note(tensor, &value),
         }
         Ok(value)
     }
@@ -96,10 +99,21 @@ impl Values {
         }
     }
 
+    /// Returns the value of a storage after a value was written into all or a part of it.
+    pub(super) fn after(&self, result: &Tensor<'_>, value: Value) -> Result<Value, Coupling> {
+        let held = self.0.get(&result.operand.storage);
+        match held.filter(|_| result.operand.access == Access::Writes) {
+            Some(held) if elements(result) < held.elements => beside(&held.value, value),
+            _ => Ok(value),
+        }
+    }
+
     /// Records the value of a result.
     pub(super) fn note(&mut self, result: &Tensor<'_>, value: &Value) {
-        let made = || StorageValue { value: value.clone(), shapes: Vec::new() };
+        let elements = elements(result);
+        let made = || StorageValue { value: value.clone(), elements, shapes: Vec::new() };
         let held = self.0.entry(result.operand.storage).or_insert_with(made);
+        held.elements = held.elements.max(elements);
         if result.operand.access == Access::Writes {
             held.value = written(&held.value, value);
         }
@@ -144,13 +158,30 @@ fn unseen(tensor: &Tensor<'_>) -> Result<Value, Coupling> {
     }
 }
 
-/// Returns the value of a storage after a value was written into all or a part of it.
+fn elements(tensor: &Tensor<'_>) -> u64 {
+    tensor.operand.shape.iter().product()
+}
+
+/// Returns the value of a storage after a value was written into it. Rows stay rows, and couplings stay.
 fn written(before: &Value, value: &Value) -> Value {
     match (before, value) {
         (Value::Coupled(_), _) => before.clone(),
-        (_, Value::Coupled(_))
-        | (Value::Constant | Value::Written, _)
-        | (Value::Aggregate(_), Value::Aggregate(_)) => value.clone(),
-        _ => before.clone(),
+        (_, Value::Coupled(_)) => value.clone(),
+        (Value::Rows(_), _) | (Value::Aggregate(_), Value::Rows(_)) => before.clone(),
+        _ => value.clone(),
+    }
+}
+
+/// Returns the value of a storage of which a part has another value from now on.
+fn beside(before: &Value, value: Value) -> Result<Value, Coupling> {
+    match (before, &value) {
+        (Value::Aggregate(_), Value::Written) | (Value::Written, Value::Aggregate(_)) => {
+            Err(Coupling::Written)
+        }
+        (Value::Aggregate(one), Value::Aggregate(other)) if one != other => Err(Coupling::SumWithMean),
+        (Value::Aggregate(Combined::Sum), Value::Constant)
+        | (Value::Constant, Value::Aggregate(Combined::Sum)) => Err(Coupling::ConstantInSum),
+        (Value::Aggregate(_) | Value::Written, Value::Constant) => Ok(before.clone()),
+        _ => Ok(value),
     }
 }

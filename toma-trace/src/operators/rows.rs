@@ -216,7 +216,6 @@ const RULES: &[(RowRule, &[&str])] = &[
             "topk",
             "kthvalue",
             "diff",
-            "renorm",
             "amax",
             "amin",
             "max",
