@@ -122,15 +122,17 @@ size_t toma_region_kept(const toma_region* region, char* out, size_t room) noexc
   return toma::copied(region->notes->kept, out, room);
 }
 
-void toma_region_set_gradients_aside(toma_region* region) noexcept {
-  const std::lock_guard<std::mutex> held(region->notes->lock);
-  for (const auto& leaf : region->notes->leaves) {
-    if (const auto variable = leaf.variable.lock()) {
-      region->notes->undo->gradients.push_back({at::Tensor(variable), variable->grad()});
-      // Backward adds to an existing gradient, which takes other memory than making a new one.
-      variable->mutable_grad() = variable->grad().defined() ? toma::copy_of(variable->grad()) : at::Tensor();
+int32_t toma_region_set_gradients_aside(toma_region* region, toma_error* error) noexcept {
+  return toma::guarded(error, [&] {
+    const std::lock_guard<std::mutex> held(region->notes->lock);
+    for (const auto& leaf : region->notes->leaves) {
+      if (const auto variable = leaf.variable.lock()) {
+        region->notes->undo->gradients.push_back({at::Tensor(variable), variable->grad()});
+        // Backward adds to an existing gradient, which takes other memory than making a new one.
+        variable->mutable_grad() = variable->grad().defined() ? toma::copy_of(variable->grad()) : at::Tensor();
+      }
     }
-  }
+  });
 }
 
 int32_t toma_region_undo(toma_region* region, toma_error* error) noexcept {

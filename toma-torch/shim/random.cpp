@@ -112,6 +112,16 @@ std::mutex& Random::lock() {
   return lock;
 }
 
+Turn::Turn() : process(default_generator(c10::kCPU)), alone(process.mutex()), copy(process.clone()) {}
+
+Turn::~Turn() {
+  auto& from = of_cpu(copy);
+  auto& to = of_cpu(process);
+  to.set_engine(from.engine());
+  to.set_next_float_normal_sample(from.next_float_normal_sample());
+  to.set_next_double_normal_sample(from.next_double_normal_sample());
+}
+
 at::Generator own_generator() {
   auto process = default_generator(c10::kCPU);
   const std::lock_guard<std::mutex> lock(process.mutex());
@@ -142,12 +152,17 @@ Drawing::~Drawing() {
   c10::impl::tls_set_dispatch_key_excluded(mode_key, excluded);
 }
 
+bool draws_from_process(const c10::OperatorHandle& op, const Operator& operation, const torch::jit::Stack& stack) {
+  const auto& schema = op.schema();
+  return operation.is_random && !operation.named.calls_others_on_cpu && !schema.argumentIndexWithName("generator") &&
+      op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !drops_nothing(schema, stack);
+}
+
 void give_generator(const c10::OperatorHandle& op, const Operator& operation, torch::jit::Stack& stack, const at::Generator& generator) {
   const auto& schema = op.schema();
-  const auto count = schema.arguments().size();
   if (const auto at = schema.argumentIndexWithName("generator")) {
-    torch::jit::peek(stack, static_cast<size_t>(*at), count) = generator;
-  } else if (operation.is_random && !operation.named.calls_others_on_cpu && op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !drops_nothing(schema, stack)) {
+    torch::jit::peek(stack, static_cast<size_t>(*at), schema.arguments().size()) = generator;
+  } else if (draws_from_process(op, operation, stack)) {
     throw c10::NotImplementedError(
         c10::str(op.operator_name(), " draws from the random numbers of the whole process: it takes no generator"), nullptr);
   }

@@ -49,6 +49,23 @@ class Random {
 // threads.
 at::Generator own_generator();
 
+// Draws of one operator on the CPU: from a copy of the process's generator, which gets the copy's state at the end. No
+// other thread draws from it meanwhile.
+class Turn {
+ public:
+  Turn();
+  ~Turn();
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  at::Generator process;
+  const std::lock_guard<std::mutex> alone;
+
+ public:
+  const at::Generator copy;
+};
+
 // While one of these is alive, operators of this thread, and operators that they call, draw from the given generator.
 class Drawing {
  public:
@@ -66,8 +83,11 @@ class Drawing {
   const bool included, excluded;
 };
 
-// Puts a generator into the arguments of an operator, which are last on the stack. Throws if a CPU kernel would draw
-// from the process's generator anyway.
+// True for an operator on the CPU that draws from the process's generator whatever it is given. Its arguments are last
+// on the stack.
+bool draws_from_process(const c10::OperatorHandle& op, const Operator& operation, const torch::jit::Stack& stack);
+// Puts a generator into the arguments of an operator, which are last on the stack. Throws if it would draw from
+// the process's generator anyway.
 void give_generator(const c10::OperatorHandle& op, const Operator& operation, torch::jit::Stack& stack, const at::Generator& generator);
 
 }  // namespace toma

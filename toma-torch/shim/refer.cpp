@@ -62,7 +62,7 @@ uint32_t Tape::known_value(const at::Tensor& tensor) {
   }
   const auto made = storages.find(storage_of(tensor));
   const auto number = made == storages.end() ? none : made->second.value;
-  if (number == none || values[number].tensor.use_count() > 0 || !looks_like(tensor, values[number])) {
+  if (number == none || values[number].tensor.use_count() > 0 || !looks_like(tensor, values[number]) || !is_as_made(values[number], tensor)) {
     return none;
   }
   // Functions of libtorch that make tensors wrap the result of their operator in another tensor.
@@ -108,6 +108,9 @@ void Tape::refer(Op& op) {
       write(op, ref, tensor);
     }
   });
+  if (std::any_of(op.refs.begin(), op.refs.end(), [&](const Ref& ref) { return is_opaque(ref); })) {
+    keep(current(), op.name() + " takes a tensor that is sparse or has another layout, whose memory is not known");
+  }
   for (const auto& ref : op.refs) {
     auto& argument = op.arguments[ref.argument];
     if (ref.element == none) {
@@ -124,15 +127,21 @@ void Tape::refer(Op& op) {
 }
 
 // True if a tensor from outside, or a view of one, may be running statistics that the program reads itself. These are
-// untrained vectors with one number for each channel.
+// untrained, with a number for each channel.
 bool Tape::may_change_unseen(const Ref& ref, const at::Tensor& tensor) const {
   constexpr int64_t most_channels = 1 << 13;
   const auto is_small = tensor.is_floating_point() && !tensor.requires_grad() && bytes_of(tensor) > 0 && tensor.numel() <= most_channels;
   if (!is_small || ref.outside != none) {
-    return is_small && tensor.dim() == 1;
+    return is_small;
   }
   const auto made = storages.find(storage_of(tensor));
   return made != storages.end() && made->second.value == none;
+}
+
+// True if the tensor has no storage of its own, so that no write to its memory is seen.
+bool Tape::is_opaque(const Ref& ref) const {
+  const auto has_storage = ref.value == none ? storage_of(outsides[ref.outside].alias) != nullptr : values[ref.value].storage._unsafe_get_target() != nullptr;
+  return !has_storage;
 }
 
 uint32_t Tape::outside_for(const at::Tensor& tensor) {
@@ -206,12 +215,15 @@ void Tape::keep_value(Value& value, const at::Tensor& tensor) {
 
 // Statistics are written by their first run alone. Other operators that read them are treated as after any write.
 void Tape::write(const Op& op, const Ref& ref, const at::Tensor& tensor) {
+  if (notes->undo != nullptr && storage_of(tensor) == nullptr) {
+    throw c10::NotImplementedError(op.name() + " writes to a tensor that is sparse or has another layout, which cannot be undone", nullptr);
+  }
   const auto found = storages.find(storage_of(tensor));
   if (found == storages.end()) {
     return;
   }
   const auto* storage = found->first;
-  if (notes->undo != nullptr && found->second.value == none) {
+  if (notes->undo != nullptr && (found->second.value == none || found->second.is_outside)) {
     notes->undo->write(tensor);
   }
   if (found->second.is_outside) {

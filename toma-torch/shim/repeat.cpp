@@ -188,6 +188,9 @@ at::Tensor Tape::unpack(uint32_t number) {
   return slot.is_saved ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
 }
 
+// None for a nested tensor, whose parts have sizes of their own.
+std::vector<int64_t> sizes_of(const at::Tensor& tensor) { return tensor.is_nested() ? std::vector<int64_t>() : tensor.sizes().vec(); }
+
 // Number of the value that a tensor is; none for other tensors.
 uint32_t Tape::value_of_saved(const at::Tensor& tensor) const {
   const auto known = value_of.find(tensor.unsafeGetTensorImpl());
@@ -211,7 +214,7 @@ uint32_t Tape::pack(const at::Tensor& tensor) {
   // A tensor that the operator writes to is also its result.
   slot.argument = ops.back().operation->writes ? none : known;
   slot.tensor = is_saved ? alias_of(tensor) : at::Tensor();
-  slot.sizes = tensor.sizes().vec();
+  slot.sizes = sizes_of(tensor);
   slot.kind = tensor.scalar_type();
   // Running statistics have changed when their operator is recomputed, and its backward does not use them.
   const auto is_statistic = tensor.dim() == 1 && ops.back().updates_statistics();

@@ -92,6 +92,9 @@ const at::Tensor& Replay::argument(const Op& op, const Ref& ref) const {
     return made->second;
   }
   const auto& value = tape.values[ref.value];
+  if (!value.held.defined() && value.kept.defined()) {
+    changed("a tensor of the region, an argument of", op);
+  }
   if (!value.held.defined()) {
     fail("stage ", stage, ": an argument of ", op.name(), " is not held");
   }
@@ -148,10 +151,10 @@ void Replay::run(uint32_t number) {
 void Replay::take_kept(const Op& op) {
   for (const auto number : op.makes) {
     const auto& value = tape.values[number];
-    if (version_of(value.kept) != value.kept_version) {
-      changed("a tensor of the region, a result of", op);
+    // Otherwise another thread has filled it since, and operators that take it after that read its memory.
+    if (version_of(value.kept) == value.kept_version) {
+      values[number] = value.is_copied ? value.kept.clone() : value.kept;
     }
-    values[number] = value.is_copied ? value.kept.clone() : value.kept;
   }
 }
 
@@ -174,8 +177,8 @@ void Replay::pack(const at::Tensor& tensor) {
     fail("stage ", stage, " saves more tensors when it is repeated");
   }
   auto& packed = tape.slots[number];
-  if (tensor.sizes() != packed.sizes || tensor.scalar_type() != packed.kind) {
-    fail("a tensor of stage ", stage, " was ", packed.sizes, " of ", packed.kind, ", and is ", tensor.sizes(), " of ", tensor.scalar_type(), " when it is repeated");
+  if (sizes_of(tensor) != packed.sizes || tensor.scalar_type() != packed.kind) {
+    fail("a tensor of stage ", stage, " was ", packed.sizes, " of ", packed.kind, ", and is ", sizes_of(tensor), " of ", tensor.scalar_type(), " when it is repeated");
   }
   if (tape.facts.slots[number].is_outside || tape.facts.slots[number].is_dead || !saves) {
     return;

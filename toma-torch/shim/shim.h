@@ -472,7 +472,7 @@ size_t toma_region_prints(const toma_region* region, uint64_t* out, size_t room)
 size_t toma_region_kept(const toma_region* region, char* out, size_t room) noexcept;
 // Replaces the gradients of the region's variables by copies. `toma_region_undo` restores them and everything else that
 // the region has changed. Both need `undoes`.
-void toma_region_set_gradients_aside(toma_region* region) noexcept;
+int32_t toma_region_set_gradients_aside(toma_region* region, toma_error* error) noexcept;
 int32_t toma_region_undo(toma_region* region, toma_error* error) noexcept;
 // Bytes of the gradients that variables of the region lack.
 uint64_t toma_region_lacking(const toma_region* region) noexcept;

@@ -79,14 +79,19 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
   costs.between(current(), costs.first, true);
 }
 
-// Other regions draw before or after this operator.
+// Other threads draw before or after this operator; on an accelerator, and where it takes no generator, other regions.
 void Tape::draw(torch::jit::Stack& stack) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   const std::lock_guard<std::mutex> alone(Random::lock());
   const auto device = ops.back().device;
-  const auto is_own = notes->undo != nullptr && device.is_cpu();
-  auto random = is_own ? std::make_shared<const Random>(notes->undo->generator) : std::make_shared<const Random>(device);
-  if (notes->undo != nullptr && !is_own) {
+  const auto* undo = notes->undo.get();
+  std::optional<Turn> turn;
+  if (undo == nullptr && device.is_cpu() && !draws_from_process(ops.back().handle, *ops.back().operation, stack)) {
+    turn.emplace();
+  }
+  const auto own = undo != nullptr && device.is_cpu() ? undo->generator : turn ? turn->copy : at::Generator();
+  auto random = own.defined() ? std::make_shared<const Random>(own) : std::make_shared<const Random>(device);
+  if (undo != nullptr && !own.defined()) {
     notes->undo->draws(*random);
   }
   // Index of the running operator, which stays valid whatever the operator saves.
@@ -251,7 +256,9 @@ uint32_t Tape::value_for(const at::Tensor& tensor, const Op& op) {
     keep_value(value, tensor);
   }
   if (storage != nullptr) {
-    storages.emplace(storage, Made{value.storage, number}).first->second.version = version_of(tensor);
+    // Tensors of an opaque argument may share its memory.
+    const auto is_outside = std::any_of(op.refs.begin(), op.refs.end(), [&](const Ref& ref) { return is_opaque(ref); });
+    storages.emplace(storage, Made{value.storage, number, is_outside, version_of(tensor)});
   }
   value_of[tensor.unsafeGetTensorImpl()] = number;
   return number;
@@ -269,8 +276,9 @@ void Tape::end() {
   if (is_known && ops.size() < known.size()) {
     end_sooner();
   }
-  // The operator that began the last stage has failed, and none has followed.
+  // The operator that began the last stage has failed, and none has followed. There is nothing to keep of it.
   if (!is_known && stages.size() > 1 && stages.back().first_op == ops.size()) {
+    stages.back().is_kept = false;
     join(current() - 1);
   }
   if (!stages.empty()) {

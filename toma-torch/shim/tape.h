@@ -230,6 +230,7 @@ class Tape final {
   bool is_as_made(const Value& value, const at::Tensor& tensor) const;
   void refer(Op& op);
   bool may_change_unseen(const Ref& ref, const at::Tensor& tensor) const;
+  bool is_opaque(const Ref& ref) const;
   uint32_t outside_for(const at::Tensor& tensor);
   void leave_graph(torch::jit::Stack& stack);
   void use(uint32_t value, const at::Tensor& tensor);
@@ -301,6 +302,7 @@ class Tape final {
 inline bool passes(const toma_value& value, uint32_t boundary) { return value.stage <= boundary && boundary < value.last_stage; }
 // True for actions that fill slots.
 bool saves(uint32_t action);
+std::vector<int64_t> sizes_of(const at::Tensor& tensor);
 // Copies a tensor of the program, as an exempt allocation.
 at::Tensor copy_of(const at::Tensor& tensor);
 // Alias of a tensor that shares memory and version. If it wants a gradient, it appears to be computed by a graph.

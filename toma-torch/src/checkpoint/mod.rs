@@ -46,16 +46,20 @@
 //!   written once;
 //! - tensors that are made from no tensor, such as `Tensor::zeros`, unless they are random: programs fill them without
 //!   an operator;
+//! - operators on sparse tensors and those of other layouts without a storage, whose memory is not known;
 //! - tensors made by other threads, or without libtorch's operators.
 //!
 //! Batch norm in training writes to running statistics without a new version, so a region copies the statistics that
-//! its operators read: those given to a norm in eval mode, and any other vector of up to 8,192 numbers from outside of
+//! its operators read: those given to a norm in eval mode, and any other tensor of up to 8,192 numbers from outside of
 //! the region that needs no gradient.
 //!
 //! Changing a parameter or an input in place before backward is an error, as without a region; here also where the
-//! plain backward would not have read it. So is a draw by another thread from the same generator during a random
-//! operator of the region. A recomputation sets the generator back while it draws: a thread outside of regions that
-//! draws at this moment may draw numbers twice.
+//! plain backward would not have read it. A change that has no version, by `Tensor::data` after the region, is noticed
+//! only with [`verify`](With::verify).
+//!
+//! Other threads may draw random numbers on the CPU at any time. On GPUs a draw by another thread from the same
+//! generator during a random operator of the region is an error, and a recomputation sets the generator back while it
+//! draws: a thread outside of regions that draws at this moment may draw numbers twice.
 //!
 //! # Limits
 //!

@@ -171,7 +171,7 @@ fn refused(key: &RegionKey, tensor: &str) -> Error {
 
 /// Runs backward with the output as a part of a loss, so that the engine makes the output's gradient.
 fn backward(region: &Region, output: Tensor) -> Result<(), Error> {
-    region.set_gradients_aside();
+    region.set_gradients_aside()?;
     let ones = output.f_ones_like()?;
     let loss = (output.f_mul(&ones)?).f_sum(Kind::Float)?;
     drop((output, ones));

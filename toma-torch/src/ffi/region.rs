@@ -82,7 +82,7 @@ unsafe extern "C" {
     // These take a region of `toma_region_begin`.
     fn toma_region_end(region: *mut c_void);
     fn toma_region_is_inside(region: *const c_void, tensor: *const C_tensor) -> bool;
-    fn toma_region_set_gradients_aside(region: *mut c_void);
+    fn toma_region_set_gradients_aside(region: *mut c_void, error: &mut RawError) -> i32;
     fn toma_region_undo(region: *mut c_void, error: &mut RawError) -> i32;
     fn toma_region_drop(region: *mut c_void);
     fn toma_region_lacking(region: *const c_void) -> u64;
@@ -239,9 +239,9 @@ impl Region {
     }
 
     /// Replaces the gradients of its variables by copies until `undo`. Needs `undoes`.
-    pub(crate) fn set_gradients_aside(&self) {
+    pub(crate) fn set_gradients_aside(&self) -> Result<(), Error> {
         // SAFETY: the region lives until it is dropped.
-        unsafe { toma_region_set_gradients_aside(self.0.as_ptr()) };
+        checked(|error| unsafe { toma_region_set_gradients_aside(self.0.as_ptr(), error) })
     }
 
     /// Restores everything that the region has changed, including gradients. Needs `undoes`.

@@ -21,3 +21,4 @@ mod script;
 mod sequences;
 mod statistics;
 mod uncut;
+mod unseen;

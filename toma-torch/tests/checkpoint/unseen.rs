@@ -1,0 +1,239 @@
+//! Memory that changes where the region does not see it: inside of sparse tensors, by other threads, through views made
+//! before. And what fails at a moment when nothing is expected to.
+
+#![expect(clippy::many_single_char_names, reason = "as in formulas")]
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use tch::{Kind, Tensor};
+use toma_torch::checkpoint::{self, cut};
+use toma_core::memory::{set_cpu_memory_limit, used_bytes};
+use toma_torch::cpu::Budget;
+
+use crate::ground;
+use crate::kit::{alone, bytes};
+
+const NONE: Option<&Tensor> = None;
+
+fn numbers(seed: i64, size: &[i64]) -> Tensor {
+    tch::manual_seed(seed);
+    Tensor::randn(size, ground::floats())
+}
+
+/// A step with `region` in place of a plain call; returns tensors to compare.
+type Step<'a> = &'a dyn Fn(&Tensor, &dyn Fn(&dyn Fn() -> Tensor) -> Tensor) -> Vec<Tensor>;
+
+/// Checks that the first run and the leanest plan have the bits of the plain run, with the gradient of a matrix.
+fn same(name: &str, step: Step<'_>) {
+    let run = |region: &dyn Fn(&dyn Fn() -> Tensor) -> Tensor| {
+        let w = numbers(1, &[4, 4]).set_requires_grad(true);
+        let left = step(&w, region);
+        left.iter().chain([&w.grad()]).map(bytes).collect::<Vec<_>>()
+    };
+    let plain = run(&|body| body());
+    let form = checkpoint::with().name(name);
+    assert!(run(&|body| form.region(body)) == plain, "{name}: first run");
+    let least = form.known().expect("backward has run").least_bytes();
+    assert!(run(&|body| form.budget(least).region(body)) == plain, "{name}: planned");
+}
+
+fn sparse() -> Tensor {
+    Tensor::eye(4, ground::floats()).to_sparse_sparse_dim(2)
+}
+
+#[test]
+fn values_of_a_sparse_tensor_are_written() {
+    let _alone = alone();
+    let halve = |sparse: &Tensor| {
+        let _ = tch::no_grad(|| sparse.internal_values().g_mul_scalar_(0.5));
+    };
+    same("sparse, written", &|w, region| {
+        let sparse = sparse();
+        let output = region(&|| {
+            halve(&sparse);
+            sparse.mm(w).tanh()
+        });
+        output.sum(Kind::Float).backward();
+        vec![output, sparse.to_dense(None, false)]
+    });
+    same("sparse, written through a view from before", &|w, region| {
+        let sparse = sparse();
+        let values = sparse.internal_values();
+        let output = region(&|| {
+            let h = w.tanh();
+            cut();
+            let _ = tch::no_grad(|| values.shallow_clone().g_mul_scalar_(0.5));
+            sparse.mm(&h).tanh()
+        });
+        output.sum(Kind::Float).backward();
+        vec![output, sparse.to_dense(None, false)]
+    });
+    let (sparse, w) = (sparse(), numbers(1, &[4, 4]).set_requires_grad(true));
+    let costs = checkpoint::with().measure(|| {
+        halve(&sparse);
+        let refused = sparse.shallow_clone().f_neg_().unwrap_err().to_string();
+        assert!(refused.contains("which cannot be undone"), "{refused}");
+        sparse.mm(&w).tanh()
+    });
+    costs.unwrap();
+    assert_eq!(bytes(&sparse.to_dense(None, false)), bytes(&Tensor::eye(4, ground::floats())));
+}
+
+#[test]
+fn a_nested_tensor_is_saved() {
+    let _alone = alone();
+    same("nested", &|w, region| {
+        let output = region(&|| {
+            let shapes = Tensor::from_slice(&[4_i64, 4]).view([1, 2]);
+            let nested = Tensor::internal_nested_from_padded(&w.unsqueeze(0), &shapes, false).relu();
+            cut();
+            nested.nested_to_padded_tensor(0.0, None::<&[i64]>).tanh()
+        });
+        output.sum(Kind::Float).backward();
+        vec![output]
+    });
+}
+
+#[test]
+fn statistics_are_read_through_views_from_before() {
+    let _alone = alone();
+    let views: [(&str, fn(&Tensor) -> Tensor); 3] = [
+        ("a row", |statistics| statistics.view([1, 4])),
+        ("a channel of an image", |statistics| statistics.view([1, 4, 1, 1]).view([1, 4])),
+        ("a number", |statistics| statistics.get(0)),
+    ];
+    for (name, view) in views {
+        same(name, &|w, region| {
+            let (x, mean, variance) = (numbers(2, &[8, 4]), numbers(3, &[4]), numbers(4, &[4]).exp());
+            let read = view(&mean);
+            let output = region(&|| {
+                let h = (x.matmul(w) - &read).tanh();
+                cut();
+                (h.matmul(w) - &read).sigmoid().exp()
+            });
+            let _ = (&x * 5.0).batch_norm(NONE, NONE, Some(&mean), Some(&variance), true, 0.5, 1e-5, false);
+            output.sum(Kind::Float).backward();
+            vec![output]
+        });
+    }
+}
+
+/// Runs work on a tensor in another thread, which no region sees.
+fn elsewhere(tensor: Tensor, work: fn(Tensor) -> Tensor) -> Tensor {
+    thread::spawn(move || work(tensor)).join().unwrap()
+}
+
+fn add_one(tensor: Tensor) -> Tensor {
+    let mut tensor = tensor.detach();
+    let _ = tensor.g_add_scalar_(1.0);
+    tensor
+}
+
+#[test]
+fn another_thread_writes_to_a_tensor_of_the_region() {
+    let _alone = alone();
+    same("another handle comes back", &|w, region| {
+        let x = numbers(2, &[4, 4]);
+        let output = region(&|| {
+            let b = elsewhere(&x + 1.0, add_one);
+            let d = (&b + w).tanh();
+            cut();
+            d.matmul(w).sigmoid()
+        });
+        output.sum(Kind::Float).backward();
+        vec![output]
+    });
+    same("a view is taken afterwards", &|w, region| {
+        let x = numbers(2, &[4, 4]);
+        let output = region(&|| {
+            let a = &x + 1.0;
+            drop(elsewhere(a.shallow_clone(), add_one));
+            let flat = a.view([16]);
+            let d = (&a + w).tanh() * flat.view([4, 4]);
+            cut();
+            d.matmul(w).sigmoid()
+        });
+        output.sum(Kind::Float).backward();
+        vec![output]
+    });
+    same("zeros are filled", &|w, region| {
+        let output = region(&|| {
+            let zeros = Tensor::zeros([4, 4], ground::floats());
+            drop(elsewhere(zeros.shallow_clone(), add_one));
+            let d = (&zeros + w).tanh();
+            cut();
+            d.matmul(w).sigmoid()
+        });
+        output.sum(Kind::Float).backward();
+        vec![output]
+    });
+}
+
+/// On the CPU, where an operator can be given a generator.
+#[test]
+fn another_thread_that_draws_all_the_time_changes_no_gradient() {
+    let _alone = alone();
+    if ground::device() != tch::Device::Cpu {
+        return;
+    }
+    let w = numbers(1, &[64, 64]).set_requires_grad(true);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                drop(Tensor::rand([64], ground::floats()));
+            }
+        });
+        let steps = catch_unwind(AssertUnwindSafe(|| {
+            for _ in 0..300 {
+                let _ = w.grad().defined().then(|| w.grad().zero_());
+                let output = checkpoint::region(|| {
+                    let h = (&w * 1.0).dropout(0.5, true);
+                    cut();
+                    h.exp()
+                });
+                output.sum(Kind::Float).backward();
+                // The gradient is 2 exp(2 w) where the mask is 2, and 0 where it is 0.
+                let expected = output.detach() * output.ne(1.0).to_kind(Kind::Float) * 2.0;
+                assert!(w.grad().allclose(&expected, 1e-5, 1e-6, false));
+            }
+        }));
+        is_over.store(true, Relaxed);
+        steps.unwrap();
+    });
+}
+
+#[test]
+fn gradients_that_cannot_be_copied_are_an_error_of_measuring() {
+    let _alone = alone();
+    let w = Tensor::zeros([32 << 20], ground::floats()).set_requires_grad(true);
+    (&w * 1.0).sum(Kind::Float).backward();
+    // Copies of gradients count in no budget, so memory is really scarce.
+    let _limit = set_cpu_memory_limit(used_bytes().unwrap() + (16 << 20)).unwrap();
+    let costs = checkpoint::with().measure(|| w.narrow(0, 0, 16) * 2.0);
+    assert!(costs.unwrap_err().to_string().contains("memory"));
+}
+
+/// A write to memory from outside begins a stage and fails, and the region ends.
+#[test]
+fn a_write_that_fails_last_leaves_no_stage() {
+    let _alone = alone();
+    let (w, buffer) = (numbers(1, &[64, 64]).set_requires_grad(true), Tensor::zeros([64, 64], ground::floats()));
+    let (tight, wrong) = (RefCell::new(None), Tensor::ones([7], ground::floats()));
+    let output = checkpoint::region(|| {
+        let h = w.sigmoid().tanh().exp();
+        cut();
+        *tight.borrow_mut() = Some(Budget::beyond_allocated(0));
+        assert!(buffer.shallow_clone().f_add_(&wrong).is_err());
+        h
+    });
+    drop(tight.take());
+    output.sum(Kind::Float).backward();
+    let gradient = w.grad().copy();
+    let _ = w.grad().zero_();
+    w.sigmoid().tanh().exp().sum(Kind::Float).backward();
+    assert_eq!(bytes(&gradient), bytes(&w.grad()));
+}
