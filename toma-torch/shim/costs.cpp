@@ -172,7 +172,17 @@ void Costs::each_slot(uint32_t stage, const F& body) const {
 
 toma_run Costs::end_first() {
   between(tape.current(), first, true);
-  return first.figures();
+  const auto run = first.figures();
+  least_bytes = std::max(least_bytes, run.saving_peak_bytes);
+  return run;
+}
+
+void Costs::explain(c10::OutOfMemoryError& error) const {
+  if (is_learning && tape.notes->undo == nullptr) {
+    error.add_context(c10::str(
+        "checkpoint: the first run of a region has no plan; `measure` finds one where more is free, and the stages so far need at least ",
+        std::max(least_bytes, first.figures().saving_peak_bytes), " bytes"));
+  }
 }
 
 bool Costs::stage_ends() {

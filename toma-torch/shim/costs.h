@@ -7,6 +7,8 @@
 #include "meter.h"
 #include "shim.h"
 
+#include <c10/util/Exception.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -59,6 +61,8 @@ class Costs {
   // False for a known structure, which needs no measurement.
   bool learns() const { return is_learning; }
   void learn_nothing() { is_learning = false; }
+  // Adds to an error of a first run how the region can have a plan.
+  void explain(c10::OutOfMemoryError& error) const;
   Run run() const { return is_learning ? Run(device) : Run(); }
   Run first;
 
@@ -87,6 +91,8 @@ class Costs {
   // Stage whose backward is measured.
   uint32_t backward_of;
   bool has_arrived = false;
+  // Largest peak of the stages whose first run has ended, if they save.
+  uint64_t least_bytes = 0;
 };
 
 }  // namespace toma

@@ -70,6 +70,10 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
   }
   try {
     operation.is_random ? draw(stack) : handle.callBoxed(stack);
+  } catch (c10::OutOfMemoryError& error) {
+    take_back(first_slot);
+    costs.explain(error);
+    throw;
   } catch (...) {
     take_back(first_slot);
     throw;

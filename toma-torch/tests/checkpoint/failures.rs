@@ -110,3 +110,22 @@ fn a_panic_without_gradients_leaves_them_on() {
     assert!(failed.is_err());
     assert!((&weight * 2.0).requires_grad());
 }
+
+#[test]
+fn a_first_run_without_memory_names_measuring_and_the_least_bytes() {
+    let _alone = alone();
+    let w = Tensor::ones([64, 64], ground::floats()).set_requires_grad(true);
+    let net = || w.f_sigmoid()?.f_tanh()?.f_exp()?.f_sum(Kind::Float);
+    let form = checkpoint::with().name("without memory");
+    let error = {
+        let _budget = ground::Budget::beyond_allocated(40_000);
+        form.f_region(net).unwrap_err().to_string()
+    };
+    let costs = form.measure(|| net().unwrap()).unwrap();
+    let text = "checkpoint: the first run of a region has no plan; `measure` finds one where more is free, and the stages \
+                so far need at least ";
+    let (_, bytes) = error.split_once(text).unwrap_or_else(|| panic!("{error}"));
+    let bytes: u64 = bytes.split(' ').next().unwrap().parse().unwrap();
+    assert!(bytes > 0 && bytes <= costs.least_bytes(), "{bytes} {}", costs.least_bytes());
+    form.budget(form.least_budget().unwrap()).f_region(net).unwrap().backward();
+}
