@@ -127,12 +127,13 @@ void Tape::refer(Op& op) {
 }
 
 // True if a tensor from outside, or a view of one, may be running statistics that the program reads itself. These are
-// untrained, with a number for each channel.
+// untrained vectors with one number for each channel, in any shape.
 bool Tape::may_change_unseen(const Ref& ref, const at::Tensor& tensor) const {
   constexpr int64_t most_channels = 1 << 13;
-  const auto is_small = tensor.is_floating_point() && !tensor.requires_grad() && bytes_of(tensor) > 0 && tensor.numel() <= most_channels;
-  if (!is_small || ref.outside != none) {
-    return is_small;
+  const auto may_be = tensor.is_floating_point() && !tensor.requires_grad() && bytes_of(tensor) > 0 && tensor.numel() <= most_channels;
+  if (!may_be || ref.outside != none) {
+    const auto is_other = [](int64_t size) { return size > 1; };
+    return may_be && std::count_if(tensor.sizes().begin(), tensor.sizes().end(), is_other) <= 1;
   }
   const auto made = storages.find(storage_of(tensor));
   return made != storages.end() && made->second.value == none;

@@ -50,8 +50,8 @@
 //! - tensors made by other threads, or without libtorch's operators.
 //!
 //! Batch norm in training writes to running statistics without a new version, so a region copies the statistics that
-//! its operators read: those given to a norm in eval mode, and any other tensor of up to 8,192 numbers from outside of
-//! the region that needs no gradient.
+//! its operators read: those given to a norm in eval mode, and any other vector of up to 8,192 numbers from outside of
+//! the region that needs no gradient, in any shape.
 //!
 //! Changing a parameter or an input in place before backward is an error, as without a region; here also where the
 //! plain backward would not have read it. A change that has no version, by `Tensor::data` after the region, is noticed
