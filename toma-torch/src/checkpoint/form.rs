@@ -89,7 +89,8 @@ impl<'a> With<'a> {
         self
     }
 
-    /// Treats pieces as batches: their size is kept while any plan fits.
+    /// Treats pieces as batches: their size is kept while any plan fits. A form that predicts sizes tries all items
+    /// first then, because its dry runs count the bytes without a plan.
     pub fn keep_size(mut self, on: bool) -> Self {
         self.keep_size = on;
         self

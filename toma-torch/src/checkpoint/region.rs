@@ -19,6 +19,7 @@ use crate::ModeGuard;
 use crate::cpu;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Chosen, RecordingRegion, Region, RegionOptions};
+use crate::predict::note_kept_size;
 
 impl With<'_> {
     /// Runs a closure and recomputes in its backward the activations that do not fit.
@@ -80,6 +81,9 @@ fn run<R>(form: &With<'_>, key: RegionKey, body: impl FnOnce() -> R) -> Result<R
     if ffi::records_region() {
         let _stage = StageOf::begin();
         return Ok(body());
+    }
+    if form.enabled && form.keep_size && is_dry() {
+        note_kept_size();
     }
     if !form.enabled || is_dry() || toma_core::private::is_disabled() || !ffi::is_grad_enabled() {
         return Ok(body());

@@ -11,6 +11,7 @@
 //! Panics in a dry run are silent, and printed where they are passed on. Most are refusals, which are returned as an
 //! error.
 
+use std::cell::Cell;
 use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
 
@@ -93,6 +94,20 @@ pub fn dry_run<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
 #[doc(hidden)]
 pub fn dry_run_by_shapes<R>(step: impl FnOnce() -> R) -> Result<Trace, Error> {
     run(true, |_| step(), || ()).map(|(trace, _)| trace)
+}
+
+thread_local! {
+    static KEEPS_SIZE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that a region of the running dry run keeps its size. A dry run counts its plain bytes, and a plan may need less.
+pub(crate) fn note_kept_size() {
+    KEEPS_SIZE.set(true);
+}
+
+/// True if a region has noted that since the last call.
+pub(super) fn takes_kept_size() -> bool {
+    KEEPS_SIZE.take()
 }
 
 /// A trace of the pieces of one size, and the operators whose results only data know.

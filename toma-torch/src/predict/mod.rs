@@ -19,6 +19,7 @@ mod step;
 mod verdict;
 mod workspaces;
 
+pub(crate) use dry::note_kept_size;
 pub use dry::{dry_run, dry_run_by_shapes};
 pub use explain::Explanation;
 pub(crate) use judging::{Case, Program, Splitting};

@@ -324,6 +324,7 @@ fn predicted(
         dry::caught(|| step(recording, items)).unwrap_or_else(|failure| Err(failure.into()))
     };
     let device = Device::new(key.site.device);
+    dry::takes_kept_size();
     let mut prediction = predict_from(&device, key.sizes, &mut step, &mut undo)?;
     for _ in 0..prediction.rounds() {
         let fits = device.read().ok().and_then(|now| prediction.within(Some(items), now.free_bytes));
@@ -336,5 +337,7 @@ fn predicted(
             Err(error) => return Ok((prediction, Some(error))),
         }
     }
-    Ok((prediction, None))
+    let kept = "a checkpoint region keeps its size, so all items are tried first, by its plan";
+    let is_kept = dry::takes_kept_size();
+    Ok((prediction, is_kept.then(|| Error::new(ErrorKind::Unsupported, kept.to_owned()))))
 }

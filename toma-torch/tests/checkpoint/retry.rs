@@ -3,12 +3,13 @@
 use std::cell::Cell;
 
 use crate::ground::{self, Budget, FailingAllocation};
-use tch::nn::{self, Module as _, VarStore};
+use tch::nn::{self, Module as _, OptimizerConfig as _, VarStore};
 use tch::{Kind, TchError, Tensor};
 use toma::{device::Rung, observe::Answer, report};
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::checkpoint::{self, With};
+use toma_torch::{Backward as _, DryRun, Loss};
 
 use crate::kit::alone;
 
@@ -176,4 +177,43 @@ fn a_dry_run_is_of_the_plain_step() {
     let peak = |trace: &toma::trace::Trace| trace.live(&ground::place()).peak().bytes;
     assert_eq!(peak(&dry), peak(&plain));
     assert!(form.known().is_none());
+}
+
+/// Trains in enough memory, then in a quarter of the way from the least bytes to all, which is too little for a plain
+/// step. Returns the number of attempts.
+fn attempts_in_little(keeps: bool) -> usize {
+    let name = format!("of a form, {keeps}");
+    let form = checkpoint::with().name(&name).keep_size(keeps);
+    let device = toma_torch::Device::new(ground::device());
+    let vs = VarStore::new(ground::device());
+    let net = (0..6).fold(checkpoint::seq(), |net, at| {
+        let mix = nn::linear(vs.root() / at, 24, 24, nn::LinearConfig::default());
+        net.add_fn(move |x| x + x.apply(&mix).tanh().exp().sigmoid())
+    });
+    let mut optimizer = nn::Sgd::default().build(&vs, 0.1).unwrap();
+    let mut train = || {
+        let with = execute::with::<NoCache>().device(&device).predict(&DryRun).key(&keeps);
+        let body = |rows: &Tensor| form.region(|| net.forward(rows)).square().mean(Kind::Float);
+        drop(with.backward_step(
+            Loss::Mean,
+            &mut optimizer,
+            &Tensor::randn([32, 24], ground::floats()),
+            body,
+        ));
+        report::last().unwrap()
+    };
+    assert_eq!(train().attempts, 1);
+    let costs = form.known().unwrap();
+    let [least, all] = [costs.least_bytes(), costs.keep_all_bytes()];
+    let _budget = Budget::beyond_allocated((least + (all - least) / 4) * 100 / 97 + 200);
+    let report = train();
+    assert_eq!(report.out_of_memory, 0, "{report}");
+    report.attempts
+}
+
+#[test]
+fn a_training_form_keeps_the_size_of_a_region_that_does() {
+    let _alone = alone();
+    assert_eq!(attempts_in_little(true), 1);
+    assert!(attempts_in_little(false) > 1);
 }
