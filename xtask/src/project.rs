@@ -85,6 +85,22 @@ impl Project {
         Ok(changed)
     }
 
+    /// The files of a folder, in order, without those that git ignores. Paths start at the root of the repository.
+    pub(crate) fn files(&self, folder: &str) -> Result<Vec<String>> {
+        let git = self.command("git").args(["-c", "safe.directory=*", "ls-files", "-z", "--deduplicate"]);
+        let list = git.args(["-co", "--exclude-standard", "--", folder]).quiet().read()?;
+        // git still lists a file that is deleted without a commit.
+        let is_there = |path: &&str| self.workspace.root.join(path).exists();
+        let mut files: Vec<_> = list.split_terminator('\0').filter(is_there).map(str::to_owned).collect();
+        files.sort();
+        Ok(files)
+    }
+
+    /// The concatenated texts of the files of a folder.
+    pub(crate) fn texts(&self, folder: &str) -> Result<String> {
+        self.files(folder)?.into_iter().map(|file| Ok(self.shell.read_file(file)?)).collect()
+    }
+
     /// Prints a line that stands out.
     pub(crate) fn heading(&self, line: &str) {
         let is_bold = self.shell.var_os("NO_COLOR").is_none() && std::io::stderr().is_terminal();

@@ -92,13 +92,21 @@ impl<'a> Checks<'a> {
     pub(super) fn pass<'c>(&self, commands: impl IntoIterator<Item = Cmd<'c>>) -> Result<String> {
         self.run_all(commands).map(|_| String::new())
     }
+
+    /// Runs programs two at a time, and returns an empty note.
+    pub(super) fn pass_in_pairs<'c>(&self, programs: impl IntoIterator<Item = Cmd<'c>>) -> Result<String> {
+        self.run_in_pairs(programs).map(|_| String::new())
+    }
 }
 
 /// Runs programs two at a time, because most of them keep one core busy. Each prints when it has ended.
 pub(super) fn in_pairs(programs: Vec<(String, Command)>, fail_fast: bool) -> Vec<Ended> {
     let (queue, ended) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
     let work = || {
-        while let Some((name, program)) = next(&queue) {
+        loop {
+            // In a statement of its own, so that the lock is released before the program runs.
+            let program = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((name, program)) = program else { break };
             let begun = Instant::now();
             let result = run_quietly(&name, program).map(|()| String::new());
             let is_last = fail_fast && result.is_err();
@@ -114,11 +122,6 @@ pub(super) fn in_pairs(programs: Vec<(String, Command)>, fail_fast: bool) -> Vec
         work();
     });
     ended.into_inner().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A function of its own, so that the lock is released before the program runs.
-fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
 /// Runs a program and prints its whole output when it ends, so that the outputs of two do not mix.

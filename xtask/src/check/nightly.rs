@@ -1,75 +1,58 @@
 //! Checks that take too long for `cargo xtask test`.
 
 use anyhow::Result;
-use xshell::Cmd;
 
 use super::checks::{Checks, Length};
 use super::{suites, torch};
 use crate::project::Features;
 
 impl Length {
-    fn give<'a>(&self, cargo: Cmd<'a>) -> Cmd<'a> {
-        self.give_seed(cargo.env("TOMA_STRESS_ATTEMPTS", &self.attempts))
-    }
-
-    fn give_seed<'a>(&self, cargo: Cmd<'a>) -> Cmd<'a> {
-        self.seed.iter().fold(cargo, |cargo, seed| cargo.env("TOMA_STRESS_SEED", seed))
+    /// Variables of the stress tests.
+    fn variables(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let seed = self.seed.iter().map(|seed| ("TOMA_STRESS_SEED", seed));
+        seed.chain([("TOMA_STRESS_ATTEMPTS", &self.attempts)])
     }
 }
-
-/// Number of moments at which each of three ranks is killed.
-const KILLS: &str = "50";
-
-/// Number of random budgets; `torch` draws 72.
-const BUDGETS: &str = "10000";
 
 pub(super) fn stress(checks: &Checks<'_>) -> Result<String> {
     let cargo = checks.project.cargo_all("test", Features::All).args(["--test", "stress"]);
-    checks.pass([checks.length.give(cargo)])
+    checks.pass([cargo.envs(checks.length.variables())])
 }
 
 pub(super) fn torch_stress(checks: &Checks<'_>) -> Result<String> {
-    let environment = checks.provision.libtorch()?;
-    let cargo = torch::cargo_test(checks.project).args(["--test", "torch", "stress::"]);
-    checks.pass([environment.give(checks.length.give(cargo))])
+    let cargo = torch::cargo(checks)?("test").args(["--test", "torch", "stress::"]);
+    checks.pass([cargo.envs(checks.length.variables())])
 }
 
+/// Draws 10,000 budgets; `torch` draws 72.
 pub(super) fn budgets(checks: &Checks<'_>) -> Result<String> {
-    let environment = checks.provision.libtorch()?;
-    let cargo = torch::cargo_test(checks.project).args(["--test", "torch", "budgets::"]);
-    checks.pass([environment.give(checks.length.give_seed(cargo.env("TOMA_BUDGETS", BUDGETS)))])
+    let cargo = torch::cargo(checks)?("test").args(["--test", "torch", "budgets::"]);
+    checks.pass([cargo.envs(checks.length.variables()).env("TOMA_BUDGETS", "10000")])
 }
 
+/// Kills each of three ranks at 50 moments.
 pub(super) fn ranks(checks: &Checks<'_>) -> Result<String> {
-    let environment = checks.provision.libtorch()?;
-    let cargo = torch::cargo_test(checks.project).args(["--test", "ranks", "killed::"]);
-    checks.pass([environment.give(cargo.env("TOMA_KILLS", KILLS))])
+    let cargo = torch::cargo(checks)?("test").args(["--test", "ranks", "killed::"]);
+    checks.pass([cargo.env("TOMA_KILLS", "50")])
 }
 
 /// Ten minutes of training.
 pub(super) fn soak(checks: &Checks<'_>) -> Result<String> {
-    let environment = checks.provision.libtorch()?;
-    let cargo = torch::cargo_test(checks.project).args(["--test", "offload"]);
-    checks.pass([environment.give(cargo).args(["--", "--nocapture", "--ignored", "soak::"])])
+    let args = ["--test", "offload", "--", "--nocapture", "--ignored", "soak::"];
+    checks.pass([torch::cargo(checks)?("test").args(args)])
 }
 
 /// Tests that call `rounds` of `tests/common/rounds.rs`, in full.
 pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
-    let environment = checks.provision.libtorch()?;
-    let of_torch: [(_, &[_]); 4] = [
-        ("offload", &["storm::"]),
-        ("offload", &["exact::", "failures::", "noticed::", "plans::", "rare::", "threads::"]),
-        (
-            "torch",
-            &["dry_failures::", "any_budget_is_used", "many_runs_of_two_threads", "sweeps::", "vision::"],
-        ),
-        ("checkpoint", &["random_plans::"]),
+    let cargo = torch::cargo(checks)?;
+    let of_torch = [
+        ("offload", "storm::"),
+        ("offload", "exact:: failures:: noticed:: plans:: rare:: threads::"),
+        ("torch", "dry_failures:: any_budget_is_used many_runs_of_two_threads sweeps:: vision::"),
+        ("checkpoint", "random_plans::"),
     ];
-    let test = |name, args: &[&str]| {
-        let cargo = torch::cargo_test(checks.project).args(["--test", name]);
-        environment.give(cargo).args(["--", "--nocapture"]).args(args)
-    };
-    let of_torch = of_torch.map(|(name, filters)| test(name, filters));
+    let test = |name| cargo("test").args(["--test", name, "--", "--nocapture"]);
+    let of_torch = of_torch.map(|(name, filters)| test(name).args(filters.split_whitespace()));
     let others = [
         ["calibrated", "none_is_killed"],
         ["checkpoint", "optimum::"],
@@ -84,16 +67,14 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
         cargo.args(["--test", name, "--", "--nocapture", filter])
     });
     let all = of_torch.into_iter().chain(others);
-    checks.run_in_pairs(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night"))).map(|_| String::new())
+    checks.pass_in_pairs(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night")))
 }
 
 /// Uses fewer items than the benchmark does by default: as many predictions, and shorter steps. In bf16 a CPU
 /// multiplies number by number.
 pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
-    let environment = checks.provision.libtorch()?;
-    let bench = ["-p", "toma-torch", "--bench", "nets", "--", "--items", "16", "--bf16-items", "2"];
-    let cargo = checks.project.cargo("bench").args(bench);
-    checks.pass([environment.give(cargo)])
+    let bench = ["--bench", "nets", "--", "--items", "16", "--bf16-items", "2"];
+    checks.pass([torch::cargo(checks)?("bench").args(bench)])
 }
 
 /// Checks the bars, which are for the policy `Adaptive`.

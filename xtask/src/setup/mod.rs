@@ -16,7 +16,7 @@ use xshell::Cmd;
 use crate::examples::Example;
 use crate::metadata::Data;
 use crate::project::Project;
-pub(crate) use packages::{Packages, run};
+pub(crate) use packages::{Packages, run, stamped};
 use torch::{Build, Environment};
 
 /// Provides requirements, and caches those that it has provided.

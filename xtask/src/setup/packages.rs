@@ -37,27 +37,19 @@ impl Packages {
     }
 
     fn install_lists(&self, lists: &[&str], project: &Project, finish: Finish<'_>) -> Result<PathBuf> {
-        let (root, otherwise, stamp) = (self.root.display(), &self.otherwise, self.root.join("stamp"));
-        fs::create_dir_all(&self.root).with_context(|| format!("cannot create {root}"))?;
-        let lock = File::create(self.root.join("lock"))?;
-        // By its full name: files have a method of this name from Rust 1.89 on.
-        fs4::FileExt::lock(&lock).with_context(|| format!("cannot lock {root}"))?;
-        if fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == self.requirements) {
-            return self.packages();
-        }
-        project.heading(&format!("install {}, into {root}", names(&self.requirements)));
-        // Removes a stamp of other packages, which would be wrong from here on.
-        let _ = fs::remove_file(&stamp);
-        // A new environment, because pip cannot replace a partly installed package.
-        let venv = project.command("python3").args(["-m", "venv", "--clear"]).arg(self.venv());
-        let is_installed = run(venv) && lists.iter().all(|list| self.pip(project, list).is_ok_and(run));
-        ensure!(
-            is_installed,
-            "cannot install into {root}, see above: it takes Python 3.10 to 3.14 with venv and pip, a network and room \
-             on the disk; run the same command again, {otherwise}"
-        );
-        finish(&self.packages()?)?;
-        fs::write(stamp, &self.requirements)?;
+        let (root, otherwise) = (self.root.display(), &self.otherwise);
+        stamped(&self.root, &self.requirements, || {
+            project.heading(&format!("install {}, into {root}", names(&self.requirements)));
+            // A new environment, because pip cannot replace a partly installed package.
+            let venv = project.command("python3").args(["-m", "venv", "--clear"]).arg(self.venv());
+            let is_installed = run(venv) && lists.iter().all(|list| self.pip(project, list).is_ok_and(run));
+            ensure!(
+                is_installed,
+                "cannot install into {root}, see above: it takes Python 3.10 to 3.14 with venv and pip, a network and \
+                 room on the disk; run the same command again, {otherwise}"
+            );
+            finish(&self.packages()?)
+        })?;
         self.packages()
     }
 
@@ -65,7 +57,8 @@ impl Packages {
     fn pip<'a>(&self, project: &'a Project, requirements: &str) -> Result<Cmd<'a>> {
         let list = self.root.join("requirements.txt");
         fs::write(&list, requirements)?;
-        let pip = project.command(self.python()).args(["-m", "pip", "install", "--no-deps", "--no-compile"]);
+        let pip = project.command(self.venv().join("bin/python"));
+        let pip = pip.args(["-m", "pip", "install", "--no-deps", "--no-compile"]);
         let pip = pip.args(["--no-cache-dir", "--require-hashes", "--only-binary=:all:", "--requirement"]);
         let pip = pip.arg(list);
         // Downloads pass through the temporary folder, and the system's own may be small.
@@ -82,14 +75,25 @@ impl Packages {
         folders.find(|folder| folder.is_dir()).with_context(|| format!("no packages in {}", lib.display()))
     }
 
-    /// The interpreter of the virtual environment.
-    fn python(&self) -> PathBuf {
-        self.venv().join("bin/python")
-    }
-
     fn venv(&self) -> PathBuf {
         self.root.join("venv")
     }
+}
+
+/// Makes the content of a folder, unless the folder has a stamp of this text. Other processes wait meanwhile.
+pub(crate) fn stamped(root: &Path, text: &str, make: impl FnOnce() -> Result<()>) -> Result<()> {
+    let (shown, stamp) = (root.display(), root.join("stamp"));
+    fs::create_dir_all(root).with_context(|| format!("cannot create {shown}"))?;
+    let lock = File::create(root.join("lock"))?;
+    // By its full name: files have a method of this name from Rust 1.89 on.
+    fs4::FileExt::lock(&lock).with_context(|| format!("cannot lock {shown}"))?;
+    if !fs::read_to_string(&stamp).is_ok_and(|old| old == text) {
+        // Removes a stamp of other content, which would be wrong from here on.
+        let _ = fs::remove_file(&stamp);
+        make()?;
+        fs::write(stamp, text)?;
+    }
+    Ok(())
 }
 
 /// The packages of a list, with their versions.

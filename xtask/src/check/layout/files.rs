@@ -1,9 +1,10 @@
 //! The files of the repository.
 
 use std::fs;
-use std::path::Path;
 
 use anyhow::Result;
+
+use crate::project::Project;
 
 /// A text file of the repository.
 #[derive(Debug)]
@@ -33,30 +34,20 @@ impl TextFile {
     }
 }
 
-/// Every text file except build output. Symbolic links, and files that are not UTF-8, are skipped.
-pub(super) fn text_files(root: &Path) -> Result<Vec<TextFile>> {
-    let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
-    while let Some(folder) = open.pop() {
-        for entry in folder.read_dir()? {
-            let path = entry?.path();
-            if path.is_symlink() || path.ends_with("target") || path.ends_with(".git") {
-                continue;
-            }
-            if path.is_dir() {
-                open.push(path);
-            } else if let Ok(text) = fs::read_to_string(&path) {
-                let path = path.strip_prefix(root)?.to_string_lossy();
-                found.push(TextFile { path: path.replace(std::path::MAIN_SEPARATOR, "/"), text });
-            }
-        }
-    }
-    found.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(found)
+/// Every text file of the repository. Symbolic links, and files that are not UTF-8, are skipped.
+pub(super) fn text_files(project: &Project) -> Result<Vec<TextFile>> {
+    let text = |path: String| {
+        let file = project.workspace.root.join(&path);
+        let text = (!file.is_symlink()).then(|| fs::read_to_string(&file).ok())??;
+        Some(TextFile { path, text })
+    };
+    Ok(project.files(".")?.into_iter().filter_map(text).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::Scratch;
 
     fn beside(path: &str) -> bool {
         TextFile { path: path.into(), text: String::new() }.is_beside_the_product()
@@ -73,14 +64,24 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_finds_sources_and_skips_what_is_built() {
-        let scratch = crate::tests::Scratch::new("walk");
-        for path in ["src/lib.rs", "target/debug/x.rs", ".git/config", ".ci/run"] {
+    fn texts_are_found_unless_they_are_ignored_deleted_or_linked() {
+        let (mut project, scratch) = (Project::find().unwrap(), Scratch::new("walk"));
+        project.workspace.root = scratch.root().to_owned();
+        project.shell.change_dir(scratch.root());
+        // A hook of git sets both for the repository that it runs in.
+        project.shell.set_var("GIT_DIR", scratch.path(".git"));
+        project.shell.set_var("GIT_INDEX_FILE", scratch.path(".git/index"));
+        for path in ["src/lib.rs", "target/debug/x.rs", ".ci/run", "ü.md", "deleted"] {
             scratch.file(path, "");
         }
-        std::fs::write(scratch.path("src/image"), b"\xff").unwrap();
-        let found = text_files(scratch.root()).unwrap();
+        scratch.file(".gitignore", "/target\n");
+        fs::write(scratch.path("src/image"), b"\xff").unwrap();
+        std::os::unix::fs::symlink("lib.rs", scratch.path("src/link.rs")).unwrap();
+        project.command("git").args(["init", "--quiet"]).quiet().run().unwrap();
+        project.command("git").args(["add", "deleted", ".ci"]).quiet().run().unwrap();
+        fs::remove_file(scratch.path("deleted")).unwrap();
+        let found = text_files(&project).unwrap();
         let found: Vec<_> = found.iter().map(|file| &*file.path).collect();
-        assert_eq!(found, [".ci/run", "src/lib.rs"]);
+        assert_eq!(found, [".ci/run", ".gitignore", "src/lib.rs", "ü.md"]);
     }
 }

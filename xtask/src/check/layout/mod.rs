@@ -22,7 +22,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
 
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let root = checks.project.workspace.root.canonicalize()?;
-    let files = text_files(&root)?;
+    let files = text_files(checks.project)?;
     let leads = |path: &Path, heading: Option<&str>| links::leads(&root, path, heading);
     let crates = files.iter().filter(|file| !file.is_beside_the_product()).filter_map(TextFile::crate_root);
     let circles = crates.filter_map(|folder| circles::circle(folder, &files));

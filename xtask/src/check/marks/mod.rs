@@ -58,9 +58,8 @@ fn compiles(cargo: Cmd<'_>) -> Result<()> {
 
 /// Copies all files except build output, with marks, and returns the number of marked functions.
 fn write_copy(project: &Project, copy: &Path) -> Result<usize> {
-    let files = project.command("git").args(["ls-files", "-co", "--exclude-standard"]).quiet().read()?;
     let mut functions = 0;
-    for path in files.lines() {
+    for path in &project.files(".")? {
         let (from, to) = (project.workspace.root.join(path), copy.join(path));
         fs::create_dir_all(to.parent().unwrap_or(copy))?;
         if let Some(mark) = mark_of(path) {

@@ -8,8 +8,6 @@
 
 use std::env::consts::ARCH;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -17,12 +15,13 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use xshell::Cmd;
 
-use super::{Build, Environment, compiler};
-use crate::handover;
+use super::environment::export;
+use super::{Build, Environment, compiler, exports_or};
 use crate::project::Project;
-use crate::setup::{Packages, run};
+use crate::setup::{Packages, run, stamped};
 
-const HEADERS: &str = include_str!("../requirements/cuda-headers.txt");
+/// Folder of the card's sources.
+const SOURCES: &str = "card";
 
 /// A fiftieth of these bytes is the memory of libtorch in the checks of `tests/gpu`: 1.3 GiB. Memory that no kernel has
 /// written is not zero.
@@ -56,12 +55,8 @@ impl Card {
     pub(crate) fn run(&self, build: Option<Build>) -> Result<ExitCode> {
         let project = Project::find()?;
         let card = built(&project, &super::environment(&project, build.or(Some(Build::Cpu)))?)?;
-        let Some((subcommand, rest)) = self.cargo.split_first() else {
-            print!("{}{}", card.environment.exports(), card.exports());
-            return Ok(ExitCode::SUCCESS);
-        };
-        let cargo = card.environment.give(project.cargo(subcommand)).envs(card.runner());
-        handover::run([Ok(cargo.args(rest))])
+        let cargo = |subcommand: &str| card.environment.give(project.cargo(subcommand)).envs(card.runner());
+        exports_or(&self.cargo, &card.exports(), cargo)
     }
 }
 
@@ -95,13 +90,11 @@ impl Built {
         [(name, format!("env LD_PRELOAD={}", self.library().display()).into())]
     }
 
-    /// Lines for a shell, in addition to those of the environment.
+    /// Lines for a shell.
     fn exports(&self) -> String {
         let [(runner, value)] = self.runner();
-        let library = self.library();
-        let [value, library] = [value.to_string_lossy(), library.to_string_lossy()];
-        let [value, library] = [value, library].map(|text| text.replace('\'', r"'\''"));
-        format!("export {runner}='{value}'\nexport PAPER_CARD='{library}'\n")
+        let own = [export(&runner, &value, ""), export("PAPER_CARD", self.library().as_os_str(), "")];
+        self.environment.exports() + &own.concat()
     }
 }
 
@@ -123,26 +116,17 @@ pub(crate) fn built(project: &Project, libtorch: &Environment) -> Result<Built> 
         compiler.display()
     );
     let root = project.workspace.target_dir.join("card");
-    let sources = project.workspace.root.join("card");
-    let headers = headers(project, &root)?;
-    let out = root.join("lib");
-    let lock = File::create(root.join("lock"))?;
-    fs4::FileExt::lock(&lock).with_context(|| format!("cannot lock {}", root.display()))?;
-    let stamped = format!("{}\n{}{}", torch.display(), compiler.display(), texts(&sources)?);
-    let stamp = root.join("stamp");
-    if !fs::read_to_string(&stamp).is_ok_and(|old| old == stamped) {
+    let (headers, out) = (headers(project, &root)?, root.join("lib"));
+    let text = format!("{}\n{}{}", torch.display(), compiler.display(), project.texts(SOURCES)?);
+    stamped(&root, &text, || {
         project.heading("build the paper card");
-        let build = project.command("python3").arg(sources.join("build.py")).args([&torch, &headers, &out]);
-        ensure!(run(build.env("CXX", compiler)), "the paper card was not built, see above");
-        fs::write(stamp, stamped)?;
-    }
-    let mut libraries = vec![out];
-    libraries.extend(libtorch.libraries.iter().cloned());
-    let environment = Environment {
-        description: "a paper card".to_owned(),
-        libtorch: libtorch.libtorch.clone(),
-        libraries,
-    };
+        let script = project.workspace.root.join(SOURCES).join("build.py");
+        let build = project.command("python3").arg(script).args([&torch, &headers, &out]);
+        ensure!(run(build.env("CXX", &compiler)), "the paper card was not built, see above");
+        Ok(())
+    })?;
+    let mut environment = libtorch.clone();
+    environment.libraries.insert(0, out);
     Ok(Built { environment })
 }
 
@@ -165,23 +149,16 @@ fn with_cuda(folder: &Path) -> Result<PathBuf> {
 fn headers(project: &Project, root: &Path) -> Result<PathBuf> {
     let packages = Packages {
         root: root.join("headers"),
-        requirements: HEADERS.to_owned(),
+        requirements: include_str!("../requirements/cuda-headers.txt").to_owned(),
         otherwise: "or do without the paper card".to_owned(),
     };
     Ok(packages.install(project, &|_| Ok(()))?.join("nvidia/cu13/include"))
 }
 
-/// The concatenated sources of the card.
-fn texts(folder: &Path) -> Result<String> {
-    let mut files: Vec<_> =
-        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-    files.sort();
-    let text = |file: &PathBuf| if file.is_dir() { texts(file) } else { Ok(fs::read_to_string(file)?) };
-    files.iter().map(text).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::tests::Scratch;
 
@@ -208,7 +185,7 @@ mod tests {
             libraries: vec!["/it's here/card".into()],
         };
         let text = Built { environment }.exports();
-        let mut lines = text.lines();
+        let mut lines = text.lines().skip(1);
         let runner = lines.next().unwrap();
         assert!(runner.ends_with("_RUNNER='env LD_PRELOAD=/it'\\''s here/card/libpapercard.so'"), "{runner}");
         assert_eq!(lines.next(), Some("export PAPER_CARD='/it'\\''s here/card/libpapercard.so'"));

@@ -1,7 +1,7 @@
 //! The variables by which torch-sys finds libtorch at build time, and the loader at run time.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
@@ -22,7 +22,7 @@ const LOADER_PATH: &str = if cfg!(target_os = "macos") {
 const ASK_PYTORCH: &str = "import os, torch; print(os.path.join(os.path.dirname(torch.__file__), 'lib'))";
 
 /// A libtorch, described by its variables.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Environment {
     /// A short description of it.
     pub(crate) description: String,
@@ -82,12 +82,16 @@ impl Environment {
     /// The variables as lines for a shell, which has loader paths of its own.
     pub(super) fn exports(&self) -> String {
         let line = |(name, value): (&str, OsString)| {
-            let value = value.to_string_lossy().replace('\'', r"'\''");
             let inherited = (name == LOADER_PATH).then(|| format!("\"${{{name}:+:${name}}}\""));
-            format!("export {name}='{value}'{}\n", inherited.unwrap_or_default())
+            export(name, &value, &inherited.unwrap_or_default())
         };
         self.variables_before(None).into_iter().map(line).collect()
     }
+}
+
+/// A line for a shell that sets a variable to a text and what the suffix adds.
+pub(super) fn export(name: &str, value: &OsStr, suffix: &str) -> String {
+    format!("export {name}='{}'{suffix}\n", value.to_string_lossy().replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

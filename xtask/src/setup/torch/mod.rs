@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use xshell::Cmd;
 
 use crate::handover;
 use crate::project::Project;
@@ -29,12 +30,18 @@ impl Torch {
     pub(crate) fn run(&self, build: Option<Build>) -> Result<ExitCode> {
         let project = Project::find()?;
         let environment = environment(&project, build)?;
-        let Some((subcommand, rest)) = self.cargo.split_first() else {
-            print!("{}", environment.exports());
-            return Ok(ExitCode::SUCCESS);
-        };
-        handover::run([Ok(environment.give(project.cargo(subcommand)).args(rest))])
+        let cargo = |subcommand: &str| environment.give(project.cargo(subcommand));
+        exports_or(&self.cargo, &environment.exports(), cargo)
     }
+}
+
+/// Runs a cargo command with its arguments; without a command, prints the lines for a shell.
+fn exports_or<'a>(command: &[String], exports: &str, cargo: impl Fn(&str) -> Cmd<'a>) -> Result<ExitCode> {
+    let Some((subcommand, rest)) = command.split_first() else {
+        print!("{exports}");
+        return Ok(ExitCode::SUCCESS);
+    };
+    handover::run([Ok(cargo(subcommand).args(rest))])
 }
 
 /// The libtorch that the caller's environment names; otherwise the one in the target folder, installed if it is
