@@ -27,6 +27,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", required_unless_present = "check")]
     pub(crate) input: Option<PathBuf>,
 
+    /// Read at most this number of lines of the input [default: all]
+    #[arg(long, value_name = "N", requires = "input")]
+    pub(crate) lines: Option<NonZeroUsize>,
+
     /// Output file for the vectors, one row per line: its name ends in .npy or .safetensors
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -189,6 +193,7 @@ mod tests {
             assert!(parse(line).is_ok(), "{line:?}: {:?}", parse(line).err());
         }
         assert!(parse("--check --batch 0").is_err());
+        assert!(parse("--check --lines 3").is_err());
         for line in
             ["--offload 64MB --check", "--input - --compare --offload 64MB --budget 64MB", "--check --park"]
         {

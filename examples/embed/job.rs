@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use bytesize::ByteSize;
@@ -38,6 +39,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     cpu::count();
     toma::torch::Device::existing(arguments.device)?;
     let lines = arguments.input.as_deref().map(open).transpose()?;
+    let most = arguments.lines.map_or(usize::MAX, NonZeroUsize::get);
+    let lines = lines.map(|lines| lines.take(most));
     arguments.output.as_deref().map(output::check).transpose()?;
     arguments.svg.as_deref().map(|path| place::check("svg", path)).transpose()?;
     let model = arguments.model.as_ref().ok_or(

@@ -152,6 +152,7 @@ fn every_line_has_its_row_in_input_order() {
     let same = |a, b| (rows.get(a) - rows.get(b)).abs().max().double_value(&[]) < 1e-5;
     assert!(same(0, 3) && !same(0, 1) && !same(0, 2) && !same(1, 2));
     assert_eq!(run(b"", &["--query", "cake"]).unwrap().size(), [0, 384]);
+    assert_eq!(run(b"cake\nmemory\ncake", &["--lines", "2"]).unwrap().size(), [2, 384]);
 }
 
 #[test]

@@ -11,15 +11,6 @@ use crate::project::Project;
 use crate::setup::Provision;
 use crate::setup::torch::Build;
 
-/// Stands for a file with lines of real text in the arguments of an example.
-const LINES: &str = "{lines}";
-
-/// Source of these lines, from the root of the repository.
-const TEXT: &str = "examples/data/lines.txt";
-
-/// Number of lines that are enough for a demonstration.
-const SHOWN: usize = 1500;
-
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     examples: Vec<String>,
@@ -35,6 +26,8 @@ pub(crate) struct Run {
 impl Demo {
     pub(crate) fn run(&self, build: Option<Build>) -> Result<ExitCode> {
         let project = Project::find()?;
+        // Paths in the arguments start there.
+        project.caller.change_dir(&project.workspace.root);
         let chosen = choose(&project, &self.examples)?;
         let provision = Provision::new(&project, build);
         let needs_libtorch = chosen.iter().any(|example| example.needs_libtorch);
@@ -42,7 +35,7 @@ impl Demo {
         let _installing = needs_libtorch.then(|| provision.begin()).transpose()?;
         let code = handover::run(chosen.iter().enumerate().map(|(at, example)| {
             project.heading(&title(at + 1, chosen.len(), example));
-            provision.run(example, &arguments(&project, example)?)
+            provision.run(example, example.settings.demo.as_deref().unwrap_or_default())
         }))?;
         if self.examples.is_empty() && code == ExitCode::SUCCESS {
             print_others(&project)?;
@@ -86,17 +79,6 @@ fn title(number: usize, count: usize, example: &Example<'_>) -> String {
     format!("example {number} of {count}, {name}{about}")
 }
 
-/// The arguments of an example in the demonstration.
-fn arguments(project: &Project, example: &Example<'_>) -> Result<Vec<String>> {
-    let (shell, file) = (&project.shell, project.workspace.target_dir.join("xtask/lines.txt"));
-    let args = example.settings.demo.iter().flatten();
-    if args.clone().any(|argument| argument == LINES) {
-        let text = shell.read_file(project.workspace.root.join(TEXT))?;
-        shell.write_file(&file, text.split_inclusive('\n').take(SHOWN).collect::<String>())?;
-    }
-    Ok(args.map(|argument| argument.replace(LINES, &file.to_string_lossy())).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,15 +89,7 @@ mod tests {
         let shown = choose(&project, &[]).unwrap();
         let names: Vec<_> = shown.iter().map(|example| &*example.target.name).collect();
         assert_eq!(names, ["quickstart", "embed", "tour"]);
-    }
-
-    #[test]
-    fn an_argument_names_a_text_of_1500_lines() {
-        let project = Project::find().unwrap();
-        let embed = Example::find(&project.workspace, "embed").unwrap();
-        let args = arguments(&project, &embed).unwrap();
-        let text = std::fs::read_to_string(&args[1]).unwrap();
-        assert_eq!((&*args[0], text.lines().count()), ("--input", 1500));
-        assert!(args.iter().all(|argument| !argument.contains('{')), "{args:?}");
+        let text = &shown[1].settings.demo.as_ref().unwrap()[1];
+        assert!(project.workspace.root.join(text).is_file(), "{text}");
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Project {
     pub(crate) shell: Shell,
     pub(crate) workspace: Workspace,
     /// A shell in the user's current folder.
-    caller: Shell,
+    pub(crate) caller: Shell,
 }
 
 /// A choice of features, none of which needs libtorch.
