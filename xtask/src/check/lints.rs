@@ -2,27 +2,24 @@
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use xshell::Cmd;
 
 use super::Checks;
 use crate::project::{Features, Project};
 
 pub(super) fn fmt(checks: &Checks<'_>) -> Result<String> {
-    needs(checks.project, "fmt", "rustfmt")?;
     checks.pass([checks.project.cargo("fmt").args(["--all", "--check"])])
 }
 
 /// Lints also cover the code that needs libtorch, without a libtorch: all features include `doc-only`.
 pub(super) fn clippy(checks: &Checks<'_>) -> Result<String> {
-    needs(checks.project, "clippy", "clippy")?;
     checks.pass([strict_lint(checks.project.cargo_everything("clippy").arg("--all-targets"))])
 }
 
 /// Lints every target with no feature, and the libraries with each feature alone. Other targets of this repository are
 /// built with all features or none.
 pub(super) fn features(checks: &Checks<'_>) -> Result<String> {
-    needs(checks.project, "clippy", "clippy")?;
     let project = checks.project;
     let bare = project.cargo_all("clippy", Features::None).arg("--all-targets");
     let features = project.workspace.facade().features();
@@ -55,14 +52,6 @@ pub(super) fn targets(checks: &Checks<'_>) -> Result<String> {
 /// The same list of lints for every caller, because cargo repeats a check with another list.
 fn strict_lint(clippy: Cmd<'_>) -> Cmd<'_> {
     clippy.args(["--", "-D", "warnings", "-D", "clippy::incompatible_msrv"])
-}
-
-/// Fails with an installation hint if a part of the Rust toolchain is missing.
-fn needs(project: &Project, subcommand: &str, component: &str) -> Result<()> {
-    match project.cargo(subcommand).arg("--version").quiet().ignore_stdout().ignore_stderr().run() {
-        Ok(()) => Ok(()),
-        Err(_) => bail!("{component}: not installed; `rustup component add {component}` adds it"),
-    }
 }
 
 /// Builds the public documentation, which stays in the target folder.
