@@ -109,9 +109,10 @@ impl Workspace {
         let (root, target_dir) = (metadata.workspace_root, metadata.target_directory);
         let mut workspace = Self { root, target_dir, ..Self::default() };
         for package in packages {
+            let Settings { profiles, nightly_profiles, .. } = package.settings();
             let kind = match () {
                 () if defaults.contains(&package.id) || package.name == extra => &mut workspace.packages,
-                () if package.settings().is_fixture() => &mut workspace.fixtures,
+                () if !profiles.is_empty() || !nightly_profiles.is_empty() => &mut workspace.fixtures,
                 () => &mut workspace.with_libtorch,
             };
             kind.push(package);
@@ -151,17 +152,6 @@ impl Workspace {
 
     pub(crate) fn published(&self) -> impl Iterator<Item = &Package> {
         self.all_packages().filter(|package| package.publish.as_ref().is_none_or(|to| !to.is_empty()))
-    }
-
-    /// The entries of a list in the settings of all packages that need no libtorch.
-    pub(crate) fn listed(&self, list: fn(&Settings) -> &Vec<String>) -> Vec<String> {
-        self.packages.iter().flat_map(|package| list(package.settings()).clone()).collect()
-    }
-}
-
-impl Settings {
-    const fn is_fixture(&self) -> bool {
-        !self.profiles.is_empty() || !self.nightly_profiles.is_empty()
     }
 }
 
@@ -240,7 +230,7 @@ mod tests {
         assert_eq!(facade.features().collect::<Vec<_>>(), ["tracing"]);
         assert_eq!(facade.targets_of("example").next().unwrap().feature_args(), ["--features", "a,b"]);
         assert!(facade.targets_of("bench").next().is_none());
-        assert_eq!(workspace.listed(|settings| &settings.slow_tests), ["twin::"]);
+        assert_eq!(facade.settings().slow_tests, ["twin::"]);
         assert_eq!(workspace.target("example", "bar").unwrap().0.name, "facade");
         let error = workspace.target("example", "foo").unwrap_err().to_string();
         assert_eq!(error, "unknown example `foo`; known: bar, bar, bar, bar");

@@ -35,20 +35,16 @@ impl Bench {
             callgrind::count(&project, name.unwrap_or_default(), self.calls.get())?;
             return Ok(ExitCode::SUCCESS);
         }
-        measure(&project, build, name, &self.rest)
+        let benches: Vec<_> = match name {
+            Some(name) => vec![project.workspace.target("bench", name)?],
+            None => project.workspace.targets_of("bench").collect(),
+        };
+        let provision = Provision::new(&project, build);
+        handover::run(benches.into_iter().map(|(package, bench)| {
+            let cargo = project.cargo("bench").args(["-p", &package.name, "--bench", &bench.name]);
+            let cargo = cargo.args(bench.feature_args()).arg("--").args(&self.rest);
+            let with_libtorch = project.workspace.needs_libtorch(package);
+            Ok(if with_libtorch { provision.libtorch()?.give(cargo) } else { cargo })
+        }))
     }
-}
-
-fn measure(project: &Project, build: Option<Build>, name: Option<&str>, rest: &[String]) -> Result<ExitCode> {
-    let benches: Vec<_> = match name {
-        Some(name) => vec![project.workspace.target("bench", name)?],
-        None => project.workspace.targets_of("bench").collect(),
-    };
-    let provision = Provision::new(project, build);
-    handover::run(benches.into_iter().map(|(package, bench)| {
-        let cargo = project.cargo("bench").args(["-p", &package.name, "--bench", &bench.name]);
-        let cargo = cargo.args(bench.feature_args()).arg("--").args(rest);
-        let with_libtorch = project.workspace.needs_libtorch(package);
-        Ok(if with_libtorch { provision.libtorch()?.give(cargo) } else { cargo })
-    }))
 }

@@ -3,7 +3,6 @@
 //! The profiles are in a file of their own, so that nothing else is built with them by mistake.
 
 use anyhow::Result;
-use xshell::Cmd;
 
 use super::{Checks, counted};
 use crate::metadata::Settings;
@@ -21,14 +20,10 @@ pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
 }
 
 fn run(checks: &Checks<'_>, profiles: fn(&Settings) -> &Vec<String>) -> Result<String> {
-    let fixtures = checks.project.workspace.fixtures.iter();
-    let runs = fixtures.flat_map(|fixture| {
-        profiles(fixture.settings()).iter().map(|profile| run_profile(checks, &fixture.name, profile))
+    let cargo = || checks.project.cargo("run").args(["--config", PROFILES, "--quiet"]);
+    let runs = checks.project.workspace.fixtures.iter().flat_map(|fixture| {
+        let run = move |profile: &String| cargo().args(["-p", &fixture.name, "--profile", profile]);
+        profiles(fixture.settings()).iter().map(run)
     });
     Ok(counted(checks.run_all(runs)?, "run"))
-}
-
-fn run_profile<'a>(checks: &Checks<'a>, fixture: &str, profile: &str) -> Cmd<'a> {
-    let cargo = checks.project.cargo("run").args(["--config", PROFILES]);
-    cargo.args(["--quiet", "-p", fixture, "--profile", profile])
 }

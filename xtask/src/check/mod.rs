@@ -77,10 +77,9 @@ impl How {
     /// The requested steps of a command, in the order in which they always run; all if none is requested.
     fn choose(&self, of_command: impl Fn(When) -> bool) -> Result<Vec<&'static Step>> {
         let steps: Vec<_> = STEPS.iter().filter(|step| of_command(step.when)).collect();
-        if let Some(unknown) =
-            self.steps.iter().chain(&self.from).find(|name| !steps.iter().any(|step| step.name == **name))
-        {
-            let known: Vec<_> = steps.iter().map(|step| step.name).collect();
+        let known: Vec<_> = steps.iter().map(|step| step.name).collect();
+        let mut named = self.steps.iter().chain(&self.from);
+        if let Some(unknown) = named.find(|name| !known.contains(&name.as_str())) {
             bail!("unknown step `{unknown}`; known: {}", known.join(", "));
         }
         let is_before = |step: &&Step| self.from.as_ref().is_some_and(|from| step.name != *from);

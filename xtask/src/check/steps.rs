@@ -11,9 +11,11 @@ pub(super) struct Step {
     pub(super) when: When,
     /// Description of the check, in one line.
     pub(super) checks: &'static str,
-    /// Returns a short note for the table, or the problems.
-    pub(super) run: fn(&Checks<'_>) -> Result<String>,
+    pub(super) run: Run,
 }
+
+/// Returns a short note for the table, or the problems.
+type Run = fn(&Checks<'_>) -> Result<String>;
 
 /// Which command runs a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +60,7 @@ pub(super) const STEPS: &[Step] = &[
     step("compile-fail", Nightly, "messages of the compiler for invalid programs", suites::compile_fail),
     step("regret", Nightly, "the bars of the benchmark `regret`, over its whole grid", nightly::regret),
     step("test-bare", Nightly, "unit and integration tests, with no feature", suites::bare),
-    step(
-        "optimized",
-        Nightly,
-        "unit and integration tests, optimized, properties in full",
-        suites::optimized,
-    ),
+    step("optimized", Nightly, "unit and integration tests, optimized, with 4,000 cases", suites::optimized),
     step("benches", Nightly, "each benchmark runs once, optimized", programs::benches),
     step("torch-benches", Nightly, "each benchmark with libtorch runs once", torch::benches),
     step("soak", Nightly, "ten minutes of training: memory does not grow", nightly::soak),
@@ -76,12 +73,7 @@ pub(super) const STEPS: &[Step] = &[
     step("card-nets", Nightly, "predictions of large nets, on a paper card", card::nightly),
 ];
 
-const fn step(
-    name: &'static str,
-    when: When,
-    checks: &'static str,
-    run: fn(&Checks<'_>) -> Result<String>,
-) -> Step {
+const fn step(name: &'static str, when: When, checks: &'static str, run: Run) -> Step {
     Step { name, when, checks, run }
 }
 

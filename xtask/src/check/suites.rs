@@ -23,8 +23,8 @@ pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
     }
     let workspace = &checks.project.workspace;
     let changed = checks.project.changed(&workspace.packages)?;
-    let slow = workspace.listed(|settings| &settings.slow_tests);
-    let filter: Vec<_> = slow.into_iter().flat_map(|name| ["--skip".to_owned(), name]).collect();
+    let slow = workspace.packages.iter().flat_map(|package| &package.settings().slow_tests);
+    let filter: Vec<_> = slow.flat_map(|name| ["--skip".to_owned(), name.clone()]).collect();
     let cargo = || checks.project.cargo_all("test", Features::All).env("PROPTEST_CASES", CASES);
     programs(checks, cargo, &changed, &filter)
 }
