@@ -180,8 +180,9 @@ toma_run Costs::end_first() {
 void Costs::explain(c10::OutOfMemoryError& error) const {
   if (is_learning && tape.notes->undo == nullptr) {
     error.add_context(c10::str(
-        "checkpoint: the first run of a region has no plan; `measure` finds one where more is free, and the stages so far need at least ",
-        std::max(least_bytes, first.figures().saving_peak_bytes), " bytes"));
+        "checkpoint: the first run of a region follows no plan, and one of its stages needs ",
+        std::max(least_bytes, first.figures().saving_peak_bytes),
+        " bytes more than before it; run it once by `measure` with fewer items or more memory"));
   }
 }
 

@@ -61,7 +61,7 @@ class Costs {
   // False for a known structure, which needs no measurement.
   bool learns() const { return is_learning; }
   void learn_nothing() { is_learning = false; }
-  // Adds to an error of a first run how the region can have a plan.
+  // Adds the bytes that a stage needs, and `measure`, to the error of a first run.
   void explain(c10::OutOfMemoryError& error) const;
   Run run() const { return is_learning ? Run(device) : Run(); }
   Run first;

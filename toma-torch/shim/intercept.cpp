@@ -26,7 +26,7 @@ void intercept_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, tor
     return tape->call(op, *stack);
   }
   const auto* generator = Drawing::current();
-  if (generator != nullptr) {
+  if (generator != nullptr && !given_generator(op, *stack).defined()) {
     give_generator(op, operator_of(op), *stack, *generator);
   }
   if (is_offloading()) {

@@ -331,7 +331,7 @@ bool& moves_storages() noexcept {
 bool is_offloading() noexcept {
   // The thread of a backward inherits the key and nothing else.
   return threads.load(std::memory_order_relaxed) > 0 && !moves_storages() &&
-      (entered() > 0 || (!records() && c10::impl::tls_is_dispatch_key_included(mode_key)));
+      (entered() > 0 || (!records() && Drawing::is_key_included()));
 }
 
 bool is_relieved(c10::Device device, uint64_t lacking_bytes) {
@@ -345,8 +345,9 @@ uint64_t report_dropped(void* stand_in) noexcept { return callbacks.load()->drop
 void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto& operation = operator_of(op);
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, mode_key);
-  // A dry run reads no memory.
-  if ((keys.has(c10::DispatchKey::Fake) && !predicts()) || (operation.is_composite && !operation.named.hands_back)) {
+  // A dry run reads no memory. Operators that this one calls get the generator.
+  const auto draws_below = Drawing::current() != nullptr && operation.is_random && !op.schema().argumentIndexWithName("generator");
+  if ((keys.has(c10::DispatchKey::Fake) && !predicts()) || (operation.is_composite && !operation.named.hands_back) || draws_below) {
     return op.redispatchBoxed(below, stack);
   }
   if (operation.is_view || operation.named.detaches) {

@@ -34,10 +34,15 @@ uint64_t offset_of(const at::Generator& generator) {
   return is_used ? generator.get_offset() : 0;
 }
 
-// True for fused attention on the CPU, which rejects every other probability.
-bool drops_nothing(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
-  const auto at = schema.argumentIndexWithName("dropout_p");
-  return at && torch::jit::peek(stack, static_cast<size_t>(*at), schema.arguments().size()).toDouble() == 0;
+// The argument of that name; null if there is none.
+const c10::IValue* argument(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const char* name) {
+  const auto at = op.schema().argumentIndexWithName(name);
+  return at ? &torch::jit::peek(stack, static_cast<size_t>(*at), op.schema().arguments().size()) : nullptr;
+}
+
+bool& was_included() noexcept {
+  static thread_local bool included = false;
+  return included;
 }
 
 }  // namespace
@@ -133,6 +138,10 @@ const at::Generator*& Drawing::current() noexcept {
   return generator;
 }
 
+bool Drawing::is_key_included() noexcept {
+  return current() != nullptr ? was_included() : c10::impl::tls_is_dispatch_key_included(mode_key);
+}
+
 Drawing::Drawing(const at::Generator& generator)
     : outer(current()),
       included(c10::impl::tls_is_dispatch_key_included(mode_key)),
@@ -140,6 +149,9 @@ Drawing::Drawing(const at::Generator& generator)
   if (generator == default_generator(generator.device())) {
     current() = nullptr;
     return;
+  }
+  if (outer == nullptr) {
+    was_included() = included;
   }
   current() = &generator;
   c10::impl::tls_set_dispatch_key_included(mode_key, true);
@@ -152,10 +164,23 @@ Drawing::~Drawing() {
   c10::impl::tls_set_dispatch_key_excluded(mode_key, excluded);
 }
 
+bool draws_nothing(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const auto is_zero = [&](const char* name) {
+    const auto* given = argument(op, stack, name);
+    return given != nullptr && given->isDouble() && given->toDouble() == 0;
+  };
+  const auto* trains = argument(op, stack, "train");
+  return (trains != nullptr && trains->isBool() && !trains->toBool()) || is_zero("dropout_p") || is_zero("dropout");
+}
+
+at::Generator given_generator(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const auto* given = argument(op, stack, "generator");
+  return given != nullptr && given->isGenerator() ? given->toGenerator() : at::Generator();
+}
+
 bool draws_from_process(const c10::OperatorHandle& op, const Operator& operation, const torch::jit::Stack& stack) {
-  const auto& schema = op.schema();
-  return operation.is_random && !operation.named.calls_others_on_cpu && !schema.argumentIndexWithName("generator") &&
-      op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !drops_nothing(schema, stack);
+  return operation.is_random && !operation.named.calls_others_on_cpu && !op.schema().argumentIndexWithName("generator") &&
+      op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !draws_nothing(op, stack);
 }
 
 void give_generator(const c10::OperatorHandle& op, const Operator& operation, torch::jit::Stack& stack, const at::Generator& generator) {

@@ -77,12 +77,18 @@ class Drawing {
 
   // Null if none is alive.
   static const at::Generator*& current() noexcept;
+  // True if operators of this thread are intercepted for another reason than this.
+  static bool is_key_included() noexcept;
 
  private:
   const at::Generator* outer;
   const bool included, excluded;
 };
 
+// True for an operator that draws random numbers and, with these arguments, draws none.
+bool draws_nothing(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
+// The generator that the caller has given; undefined if none.
+at::Generator given_generator(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 // True for an operator on the CPU that draws from the process's generator whatever it is given. Its arguments are last
 // on the stack.
 bool draws_from_process(const c10::OperatorHandle& op, const Operator& operation, const torch::jit::Stack& stack);

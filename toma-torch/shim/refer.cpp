@@ -24,6 +24,9 @@ bool looks_like(const at::Tensor& tensor, const at::Tensor& alias) {
   if (tensor.requires_grad() != alias.requires_grad() || storage_of(tensor) != storage_of(alias) || tensor.layout() != c10::kStrided) {
     return tensor.requires_grad() == alias.requires_grad() && tensor.layout() == alias.layout() && tensor.layout() != c10::kStrided;
   }
+  if (tensor.is_nested() || alias.is_nested()) {
+    return tensor.is_nested() && alias.is_nested();
+  }
   return tensor.sizes() == alias.sizes() && tensor.strides() == alias.strides() && tensor.storage_offset() == alias.storage_offset();
 }
 
@@ -108,9 +111,6 @@ void Tape::refer(Op& op) {
       write(op, ref, tensor);
     }
   });
-  if (std::any_of(op.refs.begin(), op.refs.end(), [&](const Ref& ref) { return is_opaque(ref); })) {
-    keep(current(), op.name() + " takes a tensor that is sparse or has another layout, whose memory is not known");
-  }
   for (const auto& ref : op.refs) {
     auto& argument = op.arguments[ref.argument];
     if (ref.element == none) {
@@ -139,7 +139,7 @@ bool Tape::may_change_unseen(const Ref& ref, const at::Tensor& tensor) const {
   return made != storages.end() && made->second.value == none;
 }
 
-// True if the tensor has no storage of its own, so that no write to its memory is seen.
+// True if the tensor has no storage of its own, as a sparse one. Any storage may be a part of it.
 bool Tape::is_opaque(const Ref& ref) const {
   const auto has_storage = ref.value == none ? storage_of(outsides[ref.outside].alias) != nullptr : values[ref.value].storage._unsafe_get_target() != nullptr;
   return !has_storage;
@@ -220,6 +220,10 @@ void Tape::write(const Op& op, const Ref& ref, const at::Tensor& tensor) {
     throw c10::NotImplementedError(op.name() + " writes to a tensor that is sparse or has another layout, which cannot be undone", nullptr);
   }
   const auto found = storages.find(storage_of(tensor));
+  if (storage_of(tensor) == nullptr) {
+    keep_readers(op, nullptr);
+    keep(current(), op.name() + outside_words);
+  }
   if (found == storages.end()) {
     return;
   }
@@ -277,7 +281,7 @@ void Tape::keep_readers(const Op& op, const c10::StorageImpl* storage) {
 bool Tape::reads(const Op& op, const c10::StorageImpl* storage) const {
   const auto is_of = [&](const Ref& ref) {
     const auto* read = ref.outside != none ? storage_of(outsides[ref.outside].alias) : values[ref.value].storage._unsafe_get_target();
-    return !ref.is_updated && read == storage;
+    return !ref.is_updated && (read == storage || is_opaque(ref));
   };
   return std::any_of(op.refs.begin(), op.refs.end(), is_of);
 }

@@ -191,10 +191,10 @@ at::Tensor Tape::unpack(uint32_t number) {
 // None for a nested tensor, whose parts have sizes of their own.
 std::vector<int64_t> sizes_of(const at::Tensor& tensor) { return tensor.is_nested() ? std::vector<int64_t>() : tensor.sizes().vec(); }
 
-// Number of the value that a tensor is; none for other tensors.
+// Number of the value that a tensor is, as operators of the region left it; none for other tensors.
 uint32_t Tape::value_of_saved(const at::Tensor& tensor) const {
   const auto known = value_of.find(tensor.unsafeGetTensorImpl());
-  return known == value_of.end() ? none : known->second;
+  return known == value_of.end() || !is_as_made(values[known->second], tensor) ? none : known->second;
 }
 
 uint32_t Tape::pack(const at::Tensor& tensor) {

@@ -64,7 +64,7 @@ void Replay::set_modes(const toma_modes& modes) {
   }
 }
 
-// The state of random numbers belongs to the process, so it is restored as soon as the operator has drawn.
+// The state of random numbers may belong to the process, so it is restored as soon as the operator has drawn.
 void Replay::draw(const Op& op, torch::jit::Stack& stack) {
   const std::lock_guard<std::mutex> alone(Random::lock());
   struct Before {

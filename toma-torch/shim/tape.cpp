@@ -69,7 +69,7 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
     leave_graph(stack);
   }
   try {
-    operation.is_random ? draw(stack) : handle.callBoxed(stack);
+    operation.is_random && !draws_nothing(handle, stack) ? draw(stack) : handle.callBoxed(stack);
   } catch (c10::OutOfMemoryError& error) {
     take_back(first_slot);
     costs.explain(error);
@@ -83,19 +83,23 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
   costs.between(current(), costs.first, true);
 }
 
-// Other threads draw before or after this operator; on an accelerator, and where it takes no generator, other regions.
+// On the CPU no other thread draws during this operator. On an accelerator, and for operators that take no generator,
+// only other regions wait.
 void Tape::draw(torch::jit::Stack& stack) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   const std::lock_guard<std::mutex> alone(Random::lock());
   const auto device = ops.back().device;
-  const auto* undo = notes->undo.get();
+  const auto undoes = notes->undo != nullptr;
+  auto generator = given_generator(ops.back().handle, stack);
+  const auto is_of_process = !generator.defined();
   std::optional<Turn> turn;
-  if (undo == nullptr && device.is_cpu() && !draws_from_process(ops.back().handle, *ops.back().operation, stack)) {
-    turn.emplace();
+  if (is_of_process && device.is_cpu() && undoes) {
+    generator = notes->undo->generator;
+  } else if (is_of_process && device.is_cpu() && !draws_from_process(ops.back().handle, *ops.back().operation, stack)) {
+    generator = turn.emplace().copy;
   }
-  const auto own = undo != nullptr && device.is_cpu() ? undo->generator : turn ? turn->copy : at::Generator();
-  auto random = own.defined() ? std::make_shared<const Random>(own) : std::make_shared<const Random>(device);
-  if (undo != nullptr && !own.defined()) {
+  auto random = generator.defined() ? std::make_shared<const Random>(generator) : std::make_shared<const Random>(device);
+  if (undoes && !(is_of_process && device.is_cpu())) {
     notes->undo->draws(*random);
   }
   // Index of the running operator, which stays valid whatever the operator saves.
@@ -260,8 +264,7 @@ uint32_t Tape::value_for(const at::Tensor& tensor, const Op& op) {
     keep_value(value, tensor);
   }
   if (storage != nullptr) {
-    // Tensors of an opaque argument may share its memory.
-    const auto is_outside = std::any_of(op.refs.begin(), op.refs.end(), [&](const Ref& ref) { return is_opaque(ref); });
+    const auto is_outside = op.operation->is_view && std::any_of(op.refs.begin(), op.refs.end(), [&](const Ref& ref) { return is_opaque(ref); });
     storages.emplace(storage, Made{value.storage, number, is_outside, version_of(tensor)});
   }
   value_of[tensor.unsafeGetTensorImpl()] = number;

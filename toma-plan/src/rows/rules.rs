@@ -103,6 +103,9 @@ impl Walk {
         for (result, value) in twin.tensors.iter().filter(|tensor| tensor.is_result()).zip(values) {
             let value = value.and_then(|value| self.values.after(result, value));
             self.values.note(result, &value.unwrap_or_else(|coupling| Value::Coupled(coupled(coupling))));
+            if matches!(name, "zeros" | "zeros_like" | "new_zeros") {
+                self.values.note_zeros(result);
+            }
         }
         self.has_read |= reads;
         self.batch_statistics.extend(takes_statistics.then_some(twin.id));
@@ -206,7 +209,7 @@ impl Call<'_> {
             let is_pointwise = self.attribute("pointwise").is_some();
             is_pointwise.then_some(RowRule::Elementwise)
         });
-        if self.takes_count() {
+        if self.takes_count(rule) {
             return Err(Coupling::Number);
         }
         if rule == Some(RowRule::Fills) {
@@ -237,12 +240,15 @@ impl Call<'_> {
 
     /// True if the call takes an integer that changes with the rows. Those that only set the shape of the result do not
     /// count, because its shape is known, nor do those that are also numbers.
-    fn takes_count(&self) -> bool {
+    fn takes_count(&self, rule: Option<RowRule>) -> bool {
         const OF_SHAPES: [&str; 7] = ["size", "shape", "output_size", "repeats", "length", "end", "N"];
         let [small, large] = self.operators.map(|operator| &operator.attributes);
+        // A stride of a window is no shape.
+        let has_strides = matches!(rule, Some(RowRule::Reshapes | RowRule::Fills));
         let is_same = |(one, other): (&toma_trace::Attribute, &toma_trace::Attribute)| {
             let is_number = self.operators[0].numbers.iter().any(|number| number.name == one.name);
-            one.values == other.values || is_number || OF_SHAPES.contains(&&*one.name)
+            let is_shape = OF_SHAPES.contains(&&*one.name) || has_strides && one.name == "stride";
+            one.values == other.values || is_number || is_shape
         };
         small.len() != large.len() || !small.iter().zip(large).all(is_same)
     }

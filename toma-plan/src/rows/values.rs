@@ -61,6 +61,8 @@ struct StorageValue {
     value: Value,
     /// Number of elements of the largest tensor seen in it.
     elements: u64,
+    /// True if it was made of zeros, and nothing else has been written to it.
+    is_zeros: bool,
     shapes: Vec<(Vec<u64>, Result<Layout, Coupled>)>,
 }
 
@@ -103,19 +105,26 @@ impl Values {
     pub(super) fn after(&self, result: &Tensor<'_>, value: Value) -> Result<Value, Coupling> {
         let held = self.0.get(&result.operand.storage);
         match held.filter(|_| result.operand.access == Access::Writes) {
-            Some(held) if elements(result) < held.elements => beside(&held.value, value),
+            Some(held) if elements(result) < held.elements => combined_with_part(&held.value, value, held.is_zeros),
             _ => Ok(value),
         }
+    }
+
+    /// Records that a result was made of zeros.
+    pub(super) fn note_zeros(&mut self, result: &Tensor<'_>) {
+        let made = self.0.get_mut(&result.operand.storage).filter(|_| result.operand.access == Access::Makes);
+        made.into_iter().for_each(|held| held.is_zeros = true);
     }
 
     /// Records the value of a result.
     pub(super) fn note(&mut self, result: &Tensor<'_>, value: &Value) {
         let elements = elements(result);
-        let made = || StorageValue { value: value.clone(), elements, shapes: Vec::new() };
+        let made = || StorageValue { value: value.clone(), elements, is_zeros: false, shapes: Vec::new() };
         let held = self.0.entry(result.operand.storage).or_insert_with(made);
         held.elements = held.elements.max(elements);
         if result.operand.access == Access::Writes {
             held.value = written(&held.value, value);
+            held.is_zeros = false;
         }
         match value {
             Value::Rows(layout) => held.lies(result, *layout),
@@ -172,9 +181,10 @@ fn written(before: &Value, value: &Value) -> Value {
     }
 }
 
-/// Returns the value of a storage of which a part has another value from now on.
-fn beside(before: &Value, value: Value) -> Result<Value, Coupling> {
+/// Returns the value of a storage after a part of it was overwritten.
+fn combined_with_part(before: &Value, value: Value, is_zeros: bool) -> Result<Value, Coupling> {
     match (before, &value) {
+        (Value::Constant, Value::Aggregate(Combined::Sum)) if is_zeros => Ok(value),
         (Value::Aggregate(_), Value::Written) | (Value::Written, Value::Aggregate(_)) => {
             Err(Coupling::Written)
         }

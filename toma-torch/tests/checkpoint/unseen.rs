@@ -1,11 +1,12 @@
 //! Memory that changes where the region does not see it: inside of sparse tensors, by other threads, through views made
-//! before. And what fails at a moment when nothing is expected to.
+//! before. Also failures of a region's end and of copies of gradients, which are errors instead of aborts.
 
 #![expect(clippy::many_single_char_names, reason = "as in formulas")]
 
 use std::cell::RefCell;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
@@ -13,6 +14,7 @@ use tch::{Device, Kind, Tensor};
 use toma_core::memory::{set_cpu_memory_limit, used_bytes};
 use toma_torch::checkpoint::{self, cut};
 use toma_torch::cpu::Budget;
+use toma_torch::offload::Manager;
 
 use crate::ground;
 use crate::kit::{alone, bytes};
@@ -160,7 +162,7 @@ fn another_thread_writes_to_a_tensor_of_the_region() {
             let flat = a.view([16]);
             let d = (&a + w).tanh() * flat.view([4, 4]);
             cut();
-            d.matmul(w).sigmoid()
+            (d.matmul(w) * &a).sigmoid()
         });
         output.sum(Kind::Float).backward();
         vec![output]
@@ -245,4 +247,61 @@ fn a_write_that_fails_last_leaves_no_stage() {
     let _ = w.grad().zero_();
     w.sigmoid().tanh().exp().sum(Kind::Float).backward();
     assert_eq!(bytes(&gradient), bytes(&w.grad()));
+}
+
+/// Draws of operators that call others, which must reach the generator of the region, in every combination with an
+/// offload manager.
+#[test]
+fn random_numbers_of_a_region_within_a_manager() {
+    let _alone = alone();
+    if ground::device() != Device::Cpu {
+        let _ = writeln!(std::io::stderr(), "skipped: managers of a card are tested by the suite `offload`");
+        return;
+    }
+    let manager = Manager::new(&toma_torch::Device::new(Device::Cpu));
+    let body = |w: &Tensor| {
+        let h = (w * Tensor::randn([4, 4], FLOATS) + w.rand_like()).dropout(0.5, true);
+        cut();
+        h.tanh()
+    };
+    for [forward, backward] in [[true, true], [true, false], [false, true], [false, false]] {
+        same(&format!("manager: {forward}, {backward}"), &|w, region| {
+            // Another thread offloads meanwhile, in any case.
+            let (ready, over) = (Barrier::new(2), Barrier::new(2));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let _entered = manager.enter().unwrap();
+                    ready.wait();
+                    over.wait();
+                });
+                ready.wait();
+                tch::manual_seed(5);
+                let entered = forward.then(|| manager.enter().unwrap());
+                let output = region(&|| body(w));
+                drop(entered);
+                let entered = backward.then(|| manager.enter().unwrap());
+                output.sum(Kind::Float).backward();
+                drop(entered);
+                over.wait();
+                vec![output, Tensor::rand([4], FLOATS)]
+            })
+        });
+    }
+}
+
+#[test]
+fn a_nested_tensor_from_before_is_used_twice() {
+    let _alone = alone();
+    same("nested, from before", &|w, region| {
+        let shapes = Tensor::from_slice(&[4_i64, 4]).view([1, 2]);
+        let padded = w.to_device(Device::Cpu).unsqueeze(0);
+        let nested = Tensor::internal_nested_from_padded(&padded, &shapes, false);
+        let output = region(&|| {
+            let h = nested.relu();
+            cut();
+            (h + nested.relu()).nested_to_padded_tensor(0.0, None::<&[i64]>).tanh()
+        });
+        output.sum(Kind::Float).backward();
+        vec![output]
+    });
 }

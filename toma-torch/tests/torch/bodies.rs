@@ -79,7 +79,7 @@ use Split::{Always, Exact, Never};
 type Body = fn(&Rows<'_>) -> Tensor;
 
 /// Losses of the default kind.
-const LOSSES: [(&str, Split, Body); 60] = [
+const LOSSES: [(&str, Split, Body); 62] = [
     ("mean", Always, |r| r.errors().mean(None)),
     ("sum", Always, |r| r.errors().sum(None)),
     ("dropout", Always, |r| r.hidden().dropout(0.0, true).square().mean(None)),
@@ -207,6 +207,13 @@ const LOSSES: [(&str, Split, Body); 60] = [
         let sum = r.errors().sum(None);
         &sum + sum.ones_like()
     }),
+    ("time first", Always, |r| {
+        let steps = r.x.view([-1, 3, 2]).permute([1, 0, 2]).matmul(&r.world.weight.view([2, -1]));
+        let [q, k] = [0, 2].map(|at| steps.narrow(2, at, 2).reshape([3, r.count(), 2, 1]));
+        let scores = q.permute([1, 2, 0, 3]).matmul(&k.permute([1, 2, 3, 0])).softmax(-1, None);
+        scores.square().mean(None)
+    }),
+    ("sums filled in", Exact, |r| filled_in(&[r.errors().sum(None), r.hidden().exp().sum(None)])),
     ("means filled in", Exact, |r| filled_in(&[r.errors().mean(None), r.hidden().exp().mean(None)])),
     ("sum and penalty filled in", Never, |r| {
         filled_in(&[r.errors().sum(None), r.world.weight.square().sum(None)])
