@@ -22,21 +22,26 @@ pub(crate) async fn awaited(cast: Result<Waiting, Error>) -> Result<Agreed, Erro
     let sender = Arc::clone(&exchange);
     let wait = move || {
         let verdict = contained(waiting);
-        let mut exchange = sender.lock().unwrap_or_else(PoisonError::into_inner);
-        exchange.verdict =
-            Some(verdict.unwrap_or_else(|| Err(Error::Store("a panic while it waited".to_owned()))));
-        if let Some(waker) = exchange.waker.take() {
-            waker.wake();
-        }
+        let verdict = verdict.unwrap_or_else(|| Err(Error::Store("a panic while it waited".to_owned())));
+        // Wakers are foreign code, which may poll the task at once, so they run without the lock.
+        let waker = {
+            let mut exchange = sender.lock().unwrap_or_else(PoisonError::into_inner);
+            exchange.verdict = Some(verdict);
+            exchange.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
     };
     let spawned = thread::Builder::new().name("toma-ranks".to_owned()).spawn(wait);
     spawned.map_err(|error| Error::Store(format!("no thread to wait on: {error}")))?;
     poll_fn(|context| {
+        let waker = context.waker().clone();
         let mut exchange = exchange.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(verdict) = exchange.verdict.take() {
             return Poll::Ready(verdict);
         }
-        exchange.waker = Some(context.waker().clone());
+        let earlier = exchange.waker.replace(waker);
+        drop(exchange);
+        drop(earlier);
         Poll::Pending
     })
     .await

@@ -6,6 +6,7 @@
 //! only if nothing else refers to that tensor, because backward also hands out views and shared tensors.
 
 use std::borrow::Borrow;
+use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use tch::{Kind, TchError, Tensor};
@@ -13,6 +14,7 @@ use tch::{Kind, TchError, Tensor};
 use toma_core::ranks;
 
 use crate::ffi;
+use crate::tensor::packed_bytes;
 
 /// Adds the gradients of a loss to the gradients of the variables: all of them, or none.
 ///
@@ -64,7 +66,9 @@ pub fn accumulate_gradients<T: Borrow<Tensor>>(loss: &Tensor, variables: &[T]) -
     let shares = shares.map(|(variable, gradient)| Addend::new(variable, gradient));
     let shares = shares.collect::<Result<Vec<_>, _>>()?;
     // Sums come before first gradients: if the device fails at the very first sum, no gradient has changed.
-    let (sums, firsts): (Vec<_>, Vec<_>) = shares.into_iter().partition(|share| !share.is_first);
+    let (mut sums, firsts): (Vec<_>, Vec<_>) = shares.into_iter().partition(|share| !share.is_first);
+    // An offload manager may have to fetch a sum. If the largest fits, so do the others.
+    sums.sort_by_key(|share| Reverse(packed_bytes(&share.gradient)));
     let shares = sums.into_iter().chain(firsts);
     if !ranks::agrees_later() {
         return shares.into_iter().try_for_each(Addend::add);
@@ -127,7 +131,7 @@ impl Addend {
         Ok(Self { variable: variable.shallow_clone(), gradient, is_first })
     }
 
-    /// Adds in place, so it needs no memory.
+    /// Adds in place, so it needs no memory, unless an offload manager has to fetch the sum.
     fn add(self) -> Result<(), TchError> {
         // An earlier addend of the same attempt may have set the first gradient.
         let mut sum = self.variable.grad();

@@ -12,7 +12,7 @@ use toma_core::ranks::{ThreadRank, threads};
 use toma_torch::checkpoint;
 use toma_torch::offload::{Lru, Manager, Residency};
 use toma_torch::profile::Profiler;
-use toma_torch::{Backward as _, Device, DryRun, Loss};
+use toma_torch::{Backward as _, Device, DryRun, Loss, accumulate_gradients};
 
 use crate::alone::alone;
 
@@ -135,4 +135,30 @@ fn a_failure_at_any_allocation_of_everything_is_made_good() {
     assert!(manager.report().fetches > 0, "{}", manager.report());
     let lines = profiling.lines().to_string();
     assert!(lines.contains(" of step"), "{lines}");
+}
+
+/// The manager has to fetch the sums. Beside what the body keeps of eight items, the larger one does not fit after the
+/// smaller one.
+#[test]
+fn gradients_under_a_manager_are_added_all_or_none() {
+    let _alone = alone();
+    let floats = (Kind::Float, ground::device());
+    let manager = Manager::new(&Device::new(ground::device())).eviction(Lru);
+    let _entered = manager.enter().unwrap();
+    let before = ground::allocated_bytes();
+    let [small, large] = [1 << 14, 1 << 18].map(|size| Tensor::zeros([size], floats).set_requires_grad(true));
+    for variable in [&small, &large] {
+        (variable * 0.0).sum(Kind::Float).backward();
+    }
+    let data = Tensor::arange(8, floats);
+    manager.set_budget(before + (2 << 20) + (192 << 10)).unwrap();
+    let body = |rows: &Tensor, start: usize, end: usize| -> Result<(), TchError> {
+        // Too small to be evicted, and alive until the body ends.
+        let items = 0..i64::try_from(end - start).unwrap();
+        let _kept: Vec<_> = items.map(|item| rows.get(item).repeat([1 << 13])).collect();
+        let sums = small.f_sum(Kind::Float)? + large.f_narrow(0, 0, 1 << 17)?.f_sum(Kind::Float)?;
+        accumulate_gradients(&(sums * rows.sum(Kind::Float)), &[&small, &large])
+    };
+    execute::with::<NoCache>().chunked(&data, 8, body).unwrap();
+    assert_eq!([&small, &large].map(|variable| variable.grad().double_value(&[0])), [28.0; 2]);
 }
