@@ -58,8 +58,8 @@ pub(crate) struct Splitting<'p> {
     judged: RefCell<Option<Arc<Judged>>>,
     /// True if the body of this call was judged.
     is_judged: Cell<bool>,
-    /// True if pieces need no check, or no further one.
-    is_checked: Cell<bool>,
+    /// Least size of pieces that need no check any more; 0 if none needs one.
+    checked_size: Cell<usize>,
     can_run_dry: bool,
     integers: Vec<Tensor>,
     combined: Cell<Option<Combined>>,
@@ -94,7 +94,7 @@ impl<'p> Splitting<'p> {
             program,
             judged: RefCell::new(program.get()),
             is_judged: Cell::new(is_judged),
-            is_checked: Cell::new(!needs_judgement),
+            checked_size: Cell::new(if needs_judgement { usize::MAX } else { 0 }),
             can_run_dry,
             integers,
             combined: Cell::new(None),
@@ -135,18 +135,19 @@ impl<'p> Splitting<'p> {
     /// # Panics
     /// When the call must not be split, and the caller has set a bound below the number of items.
     pub(crate) fn decide(&self) {
-        if self.is_checked.get() || self.can_run_dry && !self.is_judged.get() {
+        if self.checked_size.get() == 0 || self.can_run_dry && !self.is_judged.get() {
             return;
         }
         match self.verdict() {
             Verdict::Never(why) => self.refuse(why),
-            _ => self.is_checked.set(!self.can_run_dry),
+            _ if !self.can_run_dry => self.checked_size.set(0),
+            _ => {}
         }
     }
 
     /// True if the program that was judged last must not be split.
     pub(crate) fn is_in_doubt(&self) -> bool {
-        !self.is_checked.get() && !self.is_judged.get() && matches!(self.verdict(), Verdict::Never(_))
+        self.checked_size.get() > 0 && !self.is_judged.get() && matches!(self.verdict(), Verdict::Never(_))
     }
 
     /// Runs a piece, or all items if they must not be split; returns the outcome and the items that ran.
@@ -163,16 +164,30 @@ impl<'p> Splitting<'p> {
         if !self.is_split() {
             return (run(None, whole.clone()), whole);
         }
-        if self.is_checked.get() || piece.len() == self.items {
+        if piece.len() >= self.checked_size.get() || piece.len() == self.items {
             return (run(None, piece.clone()), piece);
         }
         match self.checked(&piece, run, undo) {
             Some(outcome) => (outcome, piece),
-            None => (run(None, whole.clone()), whole),
+            None => {
+                self.assert_none_is_done(&piece);
+                (run(None, whole.clone()), whole)
+            }
         }
     }
 
-    /// Returns the outcome of the first piece, or `None` if the call must not be split.
+    /// A smaller size than before is checked, too, and by then earlier pieces may be a part of the result.
+    fn assert_none_is_done(&self, piece: &Range<usize>) {
+        let (start, size) = (piece.start, piece.len());
+        let why = || self.why.borrow().clone().unwrap_or_default();
+        assert!(
+            start == 0,
+            "the first {start} items are done, and pieces of {size} must not follow: {}",
+            why()
+        );
+    }
+
+    /// Returns the outcome of the first piece of a size, or `None` if the call must not be split.
     fn checked<R, S>(
         &self,
         piece: &Range<usize>,
@@ -236,7 +251,6 @@ impl<'p> Splitting<'p> {
                 self.combined.set(Some(combined));
             }
         }
-        self.is_checked.set(true);
         true
     }
 
@@ -263,6 +277,8 @@ impl<'p> Splitting<'p> {
     where
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
+        // Pieces have one item less than this one at the end, if the items do not divide evenly.
+        let checked_size = self.checked_size.replace(piece.len() - 1);
         if !self.can_run_dry || self.site.purpose.is_given().is_some() {
             return true;
         }
@@ -278,6 +294,7 @@ impl<'p> Splitting<'p> {
         if all.is_some() && (is_even || self.do_as_judged(less, run, undo)) {
             return true;
         }
+        self.checked_size.set(checked_size);
         let advice = self.site.purpose.advice();
         self.stays_whole(format!(
             "the body does other things with {} items than with {}, or with other numbers in them{advice}",

@@ -2,11 +2,13 @@
 //! not split.
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
 use tch::{Device, Kind, Reduction, TchError, Tensor};
 use toma_core::predict::is_dry;
 use toma_core::{NoCache, execute};
+use toma_torch::cpu::FailingAllocation;
 use toma_torch::{Backward as _, DryRun, Forward as _, Loss};
 
 use crate::stage::{alone, panic_of};
@@ -485,4 +487,39 @@ fn a_bound_is_refused_by_name() {
     });
     assert!(text.contains("max 4 for 7 items that must not be split, because `aten::sqrt`"), "{text}");
     assert!(!weight.grad().defined());
+}
+
+/// A body that branches on the number of items below the size that was checked, which its backward does not fit.
+#[test]
+fn a_size_that_follows_a_failure_is_checked_too() {
+    let _alone = alone();
+    let data = Tensor::arange(16, DOUBLES);
+    let mut failures = 0;
+    for skip in 0.. {
+        let weight = Tensor::ones([], DOUBLES).set_requires_grad(true);
+        let device = toma_torch::Device::new(Device::Cpu);
+        let failing = FailingAllocation::after(skip);
+        let loss = panic_or(|| {
+            let form = execute::with::<NoCache>().device(&device).max(4);
+            form.backward(Loss::Found, &weight, &data, |rows| {
+                let errors = (rows * &weight).square();
+                if rows.size()[0] > 2 { errors.mean(None) } else { errors.sum(None) }
+            })
+        });
+        let has_failed = failing.has_failed();
+        drop(failing);
+        if let Some(loss) = loss {
+            assert_eq!(loss.double_value(&[]), 77.5, "after {skip} allocations");
+        }
+        if !has_failed {
+            break;
+        }
+        failures += 1;
+    }
+    assert!(failures > 4);
+}
+
+/// `None` for a panic, which is a refusal.
+fn panic_or(call: impl FnOnce() -> Tensor) -> Option<Tensor> {
+    catch_unwind(AssertUnwindSafe(call)).ok()
 }
