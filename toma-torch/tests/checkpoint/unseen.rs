@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use tch::{Kind, Tensor};
-use toma_torch::checkpoint::{self, cut};
 use toma_core::memory::{set_cpu_memory_limit, used_bytes};
+use toma_torch::checkpoint::{self, cut};
 use toma_torch::cpu::Budget;
 
 use crate::ground;
@@ -221,7 +221,8 @@ fn gradients_that_cannot_be_copied_are_an_error_of_measuring() {
 #[test]
 fn a_write_that_fails_last_leaves_no_stage() {
     let _alone = alone();
-    let (w, buffer) = (numbers(1, &[64, 64]).set_requires_grad(true), Tensor::zeros([64, 64], ground::floats()));
+    let (w, buffer) =
+        (numbers(1, &[64, 64]).set_requires_grad(true), Tensor::zeros([64, 64], ground::floats()));
     let (tight, wrong) = (RefCell::new(None), Tensor::ones([7], ground::floats()));
     let output = checkpoint::region(|| {
         let h = w.sigmoid().tanh().exp();

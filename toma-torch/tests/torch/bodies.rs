@@ -238,7 +238,6 @@ fn filled_in(losses: &[Tensor]) -> Tensor {
     parts.sum(None)
 }
 
-
 /// Losses whose kind is given: a mean over counts.
 const COUNTED: [(&str, Split, Body); 4] = [
     ("masked, counted", Always, |r| (r.error_of_each() * r.counts).sum(None) / r.counts.sum(None)),
