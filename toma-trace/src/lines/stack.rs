@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::accounts::{DeviceCounters, Levels};
+use super::accounts::{DeviceCounters, Levels, Sum};
 use super::rows::{DeviceId, Rows};
 use super::sources::LineId;
-use super::stays::{Stays, Sums};
+use super::stays::Stays;
 
 /// The profiled functions that one thread is in, with the current line of each.
 ///
@@ -121,7 +121,7 @@ impl Stack {
         if let Some(line) = self.gradient_of {
             self.counters(Some(line), device).backward.add(bytes);
         }
-        let born = self.attribute(device, Sums { allocated: bytes, ..Sums::default() });
+        let born = self.attribute(device, Sum::Allocated, bytes);
         self.stays.rows.reaches(device, now.allocated, self.gradient_of.or(born.0));
         self.counters(born.0, device).kept.add(bytes);
         born
@@ -130,14 +130,14 @@ impl Stack {
     /// Records that a block was freed, by any thread.
     pub fn freed(&mut self, device: DeviceId, bytes: u64, born: Born) {
         self.stays.rows.gauge(device).free(bytes);
-        self.attribute(device, Sums { freed: bytes, ..Sums::default() });
+        self.attribute(device, Sum::Freed, bytes);
         self.counters(born.0, device).kept.subtract(bytes);
     }
 
     /// Records that a block was freed that is older than the recording, and so is in no line's kept bytes.
     pub fn freed_older(&mut self, device: DeviceId, bytes: u64) {
         self.stays.rows.gauge(device).free(bytes);
-        self.attribute(device, Sums { freed: bytes, ..Sums::default() });
+        self.attribute(device, Sum::Freed, bytes);
     }
 
     /// Records that the memory of a storage leaves the device, while the storage lives on. `born` is `None` for a
@@ -168,7 +168,7 @@ impl Stack {
     /// ```
     pub fn left(&mut self, device: DeviceId, bytes: u64, born: Option<Born>) {
         self.stays.rows.gauge(device).free(bytes);
-        self.attribute(device, Sums { offloaded: bytes, ..Sums::default() });
+        self.attribute(device, Sum::Offloaded, bytes);
         if let Some(born) = born {
             self.counters(born.0, device).kept.subtract(bytes);
         }
@@ -179,7 +179,7 @@ impl Stack {
         self.stays.resume();
         let now = Levels { allocated: self.stays.rows.gauge(device).allocate(bytes), reserved: 0 };
         self.raise(device, now);
-        let by = self.attribute(device, Sums { fetched: bytes, ..Sums::default() });
+        let by = self.attribute(device, Sum::Fetched, bytes);
         self.stays.rows.reaches(device, now.allocated, by.0);
         if let Some(born) = born {
             self.counters(born.0, device).kept.add(bytes);
@@ -189,7 +189,7 @@ impl Stack {
     /// Records that the allocator of a device had no memory for a block.
     pub fn out_of_memory(&mut self, device: DeviceId) {
         self.stays.resume();
-        self.attribute(device, Sums { ooms: 1, ..Sums::default() });
+        self.attribute(device, Sum::Ooms, 1);
     }
 
     /// Records that the allocator of a device has so many bytes reserved now.
@@ -205,27 +205,18 @@ impl Stack {
         }
     }
 
-    /// Adds counts to the sums they belong to. Returns the line of the event.
-    fn attribute(&mut self, device: DeviceId, done: Sums) -> Born {
+    /// Adds to a sum of the line that the event belongs to. Returns that line.
+    fn attribute(&mut self, device: DeviceId, sum: Sum, more: u64) -> Born {
+        let (sum, index) = (sum as usize, device.index());
         if let Some(line) = self.stays.line() {
-            self.stays.sums[device.index()].add(done);
+            self.stays.sums[index][sum] += more;
             return Born(Some(line));
         }
         let Some(helped) = self.stays.rows.only_profiling() else {
-            let outside = self.counters(None, device);
-            outside.allocated.add(done.allocated);
-            outside.freed.add(done.freed);
-            outside.fetched.add(done.fetched);
-            outside.offloaded.add(done.offloaded);
-            outside.ooms.add(done.ooms);
+            self.counters(None, device).sums[sum].add(more);
             return Born(None);
         };
-        let helpers = &helped.shared[device.index()].helpers;
-        helpers.allocated.fetch_add(done.allocated, Relaxed);
-        helpers.freed.fetch_add(done.freed, Relaxed);
-        helpers.fetched.fetch_add(done.fetched, Relaxed);
-        helpers.offloaded.fetch_add(done.offloaded, Relaxed);
-        helpers.ooms.fetch_add(done.ooms, Relaxed);
+        helped.shared[index].helpers[sum].fetch_add(more, Relaxed);
         Born(Some(LineId(helped.line.load(Relaxed))))
     }
 

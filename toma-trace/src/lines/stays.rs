@@ -8,11 +8,12 @@
 //! A block that was left takes effect at the next allocation. Values that `return`, `?` and `break` drop belong to the
 //! line that leaves. Memory that a `for` allocates for its next value belongs to the `for`.
 
+use std::array;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-use super::accounts::{Account, DeviceCounters, Helpers, Levels};
+use super::accounts::{Account, DeviceCounters, Helpers, Levels, Sums};
 use super::rows::Rows;
 use super::sources::LineId;
 
@@ -54,16 +55,6 @@ struct Stay {
     before_call: Levels,
     /// Highest levels of the frame's earlier stays.
     of_frame: Levels,
-}
-
-/// Sums since the start.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sums {
-    pub(super) allocated: u64,
-    pub(super) freed: u64,
-    pub(super) fetched: u64,
-    pub(super) offloaded: u64,
-    pub(super) ooms: u64,
 }
 
 /// Depth of calls from which a stack grows.
@@ -179,7 +170,7 @@ impl Stays {
         for ((stay, sums), shared) in
             self.by_device[first..].iter_mut().zip(&self.sums).zip(&self.account.shared)
         {
-            stay.sums = sums.helped(&shared.helpers);
+            stay.sums = helped(sums, &shared.helpers);
         }
     }
 
@@ -200,12 +191,10 @@ impl Stays {
             let (highest, levels) = shared.watermark.restart(&self.rows.devices[device]);
             stay.end(highest, levels, counters);
             if is_outermost {
-                let sums = self.sums[device].helped(&shared.helpers);
-                counters.allocated.add(sums.allocated - stay.sums.allocated);
-                counters.freed.add(sums.freed - stay.sums.freed);
-                counters.fetched.add(sums.fetched - stay.sums.fetched);
-                counters.offloaded.add(sums.offloaded - stay.sums.offloaded);
-                counters.ooms.add(sums.ooms - stay.sums.ooms);
+                let sums = helped(&self.sums[device], &shared.helpers);
+                for ((counter, now), start) in counters.sums.iter().zip(sums).zip(stay.sums) {
+                    counter.add(now - start);
+                }
             }
         }
     }
@@ -229,23 +218,7 @@ impl Stay {
     }
 }
 
-impl Sums {
-    pub(super) fn add(&mut self, more: Self) {
-        self.allocated += more.allocated;
-        self.freed += more.freed;
-        self.fetched += more.fetched;
-        self.offloaded += more.offloaded;
-        self.ooms += more.ooms;
-    }
-
-    /// Adds the counts of threads in no line.
-    fn helped(self, helpers: &Helpers) -> Self {
-        Self {
-            allocated: self.allocated + helpers.allocated.load(Relaxed),
-            freed: self.freed + helpers.freed.load(Relaxed),
-            fetched: self.fetched + helpers.fetched.load(Relaxed),
-            offloaded: self.offloaded + helpers.offloaded.load(Relaxed),
-            ooms: self.ooms + helpers.ooms.load(Relaxed),
-        }
-    }
+/// Adds the counts of threads in no line.
+fn helped(sums: &Sums, helpers: &Helpers) -> Sums {
+    array::from_fn(|sum| sums[sum] + helpers[sum].load(Relaxed))
 }
