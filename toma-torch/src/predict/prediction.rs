@@ -204,9 +204,9 @@ impl Prediction {
 
     /// Predicts the size that fits a call.
     pub(super) fn predict_call(&self, call: &DryCall<'_>) -> Option<PredictedSize> {
-        match call.items() {
-            Some(items) => self.predict_rest(items, call.is_packed(), call.free_bytes()),
-            None => self.predict(None, call.free_bytes()),
+        match call.items {
+            Some(items) => self.predict_rest(items, call.is_packed, call.free_bytes),
+            None => self.predict(None, call.free_bytes),
         }
     }
 
@@ -268,7 +268,7 @@ impl Predict for Prediction {
     /// Predicts the size that fits at once if no size leaves room for the values that all pieces return: `range` holds
     /// none of them, and a form that holds them runs out of memory at any size.
     fn predict_dry(&self, call: &mut DryCall<'_>) -> Option<PredictedSize> {
-        let (items, free_bytes) = (call.items(), call.free_bytes());
+        let (items, free_bytes) = (call.items, call.free_bytes);
         self.predict_call(call).or_else(|| {
             let size = self.predict(None, free_bytes)?.size.min(items?);
             Some(PredictedSize { size, needs_bytes: self.needs_bytes(size) })
