@@ -66,6 +66,6 @@ impl Call<'_> {
     pub(super) fn leans(&mut self) -> bool {
         // Taken out of the call, because handles are user code and may run loops.
         let again = self.stages.as_mut().and_then(|stages| stages.again.as_mut());
-        again.and_then(|again| again.take_left()).is_some_and(again::lean)
+        again.and_then(|again| again.left.take()).is_some_and(again::lean)
     }
 }
