@@ -77,7 +77,7 @@ impl With<'_> {
 
 /// Runs a closure as a region, or plainly where nothing is to be recomputed.
 fn run<R>(form: &With<'_>, key: RegionKey, body: impl FnOnce() -> R) -> Result<R, Error> {
-    if ffi::records_region() {
+    if ffi::toma_region_records() {
         let _stage = StageOf::begin();
         return Ok(body());
     }
@@ -118,14 +118,14 @@ struct StageOf;
 
 impl StageOf {
     fn begin() -> Self {
-        ffi::cut_region(0);
+        ffi::toma_region_cut(0);
         Self
     }
 }
 
 impl Drop for StageOf {
     fn drop(&mut self) {
-        ffi::cut_region(0);
+        ffi::toma_region_cut(0);
     }
 }
 
@@ -135,7 +135,7 @@ const UNTRAINED: &str = "wants no gradient, so it has no backward; compute it of
 
 /// Runs the closure and its backward as a new region, and puts back everything that they change.
 fn measure(form: &With<'_>, key: &RegionKey, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
-    if ffi::records_region() {
+    if ffi::toma_region_records() {
         let text = format!("checkpoint {key}: cannot be measured inside another region");
         return Err(Error::new(ErrorKind::Unsupported, text));
     }

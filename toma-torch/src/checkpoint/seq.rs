@@ -13,14 +13,14 @@ struct Layers;
 
 impl Layers {
     fn enter() -> Self {
-        ffi::cut_region(1);
+        ffi::toma_region_cut(1);
         Self
     }
 }
 
 impl Drop for Layers {
     fn drop(&mut self) {
-        ffi::cut_region(-1);
+        ffi::toma_region_cut(-1);
     }
 }
 
@@ -34,7 +34,7 @@ fn outputs<L>(
     let _layers = Layers::enter();
     let mut outputs: Vec<Tensor> = Vec::new();
     for layer in layers.iter().take(n.max(1)) {
-        ffi::cut_region(0);
+        ffi::toma_region_cut(0);
         outputs.push(forward(layer, outputs.last().unwrap_or(input)));
     }
     if outputs.is_empty() { vec![input.shallow_clone()] } else { outputs }
@@ -43,7 +43,7 @@ fn outputs<L>(
 fn output<L>(layers: &[L], input: &Tensor, forward: impl Fn(&L, &Tensor) -> Tensor) -> Tensor {
     let _layers = Layers::enter();
     layers.iter().fold(input.shallow_clone(), |value, layer| {
-        ffi::cut_region(0);
+        ffi::toma_region_cut(0);
         forward(layer, &value)
     })
 }

@@ -117,7 +117,7 @@ impl Profiler {
             events,
             position: ffi::position,
             after_backward: running::note_variables,
-            thread_begins: ffi::observe_gpus,
+            thread_begins: || ffi::toma_gpu_observe(),
             ..Counting::of(&devices())
         };
         let busy = |_| {
