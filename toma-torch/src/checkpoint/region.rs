@@ -78,7 +78,7 @@ impl With<'_> {
 /// Runs a closure as a region, or plainly where nothing is to be recomputed.
 fn run<R>(form: &With<'_>, key: RegionKey, body: impl FnOnce() -> R) -> Result<R, Error> {
     if ffi::toma_region_records() {
-        let _stage = StageOf::begin();
+        let _stage = Cut::begin(0);
         return Ok(body());
     }
     if !form.enabled || is_dry() || toma_core::private::is_disabled() || !ffi::is_grad_enabled() {
@@ -113,19 +113,19 @@ fn recorded<R>(form: &With<'_>, key: RegionKey, body: impl FnOnce() -> R) -> Res
     Ok(value)
 }
 
-/// Guard that makes its lifetime a stage of the outer region.
-struct StageOf;
+/// Guard that cuts stages at its begin and end. While one with 1 lives, other stages begin only at layers.
+pub(super) struct Cut(i32);
 
-impl StageOf {
-    fn begin() -> Self {
-        ffi::toma_region_cut(0);
-        Self
+impl Cut {
+    pub(super) fn begin(deeper: i32) -> Self {
+        ffi::toma_region_cut(deeper);
+        Self(-deeper)
     }
 }
 
-impl Drop for StageOf {
+impl Drop for Cut {
     fn drop(&mut self) {
-        ffi::toma_region_cut(0);
+        ffi::toma_region_cut(self.0);
     }
 }
 

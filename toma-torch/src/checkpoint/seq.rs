@@ -6,23 +6,8 @@ use tch::Tensor;
 use tch::nn::{Module, ModuleT};
 
 use super::With;
+use super::region::Cut;
 use crate::ffi;
-
-/// Guard in whose lifetime stages begin at layers only.
-struct Layers;
-
-impl Layers {
-    fn enter() -> Self {
-        ffi::toma_region_cut(1);
-        Self
-    }
-}
-
-impl Drop for Layers {
-    fn drop(&mut self) {
-        ffi::toma_region_cut(-1);
-    }
-}
 
 /// The outputs of the first `n` layers, in order; at least one layer runs, as with tch.
 fn outputs<L>(
@@ -31,7 +16,7 @@ fn outputs<L>(
     input: &Tensor,
     forward: impl Fn(&L, &Tensor) -> Tensor,
 ) -> Vec<Tensor> {
-    let _layers = Layers::enter();
+    let _layers = Cut::begin(1);
     let mut outputs: Vec<Tensor> = Vec::new();
     for layer in layers.iter().take(n.max(1)) {
         ffi::toma_region_cut(0);
@@ -41,7 +26,7 @@ fn outputs<L>(
 }
 
 fn output<L>(layers: &[L], input: &Tensor, forward: impl Fn(&L, &Tensor) -> Tensor) -> Tensor {
-    let _layers = Layers::enter();
+    let _layers = Cut::begin(1);
     layers.iter().fold(input.shallow_clone(), |value, layer| {
         ffi::toma_region_cut(0);
         forward(layer, &value)
