@@ -20,6 +20,7 @@ pub use crate::outcome::AnyValue;
 use crate::outcome::{Auto, Classified, Completes, Judge};
 use crate::policy::{Halve, Policy};
 use crate::ranks::ended;
+use crate::switches::Switches;
 pub use crate::task::Task;
 pub use crate::{done, judge, site, size};
 
@@ -91,7 +92,7 @@ macro_rules! done {
 /// True if `TOMA_DISABLE=1` is set, so that bodies run once.
 #[must_use]
 pub fn is_disabled() -> bool {
-    crate::switches::Switches::load().disable()
+    Switches::load().has(Switches::DISABLE)
 }
 
 /// Chooses how a return type is judged, by autoref: a `Result` by its error, all else as success.

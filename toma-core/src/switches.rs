@@ -6,120 +6,63 @@ use crate::text;
 
 static SWITCHES: AtomicU8 = AtomicU8::new(0);
 
-const READ: u8 = 1;
-const LOG: u8 = 1 << 1;
-const DISABLE: u8 = 1 << 2;
-const OBSERVED: u8 = 1 << 3;
-const HOOKED: u8 = 1 << 4;
-const UNPREDICTED: u8 = 1 << 5;
-const WITNESSED: u8 = 1 << 6;
-const OFFERED: u8 = 1 << 7;
-
 /// The current switches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Switches(u8);
 
 impl Switches {
+    /// The environment has been read.
+    const READ: u8 = 1;
+    /// `TOMA_LOG=1`: every shrink is printed.
+    pub(crate) const LOG: u8 = 1 << 1;
+    /// `TOMA_DISABLE=1`: bodies run once, at the initial size.
+    pub(crate) const DISABLE: u8 = 1 << 2;
+    /// An observer sees every call of the process.
+    pub(crate) const OBSERVED: u8 = 1 << 3;
+    /// A hook is registered that frees memory when it runs out.
+    pub(crate) const HOOKED: u8 = 1 << 4;
+    /// `TOMA_PREDICT=0`: no first size is predicted.
+    pub(crate) const UNPREDICTED: u8 = 1 << 5;
+    /// A witness observes where attempts run.
+    pub(crate) const WITNESSED: u8 = 1 << 6;
+    /// An attempt of the process has offered a leaner plan.
+    pub(crate) const OFFERED: u8 = 1 << 7;
+    /// Switches that change the course of a call.
+    pub(crate) const CHANGES_CALLS: u8 = Self::DISABLE | Self::HOOKED;
+    /// Switches that give a call stages.
+    pub(crate) const GIVES_STAGES: u8 = Self::CHANGES_CALLS | Self::WITNESSED | Self::OFFERED;
+
     #[inline]
     pub(crate) fn load() -> Self {
         let bits = SWITCHES.load(Relaxed);
-        if bits & READ == 0 { read_environment() } else { Self(bits) }
+        if bits & Self::READ == 0 { read_environment() } else { Self(bits) }
     }
 
-    /// `TOMA_LOG=1`: every shrink is printed.
+    /// True if any of these switches is set.
     #[inline]
-    pub(crate) fn log(self) -> bool {
-        self.0 & LOG != 0
+    pub(crate) fn has(self, any: u8) -> bool {
+        self.0 & any != 0
     }
 
-    /// `TOMA_DISABLE=1`: bodies run once, at the initial size.
-    #[inline]
-    pub(crate) fn disable(self) -> bool {
-        self.0 & DISABLE != 0
-    }
-
-    /// `TOMA_PREDICT=0`: no first size is predicted.
-    #[inline]
-    pub(crate) fn unpredicted(self) -> bool {
-        self.0 & UNPREDICTED != 0
-    }
-
-    /// True if an observer sees every call of the process.
-    #[inline]
-    pub(crate) fn observed(self) -> bool {
-        self.0 & OBSERVED != 0
-    }
-
-    /// True if any switch is set that gives a call stages.
-    #[inline]
-    pub(crate) fn anything(self) -> bool {
-        self.0 & (DISABLE | HOOKED | WITNESSED | OFFERED) != 0
-    }
-
-    /// The switches without [`offered`](Self::offered).
-    pub(crate) fn without_offered(self) -> Self {
-        Self(self.0 & !OFFERED)
-    }
-
-    /// True if an attempt of the process has offered a leaner plan.
-    #[inline]
-    pub(crate) fn offered(self) -> bool {
-        self.0 & OFFERED != 0
-    }
-
-    /// True if any switch is set that changes the course of a call.
-    #[inline]
-    pub(crate) fn changes_calls(self) -> bool {
-        self.0 & (DISABLE | HOOKED) != 0
-    }
-
-    /// True if a witness observes where attempts run.
-    #[inline]
-    pub(crate) fn witnessed(self) -> bool {
-        self.0 & WITNESSED != 0
-    }
-
-    /// True if a hook is registered that frees memory when it runs out.
-    #[inline]
-    pub(crate) fn hooked(self) -> bool {
-        self.0 & HOOKED != 0
-    }
-}
-
-pub(crate) fn set_observed(observed: bool) {
-    set(OBSERVED, observed);
-}
-
-pub(crate) fn set_hooked(hooked: bool) {
-    set(HOOKED, hooked);
-}
-
-pub(crate) fn set_witnessed(witnessed: bool) {
-    set(WITNESSED, witnessed);
-}
-
-pub(crate) fn set_offered() {
-    set(OFFERED, true);
-}
-
-fn set(bit: u8, on: bool) {
-    if on {
-        SWITCHES.fetch_or(bit, Relaxed);
-    } else {
-        SWITCHES.fetch_and(!bit, Relaxed);
+    pub(crate) fn set(bit: u8, on: bool) {
+        if on {
+            SWITCHES.fetch_or(bit, Relaxed);
+        } else {
+            SWITCHES.fetch_and(!bit, Relaxed);
+        }
     }
 }
 
 #[cold]
 fn read_environment() -> Switches {
-    let mut bits = READ;
-    for (name, bit) in [("TOMA_LOG", LOG), ("TOMA_DISABLE", DISABLE)] {
+    let mut bits = Switches::READ;
+    for (name, bit) in [("TOMA_LOG", Switches::LOG), ("TOMA_DISABLE", Switches::DISABLE)] {
         if std::env::var(name).is_ok_and(|value| is_on(name, &value)) {
             bits |= bit;
         }
     }
     if std::env::var("TOMA_PREDICT").is_ok_and(|value| is_off(&value)) {
-        bits |= UNPREDICTED;
+        bits |= Switches::UNPREDICTED;
     }
     Switches(SWITCHES.fetch_or(bits, Relaxed) | bits)
 }

@@ -11,7 +11,7 @@ use crate::engine::asynchronous::Attempts;
 use crate::engine::call::Call;
 use crate::engine::drive::Settled;
 use crate::engine::pieces::Extent;
-use crate::execute::{Size, Undo, With};
+use crate::execute::{Size, Undo, With, length};
 use crate::outcome::{Completes, Judge};
 use crate::policy::Policy;
 
@@ -28,8 +28,8 @@ pub struct OfBatch;
 
 /// Consecutive pieces from `start`.
 #[derive(Debug)]
-pub struct OfPieces {
-    start: i128,
+pub struct OfPieces<S> {
+    start: S,
     dim: isize,
 }
 
@@ -43,7 +43,7 @@ impl Form for OfBatch {
     const SINGLE: bool = true;
 }
 
-impl Form for OfPieces {
+impl<S> Form for OfPieces<S> {
     const SINGLE: bool = false;
 }
 
@@ -54,19 +54,15 @@ impl<'a, P: Policy, K, B: Undo> With<'a, P, K, B> {
     }
 
     #[doc(hidden)]
-    pub fn start_range<R>(self, start: impl Size, end: impl Size) -> Task<'a, P, K, R, OfPieces> {
-        let (start, end, dim) = (start.widen(), end.widen(), self.core.dim);
-        if start > end {
-            self.core.name_at(None).refuse(format_args!("start {start}: must be at most end {end}"));
-        }
-        let items = usize::try_from(end - start).expect("a range of items fits in the address space");
+    pub fn start_range<R, S: Size>(self, start: S, end: S) -> Task<'a, P, K, R, OfPieces<S>> {
+        let (items, dim) = (length(start, end, || self.core.name_at(None)), self.core.dim);
         self.task(Extent::of(items), OfPieces { start, dim })
     }
 
     #[doc(hidden)]
-    pub fn start_chunked<R, C>(self, data: &impl Chunked<C>) -> Task<'a, P, K, R, OfPieces> {
+    pub fn start_chunked<R, C, S: Size>(self, data: &impl Chunked<C>) -> Task<'a, P, K, R, OfPieces<S>> {
         let (dim, items) = (self.core.dim, data.extent(self.core.dim));
-        self.shaped(data).task(Extent::of(items), OfPieces { start: 0, dim })
+        self.shaped(data).task(Extent::of(items), OfPieces { start: S::from_count(0), dim })
     }
 
     fn task<R, F>(self, extent: Extent, form: F) -> Task<'a, P, K, R, F> {
@@ -139,12 +135,11 @@ impl<P: Policy, K, R> Task<'_, P, K, R, OfBatch> {
     }
 }
 
-impl<P: Policy, K, R> Task<'_, P, K, R, OfPieces> {
+impl<P: Policy, K, R, S: Size> Task<'_, P, K, R, OfPieces<S>> {
     /// Start and end of the attempt.
-    pub fn sizes<S: Size>(&self) -> (S, S) {
+    pub fn sizes(&self) -> (S, S) {
         let Range { start, end } = self.attempts.piece();
-        let position = |offset: usize| S::narrow(self.form.start + offset.widen());
-        (position(start), position(end))
+        (self.form.start.plus(start), self.form.start.plus(end))
     }
 
     /// A view of the attempt's items; `None` if there was no memory for it and it will be retried.

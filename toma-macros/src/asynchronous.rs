@@ -21,8 +21,12 @@ pub(crate) fn run(call: &Call<'_>) -> TokenStream {
     // A body that consumes an argument is reported at the body.
     let future = quote_spanned!(call.body_span()=> async #body);
     let finish = call.output.method("finish");
-    // The type of the data, which is inferred.
-    let kind = (call.form == Form::Chunked).then(|| quote!(, _));
+    // The types of the data and of positions, which are inferred.
+    let inferred = match call.form {
+        Form::Batch => quote!(),
+        Form::Range => quote!(, _),
+        Form::Chunked => quote!(, _, _),
+    };
     // A value that waits for votes is held across an await. This is only done with the option `ranks`.
     let has_ranks = call.options.given().any(|(known, _)| known.name == "ranks");
     let run = if has_ranks { quote!(agreed) } else { quote!(attempt) };
@@ -36,7 +40,7 @@ pub(crate) fn run(call: &Call<'_>) -> TokenStream {
         Some(undo) => quote!({ #attempt } #running.undo(async { #undo }).await;),
     };
     quote! {
-        let mut #running = #builder.#start::<#ty #kind>(#(#arguments),*);
+        let mut #running = #builder.#start::<#ty #inferred>(#(#arguments),*);
         while #running.begin().await {
             #data
             #sizes

@@ -67,6 +67,14 @@ impl Function {
     }
 }
 
+/// The output for an item that the attribute cannot change: the error, and the item.
+pub(crate) fn refused(error: &Error, item: &TokenStream) -> TokenStream {
+    // The compiler has already refused such a receiver before it called the macro.
+    let is_new = error.to_string() != "unexpected method receiver";
+    let error = is_new.then(|| error.to_compile_error());
+    quote!(#error #item)
+}
+
 /// True if only qualifiers stand before `fn`.
 fn starts_function(input: ParseStream<'_>) -> bool {
     loop {

@@ -5,11 +5,10 @@
 //! marks its statements.
 
 use proc_macro2::TokenStream;
-use quote::quote;
 
 use crate::call::Call;
 use crate::form::Form;
-use crate::function::Function;
+use crate::function::{Function, refused};
 
 mod asynchronous;
 mod builder;
@@ -153,12 +152,7 @@ pub fn profile(args: proc_macro::TokenStream, item: proc_macro::TokenStream) -> 
 fn attribute(form: Form, args: TokenStream, item: &TokenStream) -> TokenStream {
     let function = match Function::parse(form, item.clone()) {
         Ok(function) => function,
-        // The compiler has already refused this code before it called the macro.
-        Err(error) if error.to_string() == "unexpected method receiver" => return item.clone(),
-        Err(error) => {
-            let error = error.into_compile_error();
-            return quote!(#error #item);
-        }
+        Err(error) => return refused(&error, item),
     };
     match Call::check(form, args, &function) {
         Ok(call) => expand::expand(&call),

@@ -31,7 +31,7 @@ ctor::declarative::ctor! {
         ranks::add_error(|error| Error::new(ErrorKind::Other, error.to_string()));
         // Refused only if a program has registered modes of its own even earlier.
         let _ = thread_state::register(&TorchModes);
-        ffi::install_regions();
+        ffi::toma_region_install();
         profile::register();
         profile::install();
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::contained::contained;
-use crate::switches::{self, Switches};
+use crate::switches::Switches;
 use crate::text;
 
 type List = Arc<[Arc<Hook>]>;
@@ -118,7 +118,7 @@ impl fmt::Debug for Hooked {
 
 /// True if there is a hook that this thread may ask.
 pub(crate) fn is_registered() -> bool {
-    !ASKING.get() && Switches::load().hooked()
+    !ASKING.get() && Switches::load().has(Switches::HOOKED)
 }
 
 /// Asks all hooks. True if any gave memory back.
@@ -147,7 +147,7 @@ impl Hook {
 fn replace(change: impl FnOnce(&[Arc<Hook>]) -> List) {
     let mut hooks = hooks();
     let changed = change(hooks.as_deref().unwrap_or_default());
-    switches::set_hooked(!changed.is_empty());
+    Switches::set(Switches::HOOKED, !changed.is_empty());
     let old = mem::replace(&mut *hooks, Some(changed).filter(|changed| !changed.is_empty()));
     // A hook may have captured any value, so it is dropped without the lock.
     drop(hooks);

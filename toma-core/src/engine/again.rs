@@ -17,8 +17,8 @@ use crate::text;
 /// Leaner plans and hooks of a call. In a box, because most calls have none.
 #[derive(Default)]
 pub(super) struct Again {
-    /// Records that the attempt's body has left.
-    left: Option<Left>,
+    /// Records that the attempt's body has left. The next attempt begins with none.
+    pub(super) left: Option<Left>,
     /// True if an attempt of the call, or of its call site, has offered a plan, so that the next may do so, too.
     pub(super) expects_offers: bool,
     /// A failure about which leaner plans or hooks are still to be asked.
@@ -37,11 +37,6 @@ impl Again {
         self.left.as_ref().is_some_and(|left| !left.offers.is_empty())
     }
 
-    /// Records that the body has left so far.
-    pub(super) fn left(&self) -> Option<&Left> {
-        self.left.as_ref()
-    }
-
     /// Drops the records of an attempt that succeeded. Returns the actions to run for that.
     pub(super) fn succeeded(&mut self) -> Vec<Action> {
         let mut left = self.left.take();
@@ -55,11 +50,6 @@ impl Again {
         if answer != Answer::Again(Rung::Leaner) {
             discard(self.left.take());
         }
-    }
-
-    /// Takes the records of the failed attempt. The next attempt begins with none.
-    pub(super) fn take_left(&mut self) -> Option<Left> {
-        self.left.take()
     }
 }
 

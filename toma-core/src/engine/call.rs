@@ -97,8 +97,10 @@ impl<'a> Call<'a> {
         }
         let switches = Switches::load();
         let needs_stages = options.need_stages();
-        let around =
-            self.needs.anything() | switches.anything() | Nesting::now().marks.anything() | shield::is_dry();
+        let around = self.needs.anything()
+            | switches.has(Switches::GIVES_STAGES)
+            | Nesting::now().marks.anything()
+            | shield::is_dry();
         if needs_stages | around | Watch::is_needed(options.observer, switches) {
             return false;
         }
@@ -146,7 +148,7 @@ impl<'a> Call<'a> {
         body: Option<&mut dyn DryBody>,
     ) {
         let switches = Switches::load();
-        let offered = switches.offered();
+        let offered = switches.has(Switches::OFFERED);
         if offered && self.opens_plain_after_offers(policy, options, switches) {
             return;
         }
@@ -158,7 +160,7 @@ impl<'a> Call<'a> {
                 .name()
                 .refuse("predict without device: name the device whose memory the size must fit");
         }
-        let disabled = switches.disable() | is_dry;
+        let disabled = switches.has(Switches::DISABLE) | is_dry;
         self.stages = Some(Stages::new(options, watch, self.needs, disabled));
         if !is_dry {
             // Before any user code runs, so that a panic in it is reported to the other ranks.
@@ -173,7 +175,7 @@ impl<'a> Call<'a> {
         } else if Nesting::now().marks.falls_back {
             self.machine.learn_nothing();
             self.machine.choose_first(policy, None);
-        } else if let Some(predict) = options.predict.filter(|_| !switches.unpredicted()) {
+        } else if let Some(predict) = options.predict.filter(|_| !switches.has(Switches::UNPREDICTED)) {
             let body = body.map(|body| body as _);
             shortfall = self.choose_predicted(policy, Asks { predict, body, lacks: None });
         } else {
@@ -220,7 +222,8 @@ impl<'a> Call<'a> {
     /// registered while it runs.
     #[cold]
     fn is_watched(&mut self, options: &Options<'a>, switches: Switches) {
-        let around = self.needs.anything() | switches.changes_calls() | Nesting::now().marks.anything();
+        let around =
+            self.needs.anything() | switches.has(Switches::CHANGES_CALLS) | Nesting::now().marks.anything();
         if options.need_stages() | around {
             return;
         }

@@ -100,20 +100,7 @@ impl<'a> Stages<'a> {
     /// Stages of a call that needs none.
     #[cold]
     pub(super) fn none() -> Self {
-        Self {
-            watch: None,
-            turns: Turns::none(),
-            disabled: false,
-            times: false,
-            measures: false,
-            meters: None,
-            again: None,
-            prediction: None,
-            is_whole: None,
-            failed_size: 0,
-            failed_step: 0,
-            ballot: None,
-        }
+        Self { disabled: false, ..Self::new(&Options::default(), None, Needs::NOTHING, true) }
     }
 
     /// Fills in the fields of an attempt before it begins. `retries`: the attempt may be retried exclusively.
@@ -247,7 +234,7 @@ impl<'a> Stages<'a> {
         let of_memory = of_memory.unwrap_or_default();
         let peak_bytes = of_memory.peak_bytes.filter(|_| !attempt.hold.is_contended());
         let mut leaned = Leaned { keeps_size: is_batch, ..Leaned::default() };
-        if let Some(left) = self.again.as_ref().and_then(|again| again.left()) {
+        if let Some(left) = self.again.as_ref().and_then(|again| again.left.as_ref()) {
             leaned =
                 Leaned { repeated: left.repeated, keeps_size: is_batch | left.keeps_size, has_plans: true };
         }

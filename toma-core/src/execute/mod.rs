@@ -43,6 +43,7 @@ pub use by_cost::{ByCost, Cost, LeftOut};
 pub use padded::{Buckets, Padded};
 #[doc(hidden)]
 pub use size::Size;
+pub(crate) use size::length;
 pub use stream::Stream;
 #[doc(hidden)]
 pub use undo::Undo;

@@ -13,12 +13,6 @@ pub trait Size: Copy + fmt::Display + PartialOrd {
 
     /// A count of items as this type.
     fn from_count(count: usize) -> Self;
-
-    /// The position as a number that holds every position of every type.
-    fn widen(self) -> i128;
-
-    /// Converts a widened position back.
-    fn narrow(wide: i128) -> Self;
 }
 
 impl Size for usize {
@@ -35,14 +29,6 @@ impl Size for usize {
     #[inline]
     fn from_count(count: usize) -> Self {
         count
-    }
-
-    fn widen(self) -> i128 {
-        i128::try_from(self).expect("an address fits in 127 bits")
-    }
-
-    fn narrow(wide: i128) -> Self {
-        Self::try_from(wide).expect("only positions of this type are widened")
     }
 }
 
@@ -63,14 +49,6 @@ impl Size for i64 {
     #[inline]
     fn from_count(count: usize) -> Self {
         Self::try_from(count).unwrap_or(Self::MAX)
-    }
-
-    fn widen(self) -> i128 {
-        i128::from(self)
-    }
-
-    fn narrow(wide: i128) -> Self {
-        Self::try_from(wide).expect("only positions of this type are widened")
     }
 }
 

@@ -266,7 +266,7 @@ impl<'a, P, K, B, U> With<'a, P, K, B, U> {
     /// True if a body may be run dry here: not within another dry run, and not with `TOMA_PREDICT=0`.
     #[doc(hidden)]
     pub fn can_run_dry(&self) -> bool {
-        !shield::is_dry() && !Switches::load().unpredicted()
+        !shield::is_dry() && !Switches::load().has(Switches::UNPREDICTED)
     }
 
     /// Reports every event of the call to `observer`.

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::call_site::{Origin, hash_of};
-use crate::switches;
+use crate::switches::Switches;
 
 /// Largest number of call sites that are recorded. Further ones are promised no retry at the floor.
 const SLOTS: usize = 1024;
@@ -40,7 +40,7 @@ fn add(number: u64) {
     };
     // A number that is recorded already is not written again, because other threads read it.
     if !is_in(number) && slots(number).any(is_there) {
-        switches::set_offered();
+        Switches::set(Switches::OFFERED, true);
     }
 }
 

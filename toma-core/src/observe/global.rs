@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::Observer;
-use crate::switches;
+use crate::switches::Switches;
 
 type SharedObserver = Arc<dyn Observer + Send>;
 
@@ -33,7 +33,7 @@ pub fn everywhere(observer: impl Observer + Send + 'static) -> Everywhere {
     let observer: SharedObserver = Arc::new(observer);
     let mut observers = OBSERVERS.write().unwrap_or_else(PoisonError::into_inner);
     observers.push(Arc::clone(&observer));
-    switches::set_observed(true);
+    Switches::set(Switches::OBSERVED, true);
     Everywhere { observer }
 }
 
@@ -62,7 +62,7 @@ impl Drop for Everywhere {
     fn drop(&mut self) {
         let mut observers = OBSERVERS.write().unwrap_or_else(PoisonError::into_inner);
         observers.retain(|other| !Arc::ptr_eq(other, &self.observer));
-        switches::set_observed(!observers.is_empty());
+        Switches::set(Switches::OBSERVED, !observers.is_empty());
     }
 }
 

@@ -92,7 +92,7 @@ impl ProgressBar {
             log: Duration::from_secs(30),
             quick: Duration::from_millis(100),
         };
-        Self { beside_log: Switches::load().log(), ..Self::on(Screen::stderr(), pace) }
+        Self { beside_log: Switches::load().has(Switches::LOG), ..Self::on(Screen::stderr(), pace) }
     }
 
     /// Prints a line above the bar. An ordinary `println!` while the bar is there would leave parts

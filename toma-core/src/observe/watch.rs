@@ -27,14 +27,16 @@ impl<'a> Watch<'a> {
     /// Returns `None`, without having built anything, if nothing watches the call.
     #[inline]
     pub(crate) fn new(name: &Name, local: Option<&'a dyn Observer>, switches: Switches) -> Option<Box<Self>> {
-        let is_needed = Self::is_needed(local, switches) || switches.witnessed();
+        let is_needed = Self::is_needed(local, switches) || switches.has(Switches::WITNESSED);
         is_needed.then(|| Box::new(Self::gather(name, local, switches)))
     }
 
     /// True if any observer watches the call.
     #[inline]
     pub(crate) fn is_needed(local: Option<&dyn Observer>, switches: Switches) -> bool {
-        local.is_some() || (switches.log() || switches.observed() || tracing_listens()) && !is_notifying()
+        local.is_some()
+            || (switches.has(Switches::LOG) || switches.has(Switches::OBSERVED) || tracing_listens())
+                && !is_notifying()
     }
 
     #[cold]
@@ -48,7 +50,7 @@ impl<'a> Watch<'a> {
             observe_all(switches, &mut observers);
         }
         let (call, name) = (CALLS.fetch_add(1, Relaxed), name.to_string());
-        let witnessed = switches.witnessed().then(|| Witnessed::new(call, &name)).flatten();
+        let witnessed = switches.has(Switches::WITNESSED).then(|| Witnessed::new(call, &name)).flatten();
         Self { call, name, observers, witnessed }
     }
 
@@ -86,7 +88,7 @@ impl<'a> Watch<'a> {
 
 /// Adds the observers of every call.
 fn observe_all(switches: Switches, observers: &mut Vec<Watcher<'_>>) {
-    if switches.log() {
+    if switches.has(Switches::LOG) {
         observers.push(Box::new(log::Stderr));
     }
     #[cfg(feature = "tracing")]

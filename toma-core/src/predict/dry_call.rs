@@ -47,7 +47,7 @@ pub trait Predict: fmt::Debug + Sync {
     /// Predicts the first size of a call that lends its body for dry runs.
     #[doc(hidden)]
     fn predict_dry(&self, dry_call: &mut DryCall<'_>) -> Option<PredictedSize> {
-        self.predict(dry_call.items(), dry_call.free_bytes())
+        self.predict(dry_call.items, dry_call.free_bytes)
     }
 
     /// Predicts the size for the rest of the work: bytes that earlier pieces still hold are not free any more.
@@ -152,25 +152,26 @@ impl<'a> Deref for Followed<'a> {
 /// if the largest comes first. A library undoes within the dry run all that it begins there.
 #[doc(hidden)]
 pub struct DryCall<'a> {
-    pub(crate) name: &'a Name,
+    /// Name of the call, for messages.
+    pub name: &'a Name,
     pub(crate) origin: &'a Origin,
     pub(crate) user: u64,
-    pub(crate) items: Option<usize>,
-    pub(crate) is_packed: bool,
-    pub(crate) free_bytes: u64,
-    pub(crate) device: &'a dyn MemorySource,
+    /// Amount of work, in the unit of sizes; `None` in a batch.
+    pub items: Option<usize>,
+    /// True if sizes count costs. Then any piece may be smaller than the step, not only the last.
+    pub is_packed: bool,
+    /// Free bytes of the memory.
+    pub free_bytes: u64,
+    /// The memory that the size is to fit.
+    pub device: &'a dyn MemorySource,
     pub(crate) cuts: &'a dyn Cuts,
     pub(crate) body: Option<&'a mut dyn DryBody>,
     pub(crate) begun: Vec<Range<usize>>,
-    pub(crate) kept: Option<Arc<dyn Predict + Send>>,
+    /// Learns from the call, and is kept for similar calls.
+    pub kept: Option<Arc<dyn Predict + Send>>,
 }
 
-impl<'a> DryCall<'a> {
-    /// Name of the call, for messages.
-    pub fn name(&self) -> &'a Name {
-        self.name
-    }
-
+impl DryCall<'_> {
     /// Hash of the call's line, memory, key and data shape; without the last two if the body cannot be run.
     pub fn key(&self) -> u64 {
         let of_data = self.body.as_ref().map(|body| (self.user, body.shape()));
@@ -180,31 +181,6 @@ impl<'a> DryCall<'a> {
     /// Hash of the call's line, memory and key, for data of every shape.
     pub fn site(&self) -> u64 {
         hash_of((self.origin.site, self.origin.caller, self.user, self.device.name()))
-    }
-
-    /// Lets `kept` learn from the call. It is kept for similar calls.
-    pub fn follow(&mut self, kept: Arc<dyn Predict + Send>) {
-        self.kept = Some(kept);
-    }
-
-    /// Amount of work, in the unit of sizes; `None` in a batch.
-    pub fn items(&self) -> Option<usize> {
-        self.items
-    }
-
-    /// True if sizes count costs. Then any piece may be smaller than the step, not only the last.
-    pub fn is_packed(&self) -> bool {
-        self.is_packed
-    }
-
-    /// Free bytes of the memory.
-    pub fn free_bytes(&self) -> u64 {
-        self.free_bytes
-    }
-
-    /// The memory that the size is to fit.
-    pub fn device(&self) -> &'a dyn MemorySource {
-        self.device
     }
 
     /// True if the body can be run here and now; an asynchronous one cannot.

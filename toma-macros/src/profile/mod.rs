@@ -7,7 +7,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::Result;
 
-use crate::function::Function;
+use crate::function::{Function, refused};
 use checked::Profile;
 use options::ATTRIBUTE;
 
@@ -20,15 +20,8 @@ mod marker;
 mod options;
 
 pub(crate) fn profile(args: TokenStream, item: &TokenStream) -> TokenStream {
-    match Function::parse(ATTRIBUTE, item.clone()).and_then(|function| expand(args, &function)) {
-        Ok(expansion) => expansion,
-        // The compiler has already refused this code before it called the macro.
-        Err(error) if error.to_string() == "unexpected method receiver" => item.clone(),
-        Err(error) => {
-            let error = error.into_compile_error();
-            quote!(#error #item)
-        }
-    }
+    let function = Function::parse(ATTRIBUTE, item.clone());
+    function.and_then(|function| expand(args, &function)).unwrap_or_else(|error| refused(&error, item))
 }
 
 pub(crate) fn expand(args: TokenStream, function: &Function) -> Result<TokenStream> {

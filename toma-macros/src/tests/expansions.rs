@@ -212,7 +212,7 @@ fn async_range() {
             let mut __toma_call = __toma::at::<__toma::DefaultCache>(__toma::site!("send"))
                 .initial(__toma::size!("send", "initial", 8))
                 .judge(__toma::judge!(()))
-                .start_range::<()>(start, end);
+                .start_range::<(), _>(start, end);
             while __toma_call.begin().await {
                 #[cfg(all())]
                 let (start, end): (i64, i64) = __toma_call.sizes();
@@ -251,7 +251,7 @@ fn async_chunked() {
             let mut __toma_call = __toma::at::<__toma::DefaultCache>(__toma::site!("send"))
                 .initial(8)
                 .judge(__toma::judge!(Result < (), Error >))
-                .start_chunked::<Result<(), Error>, _>(&__toma_data);
+                .start_chunked::<Result<(), Error>, _, _>(&__toma_data);
             while __toma_call.begin().await {
                 let ::core::option::Option::Some(mut __toma_held) = __toma_call
                     .hold(&mut __toma_data) else { continue };

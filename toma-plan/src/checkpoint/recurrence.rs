@@ -124,9 +124,12 @@ impl<'a> Recurrence<'a> {
         let mut actions = Vec::new();
         let mut todo = vec![Todo::State { start: 0, last: self.count() - 1, left: all }];
         while let Some(next) = todo.pop() {
-            let Todo::State { start, last, left } = next else {
-                actions.extend(next.backward());
-                continue;
+            let (start, last, left) = match next {
+                Todo::State { start, last, left } => (start, last, left),
+                Todo::Backward(stage) => {
+                    actions.push(Action::Backward(stage));
+                    continue;
+                }
             };
             let (choice, rest) = decide(start, last, left);
             match choice {
@@ -175,13 +178,4 @@ fn first_run_bytes(stage: &Stage) -> u64 {
 enum Todo<M> {
     State { start: usize, last: usize, left: M },
     Backward(usize),
-}
-
-impl<M> Todo<M> {
-    fn backward(self) -> Option<Action> {
-        match self {
-            Self::Backward(stage) => Some(Action::Backward(stage)),
-            Self::State { .. } => None,
-        }
-    }
 }

@@ -153,5 +153,5 @@ pub fn f_region<R>(body: impl FnOnce() -> Result<R, TchError>) -> Result<R, TchE
 /// assert_eq!(checkpoint::last().unwrap().stages(), 2);
 /// ```
 pub fn cut() {
-    ffi::cut_region(0);
+    ffi::toma_region_cut(0);
 }

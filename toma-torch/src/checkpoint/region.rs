@@ -78,8 +78,8 @@ impl With<'_> {
 
 /// Runs a closure as a region, or plainly where nothing is to be recomputed.
 fn run<R>(form: &With<'_>, key: RegionKey, body: impl FnOnce() -> R) -> Result<R, Error> {
-    if ffi::records_region() {
-        let _stage = StageOf::begin();
+    if ffi::toma_region_records() {
+        let _stage = Cut::begin(0);
         return Ok(body());
     }
     if form.enabled && form.keep_size && is_dry() {
@@ -117,19 +117,19 @@ fn recorded<R>(form: &With<'_>, key: RegionKey, body: impl FnOnce() -> R) -> Res
     Ok(value)
 }
 
-/// Guard that makes its lifetime a stage of the outer region.
-struct StageOf;
+/// Guard that cuts stages at its begin and end. While one with 1 lives, other stages begin only at layers.
+pub(super) struct Cut(i32);
 
-impl StageOf {
-    fn begin() -> Self {
-        ffi::cut_region(0);
-        Self
+impl Cut {
+    pub(super) fn begin(deeper: i32) -> Self {
+        ffi::toma_region_cut(deeper);
+        Self(-deeper)
     }
 }
 
-impl Drop for StageOf {
+impl Drop for Cut {
     fn drop(&mut self) {
-        ffi::cut_region(0);
+        ffi::toma_region_cut(self.0);
     }
 }
 
@@ -139,7 +139,7 @@ const UNTRAINED: &str = "wants no gradient, so it has no backward; compute it of
 
 /// Runs the closure and its backward as a new region, and puts back everything that they change.
 fn measure(form: &With<'_>, key: &RegionKey, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
-    if ffi::records_region() {
+    if ffi::toma_region_records() {
         let text = format!("checkpoint {key}: cannot be measured inside another region");
         return Err(Error::new(ErrorKind::Unsupported, text));
     }

@@ -6,23 +6,8 @@ use tch::Tensor;
 use tch::nn::{Module, ModuleT};
 
 use super::With;
+use super::region::Cut;
 use crate::ffi;
-
-/// Guard in whose lifetime stages begin at layers only.
-struct Layers;
-
-impl Layers {
-    fn enter() -> Self {
-        ffi::cut_region(1);
-        Self
-    }
-}
-
-impl Drop for Layers {
-    fn drop(&mut self) {
-        ffi::cut_region(-1);
-    }
-}
 
 /// The outputs of the first `n` layers, in order; at least one layer runs, as with tch.
 fn outputs<L>(
@@ -31,19 +16,19 @@ fn outputs<L>(
     input: &Tensor,
     forward: impl Fn(&L, &Tensor) -> Tensor,
 ) -> Vec<Tensor> {
-    let _layers = Layers::enter();
+    let _layers = Cut::begin(1);
     let mut outputs: Vec<Tensor> = Vec::new();
     for layer in layers.iter().take(n.max(1)) {
-        ffi::cut_region(0);
+        ffi::toma_region_cut(0);
         outputs.push(forward(layer, outputs.last().unwrap_or(input)));
     }
     if outputs.is_empty() { vec![input.shallow_clone()] } else { outputs }
 }
 
 fn output<L>(layers: &[L], input: &Tensor, forward: impl Fn(&L, &Tensor) -> Tensor) -> Tensor {
-    let _layers = Layers::enter();
+    let _layers = Cut::begin(1);
     layers.iter().fold(input.shallow_clone(), |value, layer| {
-        ffi::cut_region(0);
+        ffi::toma_region_cut(0);
         forward(layer, &value)
     })
 }

@@ -10,7 +10,8 @@ unsafe extern "C" {
     safe fn toma_cpu_watch(watcher: &'static Watcher);
     safe fn toma_cpu_owner(address: u64) -> u64;
     safe fn toma_gpu_owner(address: u64) -> u64;
-    safe fn toma_gpu_observe();
+    /// Reports blocks of GPUs that this thread and its backwards make and free to the current recording.
+    pub(crate) safe fn toma_gpu_observe();
     // `body` receives its own context.
     fn toma_cpu_each_block(body: EachBlock, context: *mut c_void);
     fn toma_gpu_each_block(device: u32, body: EachBlock, context: *mut c_void);
@@ -65,11 +66,6 @@ fn number(device: u32) -> u8 {
 pub(crate) fn watch_blocks() {
     static WATCHER: Watcher = Watcher { allocated, freed, refused, reserved };
     toma_cpu_watch(&WATCHER);
-}
-
-/// Reports blocks of GPUs that this thread and its backwards make and free to the current recording.
-pub(crate) fn observe_gpus() {
-    toma_gpu_observe();
 }
 
 /// Returns the owner that a recording gave the block at an address.

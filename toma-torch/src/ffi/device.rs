@@ -35,8 +35,8 @@ struct Part {
     serves_all: bool,
 }
 
-/// A device of the shim: the number of its kind in c10, and its index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A device of the shim: the number of its kind in c10, and its index. The default is the CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)] // `toma_device` of the shim.
 pub(crate) struct DeviceId {
     kind: i32,

@@ -32,7 +32,7 @@ use crate::error::{Error, ErrorKind};
 
 pub(crate) use backtraces::{install_backtraces, toma_backtraces_quiet};
 pub(crate) use backward::{toma_backward_drop_stranded, wait_for_backward};
-pub(crate) use blocks::{each_block, each_cpu_block, observe_gpus, owner_at, watch_blocks};
+pub(crate) use blocks::{each_block, each_cpu_block, owner_at, toma_gpu_observe, watch_blocks};
 pub(crate) use costs::{Moment, Observes};
 pub(crate) use cpu::*;
 pub(crate) use device::{
@@ -45,14 +45,16 @@ pub(crate) use modes::enter_autocast;
 pub(crate) use modes::{autocast_depth, is_grad_enabled, modes, set_modes, toma_casts_clear};
 pub(crate) use observe::Recording;
 pub(crate) use offload::{
-    Aside, Ended, Manages, Predicts, Rows, enter_offloading, install_offloading, is_forked, is_watched,
-    leave_offloading, moves_from, register_offloading, relieve_cuda,
+    Aside, Ended, Manages, Predicts, Rows, install_offloading, register_offloading, relieve_cuda,
+    toma_offload_enter, toma_offload_is_forked, toma_offload_is_watched, toma_offload_leave,
+    toma_offload_moves,
 };
 pub(crate) use operators::install_operators;
 use profile::{node, operator_of_stack};
 pub(crate) use profile::{position, report_operators};
 pub(crate) use region::{
-    Begun, Chosen, RecordingRegion, Region, RegionOptions, cut_region, install_regions, records_region,
+    Begun, Chosen, RecordingRegion, Region, RegionOptions, toma_region_cut, toma_region_install,
+    toma_region_records,
 };
 pub(crate) use rng::{rng_state, set_rng_state};
 pub(crate) use storage::{TensorMemory, addresses, gradient_addresses, storage_identity, tensor_memory};

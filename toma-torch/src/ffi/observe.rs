@@ -27,6 +27,7 @@ struct RawEvent {
 }
 
 /// `toma_recording` of the shim.
+#[derive(Default)]
 #[repr(C)]
 struct RawRecording {
     events: *const RawEvent,
@@ -105,15 +106,7 @@ impl Recording {
     /// # Errors
     /// If memory ran out while events were recorded, or the first contradiction that the reader finds.
     pub(crate) fn read(&self, reader: &mut impl Reader) -> Result<(), Error> {
-        let mut raw = RawRecording {
-            events: ptr::null(),
-            event_count: 0,
-            numbers: ptr::null(),
-            number_count: 0,
-            names: ptr::null(),
-            name_bytes: 0,
-            torn: false,
-        };
+        let mut raw = RawRecording::default();
         // SAFETY: the recorder lives, and `raw` lives through the call.
         unsafe { toma_record_read(self.recorder.as_ptr(), &mut raw) };
         if raw.torn {

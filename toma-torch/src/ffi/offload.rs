@@ -12,11 +12,16 @@ use crate::error::Error;
 unsafe extern "C" {
     safe fn toma_offload_install(offloading: &'static Offloading);
     safe fn toma_offload_register(error: &mut RawError) -> i32;
-    safe fn toma_offload_moves(least_bytes: u64);
-    safe fn toma_offload_enter(least_bytes: u64);
-    safe fn toma_offload_leave() -> bool;
-    safe fn toma_offload_is_watched() -> bool;
-    safe fn toma_offload_is_forked() -> bool;
+    /// Lets storages of at least so many bytes move, so that operators of threads that have entered fetch them.
+    pub(crate) safe fn toma_offload_moves(least_bytes: u64);
+    /// Reports this thread's operators from here until it leaves.
+    pub(crate) safe fn toma_offload_enter(least_bytes: u64);
+    /// Returns true if no thread is entered any more.
+    pub(crate) safe fn toma_offload_leave() -> bool;
+    /// Returns true if any thread has entered.
+    pub(crate) safe fn toma_offload_is_watched() -> bool;
+    /// Returns true if this process is a fork of the one that made the first manager.
+    pub(crate) safe fn toma_offload_is_forked() -> bool;
     safe fn toma_offload_aside(aside: bool) -> bool;
     safe fn toma_offload_predict(predicts: bool);
     safe fn toma_cuda_relieve(device: u32, most_bytes: u64);
@@ -196,36 +201,11 @@ pub(crate) fn register_offloading() -> Result<(), Error> {
     checked(|error| toma_offload_register(error))
 }
 
-/// Lets storages of at least so many bytes move, so that operators of threads that have entered fetch them.
-pub(crate) fn moves_from(least_bytes: u64) {
-    toma_offload_moves(least_bytes);
-}
-
 /// Evicts storages from now on before CUDA's allocator fails, and refuses more than `most_bytes` on that device.
 pub(crate) fn relieve_cuda(device: usize, most_bytes: u64) {
     if let Ok(device) = u32::try_from(device) {
         toma_cuda_relieve(device, most_bytes);
     }
-}
-
-/// Reports this thread's operators from here until it leaves.
-pub(crate) fn enter_offloading(least_bytes: u64) {
-    toma_offload_enter(least_bytes);
-}
-
-/// Returns true if no thread is entered any more.
-pub(crate) fn leave_offloading() -> bool {
-    toma_offload_leave()
-}
-
-/// Returns true if this process is a fork of the one that made the first manager.
-pub(crate) fn is_forked() -> bool {
-    toma_offload_is_forked()
-}
-
-/// Returns true if any thread has entered.
-pub(crate) fn is_watched() -> bool {
-    toma_offload_is_watched()
 }
 
 /// Guard during which operators of dry runs of this thread are reported.

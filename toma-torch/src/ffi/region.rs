@@ -68,9 +68,10 @@ pub(crate) struct RegionOptions {
 type Choose = extern "C" fn(*mut c_void, RawBegun, &mut RawChosen, &mut RawError) -> i32;
 
 unsafe extern "C" {
-    safe fn toma_region_install();
-    safe fn toma_region_cut(deeper: i32);
-    safe fn toma_region_records() -> bool;
+    pub(crate) safe fn toma_region_install();
+    /// Makes the next operator of this thread begin a stage, if the thread records a region.
+    pub(crate) safe fn toma_region_cut(deeper: i32);
+    pub(crate) safe fn toma_region_records() -> bool;
     // The callback receives its own context, which must live until the end.
     fn toma_region_begin(
         choose: Choose,
@@ -279,19 +280,6 @@ fn filled<T: Clone + Default>(fill: impl Fn(*mut T, usize) -> usize) -> Vec<T> {
     let count = fill(values.as_mut_ptr(), values.len());
     values.truncate(count);
     values
-}
-
-/// Makes the next operator of this thread begin a stage, if the thread records a region.
-pub(crate) fn cut_region(deeper: i32) {
-    toma_region_cut(deeper);
-}
-
-pub(crate) fn records_region() -> bool {
-    toma_region_records()
-}
-
-pub(crate) fn install_regions() {
-    toma_region_install();
 }
 
 impl RawError {

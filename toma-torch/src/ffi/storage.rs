@@ -9,7 +9,7 @@ use crate::error::Error;
 
 /// `toma_tensor` of the shim.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TensorMemory {
     pub(crate) device: DeviceId,
     /// The number of a `c10::Layout`.
@@ -58,15 +58,7 @@ fn addresses_of(tensor: &Tensor, of_gradient: bool) -> impl Iterator<Item = u64>
 
 /// Returns the location of a tensor. The text of an error continues after the tensor's name.
 pub(crate) fn tensor_memory(tensor: &Tensor) -> Result<TensorMemory, Error> {
-    let mut memory = TensorMemory {
-        device: DeviceId::of(tch::Device::Cpu),
-        layout: 0,
-        storage: 0,
-        data: 0,
-        bytes: 0,
-        element_bytes: 0,
-        offset: 0,
-    };
+    let mut memory = TensorMemory::default();
     // SAFETY: the pointer is to a tensor of libtorch, which lives through the call, as `memory` does.
     checked(|error| unsafe { toma_tensor_memory(tensor.as_ptr().cast(), &mut memory, error) })?;
     Ok(memory)

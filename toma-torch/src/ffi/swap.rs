@@ -13,7 +13,7 @@ use crate::error::Error;
 
 /// `toma_use` of the shim: a storage that lives for `'a`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Use<'a> {
     storage: *const c_void,
     pub(crate) bytes: u64,
@@ -85,17 +85,7 @@ impl<'a> Use<'a> {
     /// Returns the storages of a tensor; for a sparse tensor those of its values and indices.
     pub(crate) fn of(tensor: &'a Tensor) -> impl Iterator<Item = Self> {
         [false, true].into_iter().filter_map(|second| {
-            let mut found = Self {
-                storage: ptr::null(),
-                bytes: 0,
-                device: DeviceId::of(tch::Device::Cpu),
-                writes: false,
-                is_pinned: false,
-                is_gathered: false,
-                host_copy: ptr::null(),
-                block: ptr::null(),
-                lives: PhantomData,
-            };
+            let mut found = Self::default();
             // SAFETY: the pointer is to a tensor of libtorch, which lives through the call, as `found` does.
             unsafe { toma_storage_use(tensor.as_ptr().cast(), second, &raw mut found) }.then_some(found)
         })

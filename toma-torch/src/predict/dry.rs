@@ -136,8 +136,8 @@ pub(super) fn run_with<S>(
         return Err(Error::new(ErrorKind::Unsupported, "dry run: within another dry run".to_owned()));
     }
     cpu::count();
-    let modes = Modes::now();
-    let dry = Dry::begin(by_shapes)?;
+    let modes = ffi::modes();
+    let dry = Dry::begin(by_shapes).inspect_err(|_| restore(&modes))?;
     // The step's value is dropped within the dry run, because dropping may call operators, too.
     let _in_no_line = toma_trace::counting::pause();
     let outcome = run_dry(|| {
@@ -147,7 +147,7 @@ pub(super) fn run_with<S>(
         take_back(state);
         (trace, panic)
     });
-    drop(modes);
+    restore(&modes);
     let ended = dry.end();
     if !ended.refused.is_empty() {
         return Err(Error::new(ErrorKind::Unsupported, format!("dry run: {}", ended.refused)));
@@ -187,19 +187,9 @@ fn assert_nothing_kept(ended: &DryOutcome) {
 }
 
 /// Restores the modes from before, and drops casts of weights, which may be dry.
-struct Modes(Saved);
-
-impl Modes {
-    fn now() -> Self {
-        Self(ffi::modes())
-    }
-}
-
-impl Drop for Modes {
-    fn drop(&mut self) {
-        // Sets variables of this thread, which does not fail.
-        let _ = ffi::set_modes(&self.0);
-        ffi::toma_casts_clear();
-        ffi::toma_backward_drop_stranded();
-    }
+fn restore(modes: &Saved) {
+    // Sets variables of this thread, which does not fail.
+    let _ = ffi::set_modes(modes);
+    ffi::toma_casts_clear();
+    ffi::toma_backward_drop_stranded();
 }

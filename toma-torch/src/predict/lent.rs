@@ -50,11 +50,11 @@ impl Predict for Kept {
 /// body cannot run dry, which is reported once, and if dry runs would take too long.
 pub(super) fn predict(call: &mut DryCall<'_>) -> Option<PredictedSize> {
     let sizes = call.sizes(wide(SIZES[1]))?;
-    let (key, site, name) = (call.key(), call.site(), call.name());
+    let (key, site, name) = (call.key(), call.site(), call.name);
     let print_why = |error: &Error| print(&format!("toma: {name}: not predicted: {error}"));
     let found = || predicted(call, sizes).map(|prediction| (prediction, None));
     let (_, kept) = PREDICTIONS.of((&key, &site), |_, _| None::<()>, found, print_why);
-    call.follow(Arc::<Kept>::clone(&kept));
+    call.kept = Some(Arc::<Kept>::clone(&kept));
     kept.prediction.as_ref()?.predict_call(call)
 }
 
@@ -64,7 +64,7 @@ fn predicted(call: &mut DryCall<'_>, sizes: [usize; 2]) -> Result<Prediction, Er
     if !call.can_run() {
         return Err(unsupported("an asynchronous body cannot run dry".to_owned()));
     }
-    let name = call.device().name();
+    let name = call.device.name();
     let device = Device::named(name)
         .ok_or_else(|| unsupported(format!("memory `{name}` is of no device that libtorch knows")))?;
     let mut prediction =
@@ -79,7 +79,7 @@ fn predicted(call: &mut DryCall<'_>, sizes: [usize; 2]) -> Result<Prediction, Er
 
 /// Runs a piece of a size dry, and a second one if the form has more than one.
 fn pieces(call: &mut DryCall<'_>, by_shapes: bool, size: u32) -> Ran {
-    let count = if call.items().is_some() { 2 } else { 1 };
+    let count = if call.items.is_some() { 2 } else { 1 };
     let mut failed = None;
     let step = |call: &mut DryCall<'_>, recording: &Recording| {
         failed = (0..count).find_map(|_| piece(call, recording, wide(size)));

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use toma_core::predict::{DryCall, Piece, Predict, PredictedSize, Shown, print};
 use toma_plan::{Growth, HeadRoom, Judged, Rows, Unlike};
@@ -6,7 +6,6 @@ use toma_trace::{Place, Trace};
 
 use super::correction::Correction;
 use super::dry::Ran;
-use super::last::Last;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::DeviceId;
 use crate::memory::Device;
@@ -38,12 +37,13 @@ pub struct Prediction {
     head_room: HeadRoom,
     /// Shared by this prediction and its clones.
     corrected: Arc<Correction>,
-    /// The last size whose requests an allocator has served, by its question.
-    pub(super) last_served: Arc<Last<Served, Option<usize>>>,
+    /// The last answer, by its question.
+    pub(super) last_served: Arc<Mutex<Option<Served>>>,
 }
 
-/// Question to a replay of the allocator: sizes, pieces and bytes, and its allocated and reserved bytes.
-pub(super) type Served = ([u64; 4], Option<[u64; 2]>);
+/// Question to a replay of the allocator: sizes, pieces and bytes, and its allocated and reserved bytes. The answer is
+/// the size whose requests it has served.
+pub(super) type Served = (([u64; 4], Option<[u64; 2]>), Option<usize>);
 
 impl Prediction {
     pub(super) fn new(
@@ -204,9 +204,9 @@ impl Prediction {
 
     /// Predicts the size that fits a call.
     pub(super) fn predict_call(&self, call: &DryCall<'_>) -> Option<PredictedSize> {
-        match call.items() {
-            Some(items) => self.predict_rest(items, call.is_packed(), call.free_bytes()),
-            None => self.predict(None, call.free_bytes()),
+        match call.items {
+            Some(items) => self.predict_rest(items, call.is_packed, call.free_bytes),
+            None => self.predict(None, call.free_bytes),
         }
     }
 
@@ -268,7 +268,7 @@ impl Predict for Prediction {
     /// Predicts the size that fits at once if no size leaves room for the values that all pieces return: `range` holds
     /// none of them, and a form that holds them runs out of memory at any size.
     fn predict_dry(&self, call: &mut DryCall<'_>) -> Option<PredictedSize> {
-        let (items, free_bytes) = (call.items(), call.free_bytes());
+        let (items, free_bytes) = (call.items, call.free_bytes);
         self.predict_call(call).or_else(|| {
             let size = self.predict(None, free_bytes)?.size.min(items?);
             Some(PredictedSize { size, needs_bytes: self.needs_bytes(size) })

@@ -8,21 +8,21 @@ const MOST: usize = 256;
 
 /// Values by their keys.
 #[derive(Debug)]
-pub(super) struct Recent<K, V>(Mutex<VecDeque<(K, V)>>);
+pub(crate) struct Recent<K, V>(Mutex<VecDeque<(K, V)>>);
 
 impl<K: PartialEq, V: Clone> Recent<K, V> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(Mutex::new(VecDeque::new()))
     }
 
-    pub(super) fn of(&self, key: &K) -> Option<V> {
+    pub(crate) fn of(&self, key: &K) -> Option<V> {
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         values.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone())
     }
 
     /// Adds a value unless its key has one. Nothing is locked while values are made, so two threads may make the same
     /// one.
-    pub(super) fn keep(&self, key: K, value: V) {
+    pub(crate) fn keep(&self, key: K, value: V) {
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if values.iter().any(|(known, _)| *known == key) {
             return;
@@ -34,13 +34,18 @@ impl<K: PartialEq, V: Clone> Recent<K, V> {
     }
 
     /// Replaces the value of a key.
-    pub(super) fn renew(&self, key: K, value: V) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _)| *known != key);
+    pub(crate) fn renew(&self, key: K, value: V) {
+        self.retain(|known, _| *known != key);
         self.keep(key, value);
     }
 
+    pub(crate) fn retain(&self, keeps: impl Fn(&K, &V) -> bool) {
+        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        values.retain(|(key, value)| keeps(key, value));
+    }
+
     /// Returns the value with the lowest rank, of those that have a rank.
-    pub(super) fn nearest<R: Ord>(&self, rank: impl Fn(&K, &V) -> Option<R>) -> Option<(R, V)> {
+    pub(crate) fn nearest<R: Ord>(&self, rank: impl Fn(&K, &V) -> Option<R>) -> Option<(R, V)> {
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ranked = values.iter().filter_map(|(key, value)| Some((rank(key, value)?, value)));
         let (rank, value) = ranked.min_by(|(one, _), (other, _)| one.cmp(other))?;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use tch::Tensor;
 use tch::nn::VarStore;
 use toma_trace::Place;
-use toma_trace::counting::Counting;
+use toma_trace::counting::{Counting, Setup};
 use toma_trace::lines::Lines;
 
 use super::attempts;
@@ -113,13 +113,18 @@ impl Profiler {
         let Self { depth, events, named, labels } = self;
         cpu::count();
         let events = if depth == Depth::Events { events } else { 0 };
-        let setup =
-            Counting::of(&devices()).events(events).position(ffi::position).thread_begins(ffi::observe_gpus);
+        let setup = Setup {
+            events,
+            position: ffi::position,
+            after_backward: running::note_variables,
+            thread_begins: || ffi::toma_gpu_observe(),
+            ..Counting::of(&devices())
+        };
         let busy = |_| {
             let message = "profiler: another runs, or TOMA_PROFILE is set: one at a time";
             Error::new(ErrorKind::Unsupported, message.to_owned())
         };
-        let counting = setup.after_backward(running::note_variables).start().map_err(busy)?;
+        let counting = setup.start().map_err(busy)?;
         counting.correct(HOST, cpu::allocated_bytes());
         notes::forget();
         named.note_variables();

@@ -88,11 +88,20 @@ pub struct Counting {
 #[derive(Clone, Debug)]
 #[must_use = "nothing is counted before it is started"]
 pub struct Setup {
-    devices: Vec<(Place, u64)>,
-    events: usize,
-    position: fn() -> Node,
-    after_backward: fn(),
-    thread_begins: fn(),
+    /// Devices, with the bytes that are allocated on each already.
+    pub devices: Vec<(Place, u64)>,
+    /// The number of last events that are kept, from which a [trace](Counted::replay) is made.
+    ///
+    /// An event takes 32 bytes, which are allocated at the start. A birth, a death, a mark, a begin and an end are one
+    /// event each.
+    pub events: usize,
+    /// Returns the next sequence number of the calling thread, which its next operator shares with its autograd node.
+    /// With it, a recording knows for which line's operators a backward allocates.
+    pub position: fn() -> Node,
+    /// Runs on a thread when a line ends that has run a backward.
+    pub after_backward: fn(),
+    /// Runs on each thread when it records its first event.
+    pub thread_begins: fn(),
 }
 
 /// The result of a recording.
@@ -100,30 +109,6 @@ pub struct Setup {
 pub struct Counted(Arc<Shared>);
 
 impl Setup {
-    /// Keeps the last `events` events, from which a [trace](Counted::replay) is made.
-    ///
-    /// An event takes 32 bytes, which are allocated at the start. A birth, a death, a mark, a begin and an end are one
-    /// event each.
-    pub fn events(self, events: usize) -> Self {
-        Self { events, ..self }
-    }
-
-    /// Sets the function that returns the next sequence number of the calling thread, which its next operator shares
-    /// with its autograd node. With it, a recording knows for which line's operators a backward allocates.
-    pub fn position(self, position: fn() -> Node) -> Self {
-        Self { position, ..self }
-    }
-
-    /// Sets the callback that runs on a thread when a line ends that has run a backward.
-    pub fn after_backward(self, after_backward: fn()) -> Self {
-        Self { after_backward, ..self }
-    }
-
-    /// Sets the callback that runs on each thread when it records its first event.
-    pub fn thread_begins(self, thread_begins: fn()) -> Self {
-        Self { thread_begins, ..self }
-    }
-
     /// Starts to count.
     ///
     /// # Errors

@@ -117,15 +117,21 @@ pub(super) struct Shared {
     pub(super) helpers: Helpers,
 }
 
-/// Sums that any thread adds to.
-#[derive(Debug, Default)]
-pub(super) struct Helpers {
-    pub(super) allocated: AtomicU64,
-    pub(super) freed: AtomicU64,
-    pub(super) fetched: AtomicU64,
-    pub(super) offloaded: AtomicU64,
-    pub(super) ooms: AtomicU64,
+/// A count of a line, as an index into the sums below.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sum {
+    Allocated,
+    Freed,
+    Fetched,
+    Offloaded,
+    Ooms,
 }
+
+/// Sums of one thread since its start.
+pub(super) type Sums = [u64; 5];
+
+/// Sums that any thread adds to.
+pub(super) type Helpers = [AtomicU64; 5];
 
 /// A row of one thread.
 #[derive(Debug, Default)]
@@ -143,13 +149,9 @@ pub(super) struct DeviceCounters {
     pub(super) reserved: Counter,
     pub(super) rise: Counter,
     pub(super) current: Counter,
-    pub(super) allocated: Counter,
-    pub(super) freed: Counter,
     pub(super) kept: Counter,
-    pub(super) fetched: Counter,
-    pub(super) offloaded: Counter,
     pub(super) backward: Counter,
-    pub(super) ooms: Counter,
+    pub(super) sums: [Counter; 5],
 }
 
 impl LineCounters {

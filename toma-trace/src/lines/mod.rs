@@ -4,6 +4,7 @@
 //! without keeping events. [`Lines`] is the table of the rows.
 
 mod accounts;
+mod blocks;
 mod column;
 mod counters;
 mod diff;
@@ -13,15 +14,15 @@ mod served;
 mod shown;
 mod sources;
 mod stack;
-mod stays;
 mod table;
 mod traced;
 
+pub use blocks::Born;
 pub use diff::{Change, Diff};
 pub use rows::{DeviceId, Figures, Row, Rows};
 pub use served::{Allocator, Served};
 pub use sources::{LineId, Source, SourceLine, Sources};
-pub use stack::{Born, Stack};
+pub use stack::Stack;
 pub use table::{Lines, NoEvents};
 
 pub(crate) use traced::birth_lines;

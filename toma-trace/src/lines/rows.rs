@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-use super::accounts::{Account, Accounts, DeviceCounters, Gauge, LineCounters};
+use super::accounts::{Account, Accounts, DeviceCounters, Gauge, LineCounters, Sum};
 use super::sources::LineId;
 use crate::place::Place;
 
@@ -292,18 +292,19 @@ impl Figures {
 
 impl DeviceCounters {
     fn figures(&self) -> Figures {
+        let sum = |sum: Sum| self.sums[sum as usize].get();
         Figures {
             peak: self.peak.get(),
             reserved: self.reserved.get(),
             rise: self.rise.get(),
             current: self.current.get(),
-            allocated: self.allocated.get(),
-            freed: self.freed.get(),
+            allocated: sum(Sum::Allocated),
+            freed: sum(Sum::Freed),
             kept: self.kept.get(),
-            fetched: self.fetched.get(),
-            offloaded: self.offloaded.get(),
+            fetched: sum(Sum::Fetched),
+            offloaded: sum(Sum::Offloaded),
             backward: self.backward.get(),
-            ooms: self.ooms.get(),
+            ooms: sum(Sum::Ooms),
         }
     }
 }

@@ -1,12 +1,21 @@
-//! The frames of one thread, and the effect of its events on the rows.
+//! The frames of one thread: stays of their lines, and the contribution of a stay to a row.
+//!
+//! # Why
+//!
+//! Sums of a line are differences of its thread's sums. So an allocation adds to one number, at any depth of calls. A
+//! stay inside another stay of its line adds nothing.
+//!
+//! A block that was left takes effect at the next allocation. Values that `return`, `?` and `break` drop belong to the
+//! line that leaves. Memory that a `for` allocates for its next value belongs to the `for`.
 
+use std::array;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
 
-use super::accounts::{DeviceCounters, Levels};
-use super::rows::{DeviceId, Rows};
+use super::accounts::{Account, DeviceCounters, Helpers, Levels, Sums};
+use super::rows::Rows;
 use super::sources::LineId;
-use super::stays::{Stays, Sums};
 
 /// The profiled functions that one thread is in, with the current line of each.
 ///
@@ -34,57 +43,108 @@ use super::stays::{Stays, Sums};
 /// ```
 #[derive(Debug)]
 pub struct Stack {
-    stays: Stays,
-    gradient_of: Option<LineId>,
+    pub(super) rows: Arc<Rows>,
+    pub(super) account: Arc<Account>,
+    /// Sums of this thread, by device.
+    pub(super) sums: Vec<Sums>,
+    /// The line whose operator's gradient is computed.
+    pub(super) gradient_of: Option<LineId>,
+    /// The frames of the thread, each with its current stay.
+    frames: Vec<Frame>,
+    /// The part of each frame that is separate for each device: as many entries for each frame as there are devices.
+    by_device: Vec<Stay>,
+    /// Number of frames in each line, over all attempts.
+    depths: Vec<u32>,
 }
 
-/// The line of a block, to be kept with the block until it is [freed](Stack::freed).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Born(pub(crate) Option<LineId>);
-
-impl Born {
-    /// Returns the current line when the block was born, if there was one.
-    #[must_use]
-    pub fn line(self) -> Option<LineId> {
-        self.0
-    }
+/// A function that a thread is in.
+#[derive(Clone, Debug)]
+struct Frame {
+    /// The current line.
+    line: LineId,
+    /// Distance of its line numbers from those of the same function in no attempt, so that recursion counts once.
+    shift: u32,
+    /// The enclosing line of a block that was left. It becomes current at the next allocation or call, because values
+    /// that are dropped on the way out are the work of the line that leaves.
+    left_to: Option<LineId>,
+    /// Time at which the line became current.
+    began: Duration,
 }
+
+/// The current stay of one frame, on one device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stay {
+    start: Levels,
+    /// Sums of the thread at the start.
+    sums: Sums,
+    /// Highest levels of the stay before the call that is under way.
+    before_call: Levels,
+    /// Highest levels of the frame's earlier stays.
+    of_frame: Levels,
+}
+
+/// Depth of calls from which a stack grows.
+const CALLS: usize = 16;
 
 impl Stack {
     /// Creates the stack of a thread that is in no profiled function.
     #[must_use]
     pub fn new(rows: &Arc<Rows>) -> Self {
-        Self { stays: Stays::new(rows), gradient_of: None }
+        Self {
+            account: rows.accounts.take(rows.devices.len()),
+            rows: Arc::clone(rows),
+            // If memory is short, calls that are not very deep must not need more.
+            frames: Vec::with_capacity(CALLS),
+            by_device: Vec::with_capacity(CALLS * rows.devices.len()),
+            sums: vec![Sums::default(); rows.devices.len()],
+            depths: Vec::new(),
+            gradient_of: None,
+        }
     }
 
     /// Begins a function or a closure, or polls a task, at one of its lines. That is no hit of the line.
     pub fn enter(&mut self, line: LineId) {
-        self.stays.enter(line, 0);
+        self.enter_apart(line, 0);
     }
 
     /// As [`enter`](Self::enter), for a function with separate lines, whose numbers are `shift` behind its other ones.
     /// For recursion both count as the same lines.
     pub fn enter_apart(&mut self, line: LineId, shift: u32) {
-        self.stays.enter(line, shift);
-    }
-
-    /// Begins a line of the innermost frame.
-    pub fn mark(&mut self, line: LineId) {
-        self.stays.mark(line);
-    }
-
-    /// Records that a block was left, and that this line encloses it.
-    ///
-    /// The line becomes current before the next allocation or call, if no mark comes first.
-    pub fn left_block(&mut self, enclosing: LineId) {
-        self.stays.left_block(enclosing);
+        self.resume();
+        self.account.line.store(line.0, Relaxed);
+        // Set before the levels are read, so that allocations of other threads are in the watermarks or in the levels.
+        self.account.is_profiling.store(true, SeqCst);
+        let before = self.by_device.len();
+        for device in 0..self.sums.len() {
+            let (highest, start) = self.account.shared[device].watermark.restart(&self.rows.devices[device]);
+            if let Some(caller) = before.checked_sub(self.sums.len()) {
+                self.by_device[caller + device].before_call = highest;
+            }
+            self.by_device.push(Stay { start, ..Stay::default() });
+        }
+        self.frames.push(Frame { line, shift, left_to: None, began: Duration::ZERO });
+        self.begin(line, self.rows.now());
     }
 
     /// Ends the innermost frame: it returns, panics, or its task waits.
     ///
     /// Returns its current line, at which a task is resumed.
     pub fn leave(&mut self) -> Option<LineId> {
-        self.stays.leave()
+        self.end(self.rows.now());
+        let left = self.frames.pop()?.line;
+        let ended = self.innermost();
+        if let Some(frame) = self.frames.last() {
+            self.account.line.store(frame.line.0, Relaxed);
+            let caller = ended - self.sums.len();
+            for (device, shared) in self.account.shared.iter().enumerate() {
+                let of_callee = self.by_device[ended + device].of_frame;
+                shared.watermark.raise(self.by_device[caller + device].before_call.max(of_callee));
+            }
+        } else {
+            self.account.is_profiling.store(false, SeqCst);
+        }
+        self.by_device.truncate(ended);
+        Some(left)
     }
 
     /// Adds the current stays of all lines to the rows, and continues the lines.
@@ -92,147 +152,98 @@ impl Stack {
     /// Needed for tables that are made in the middle of functions, because rows contain only stays that have ended. A
     /// rise is then the higher one of the parts before and after.
     pub fn settle(&mut self) {
-        self.stays.settle();
+        let frames = self.frames.clone();
+        while self.leave().is_some() {}
+        for frame in &frames {
+            self.enter_apart(frame.line, frame.shift);
+        }
+        for (frame, before) in self.frames.iter_mut().zip(frames) {
+            frame.left_to = before.left_to;
+        }
+    }
+
+    /// Begins a line of the innermost frame.
+    pub fn mark(&mut self, line: LineId) {
+        if !self.frames.is_empty() {
+            self.switch(line);
+            self.account.lines.at(line.0).hits.add(1);
+        }
     }
 
     /// Returns the current line of the innermost frame, if the thread is in any.
     #[must_use]
     pub fn line(&self) -> Option<LineId> {
-        self.stays.line()
+        Some(self.frames.last()?.line)
     }
 
-    /// Sets the line whose operator's gradient is computed from now on, or none. It is no frame.
-    pub fn gradient_of(&mut self, line: Option<LineId>) {
-        self.gradient_of = line;
+    /// Returns the index of the first stay of the innermost frame.
+    fn innermost(&self) -> usize {
+        self.by_device.len().saturating_sub(self.sums.len())
     }
 
-    /// Records an allocated block. The result is for [`freed`](Self::freed).
+    /// Records that a block was left, and that this line encloses it.
     ///
-    /// A thread in no line helps the only one that is in a line. If more threads or none are in a line, its bytes are
-    /// [outside](Rows::outside).
-    ///
-    /// # Panics
-    ///
-    /// This and all other methods that take a device panic if it is of other rows and these have none of its number.
-    pub fn allocated(&mut self, device: DeviceId, bytes: u64) -> Born {
-        self.stays.resume();
-        let now = Levels { allocated: self.stays.rows.gauge(device).allocate(bytes), reserved: 0 };
-        self.raise(device, now);
-        if let Some(line) = self.gradient_of {
-            self.counters(Some(line), device).backward.add(bytes);
-        }
-        let born = self.attribute(device, Sums { allocated: bytes, ..Sums::default() });
-        self.stays.rows.reaches(device, now.allocated, self.gradient_of.or(born.0));
-        self.counters(born.0, device).kept.add(bytes);
-        born
-    }
-
-    /// Records that a block was freed, by any thread.
-    pub fn freed(&mut self, device: DeviceId, bytes: u64, born: Born) {
-        self.stays.rows.gauge(device).free(bytes);
-        self.attribute(device, Sums { freed: bytes, ..Sums::default() });
-        self.counters(born.0, device).kept.subtract(bytes);
-    }
-
-    /// Records that a block was freed that is older than the recording, and so is in no line's kept bytes.
-    pub fn freed_older(&mut self, device: DeviceId, bytes: u64) {
-        self.stays.rows.gauge(device).free(bytes);
-        self.attribute(device, Sums { freed: bytes, ..Sums::default() });
-    }
-
-    /// Records that the memory of a storage leaves the device, while the storage lives on. `born` is `None` for a
-    /// storage from before the recording.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use toma_trace::Place;
-    /// use toma_trace::lines::{Rows, Source, Sources, Stack};
-    ///
-    /// let mut sources = Sources::new();
-    /// let first = sources.add(Source::new("step", "src/net.rs").line(9, "let w = f();").line(10, "g(&w)"));
-    /// let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
-    /// let host = rows.device(&Place::HOST).expect("a device of these rows");
-    ///
-    /// let mut stack = Stack::new(&rows);
-    /// stack.enter(first);
-    /// let born = stack.allocated(host, 24);
-    /// stack.left(host, 24, Some(born));
-    /// stack.mark(first.nth(1));
-    /// stack.returned(host, 24, Some(born));
-    /// stack.leave();
-    ///
-    /// let rows = rows.by_line();
-    /// let [made, used] = [0, 1].map(|line| rows[&first.nth(line)].devices[&host]);
-    /// assert_eq!((made.allocated, made.offloaded, made.kept), (24, 24, 24));
-    /// assert_eq!((used.allocated, used.fetched, used.kept), (0, 24, 0));
-    /// ```
-    pub fn left(&mut self, device: DeviceId, bytes: u64, born: Option<Born>) {
-        self.stays.rows.gauge(device).free(bytes);
-        self.attribute(device, Sums { offloaded: bytes, ..Sums::default() });
-        if let Some(born) = born {
-            self.counters(born.0, device).kept.subtract(bytes);
+    /// The line becomes current before the next allocation or call, if no mark comes first.
+    pub fn left_block(&mut self, enclosing: LineId) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.left_to = Some(enclosing);
         }
     }
 
-    /// Records that the memory of a storage is back on the device. The line that keeps it is not the one that needs it.
-    pub fn returned(&mut self, device: DeviceId, bytes: u64, born: Option<Born>) {
-        self.stays.resume();
-        let now = Levels { allocated: self.stays.rows.gauge(device).allocate(bytes), reserved: 0 };
-        self.raise(device, now);
-        let by = self.attribute(device, Sums { fetched: bytes, ..Sums::default() });
-        self.stays.rows.reaches(device, now.allocated, by.0);
-        if let Some(born) = born {
-            self.counters(born.0, device).kept.add(bytes);
+    /// Makes the enclosing line of a left block current.
+    pub(super) fn resume(&mut self) {
+        if let Some(line) = self.frames.last().and_then(|frame| frame.left_to) {
+            self.switch(line);
         }
     }
 
-    /// Records that the allocator of a device had no memory for a block.
-    pub fn out_of_memory(&mut self, device: DeviceId) {
-        self.stays.resume();
-        self.attribute(device, Sums { ooms: 1, ..Sums::default() });
+    fn switch(&mut self, line: LineId) {
+        let now = self.rows.now();
+        self.end(now);
+        self.begin(line, now);
     }
 
-    /// Records that the allocator of a device has so many bytes reserved now.
-    pub fn reserved(&mut self, device: DeviceId, total: u64) {
-        self.stays.rows.gauge(device).reserve(total);
-        self.raise(device, Levels { allocated: 0, reserved: total });
-    }
-
-    /// Raises the watermarks of all threads that watch.
-    fn raise(&self, device: DeviceId, to: Levels) {
-        for account in self.stays.rows.accounts.iter().filter(|account| account.is_profiling()) {
-            account.shared[device.index()].watermark.raise(to);
+    /// Makes a line current in the innermost frame, whose stays know their start.
+    fn begin(&mut self, line: LineId, now: Duration) {
+        let Some(frame) = self.frames.last_mut() else { return };
+        *frame = Frame { line, left_to: None, began: now, ..*frame };
+        let index = frame.depth();
+        self.account.line.store(line.0, Relaxed);
+        if self.depths.len() <= index {
+            self.depths.resize(index + 1, 0);
+        }
+        self.depths[index] += 1;
+        let first = self.innermost();
+        for ((stay, sums), shared) in
+            self.by_device[first..].iter_mut().zip(&self.sums).zip(&self.account.shared)
+        {
+            stay.sums = helped(sums, &shared.helpers);
         }
     }
 
-    /// Adds counts to the sums they belong to. Returns the line of the event.
-    fn attribute(&mut self, device: DeviceId, done: Sums) -> Born {
-        if let Some(line) = self.stays.line() {
-            self.stays.sums[device.index()].add(done);
-            return Born(Some(line));
+    /// Ends the current stay of the innermost frame, and records the start of the next one.
+    fn end(&mut self, now: Duration) {
+        let Some(frame @ &Frame { line, began, .. }) = self.frames.last() else { return };
+        let row = self.account.lines.at(line.0);
+        let depth = &mut self.depths[frame.depth()];
+        *depth -= 1;
+        let is_outermost = *depth == 0;
+        row.stays.add(1);
+        if is_outermost {
+            row.spend(now.saturating_sub(began));
         }
-        let Some(helped) = self.stays.rows.only_profiling() else {
-            let outside = self.counters(None, device);
-            outside.allocated.add(done.allocated);
-            outside.freed.add(done.freed);
-            outside.fetched.add(done.fetched);
-            outside.offloaded.add(done.offloaded);
-            outside.ooms.add(done.ooms);
-            return Born(None);
-        };
-        let helpers = &helped.shared[device.index()].helpers;
-        helpers.allocated.fetch_add(done.allocated, Relaxed);
-        helpers.freed.fetch_add(done.freed, Relaxed);
-        helpers.fetched.fetch_add(done.fetched, Relaxed);
-        helpers.offloaded.fetch_add(done.offloaded, Relaxed);
-        helpers.ooms.fetch_add(done.ooms, Relaxed);
-        Born(Some(LineId(helped.line.load(Relaxed))))
-    }
-
-    /// Returns this thread's counters of a line, or those of events in no line.
-    fn counters(&self, line: Option<LineId>, device: DeviceId) -> &DeviceCounters {
-        let row = line.map_or(&self.stays.account.outside, |line| self.stays.account.lines.at(line.0));
-        row.device(device.index(), self.stays.sums.len())
+        let (first, devices) = (self.innermost(), self.sums.len());
+        for (device, stay) in self.by_device[first..].iter_mut().enumerate() {
+            let (shared, counters) = (&self.account.shared[device], row.device(device, devices));
+            let (highest, levels) = shared.watermark.restart(&self.rows.devices[device]);
+            stay.end(highest, levels, counters);
+            if is_outermost {
+                let sums = helped(&self.sums[device], &shared.helpers);
+                for ((counter, now), start) in counters.sums.iter().zip(sums).zip(stay.sums) {
+                    counter.add(now - start);
+                }
+            }
+        }
     }
 }
 
@@ -240,6 +251,29 @@ impl Drop for Stack {
     /// Adds the stays of all frames, because the thread ends.
     fn drop(&mut self) {
         while self.leave().is_some() {}
-        self.stays.account.give_back();
+        self.account.give_back();
     }
+}
+
+impl Frame {
+    /// Returns the index of its line among the depths of a thread.
+    fn depth(&self) -> usize {
+        self.line.0.saturating_sub(self.shift) as usize
+    }
+}
+
+impl Stay {
+    fn end(&mut self, highest: Levels, now: Levels, counters: &DeviceCounters) {
+        counters.peak.raise(highest.allocated);
+        counters.reserved.raise(highest.reserved);
+        counters.rise.raise(highest.allocated.saturating_sub(self.start.allocated));
+        counters.current.raise(now.allocated);
+        self.of_frame = self.of_frame.max(highest);
+        self.start = now;
+    }
+}
+
+/// Adds the counts of threads in no line.
+fn helped(sums: &Sums, helpers: &Helpers) -> Sums {
+    array::from_fn(|sum| sums[sum] + helpers[sum].load(Relaxed))
 }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::blocks::Born;
 use super::labels::Labels;
 use super::rows::{DeviceId, Rows};
 use super::served::{Served, requested, shown};
 use super::sources::LineId;
-use super::stack::{Born, Stack};
+use super::stack::Stack;
 use super::table::Lines;
 use crate::event::Node;
 use crate::happenings::{Happening, happenings};

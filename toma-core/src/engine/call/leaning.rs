@@ -40,9 +40,9 @@ impl Call<'_> {
         options: &Options<'_>,
         switches: Switches,
     ) -> bool {
-        let others = switches.without_offered();
+        let others = Switches::GIVES_STAGES & !Switches::OFFERED;
         let around =
-            self.needs.anything() | others.anything() | Nesting::now().marks.anything() | shield::is_dry();
+            self.needs.anything() | switches.has(others) | Nesting::now().marks.anything() | shield::is_dry();
         let is_plain = !(options.need_stages() | around | Watch::is_needed(options.observer, switches));
         if is_plain {
             self.choose_first(policy, false, None);
@@ -66,6 +66,6 @@ impl Call<'_> {
     pub(super) fn leans(&mut self) -> bool {
         // Taken out of the call, because handles are user code and may run loops.
         let again = self.stages.as_mut().and_then(|stages| stages.again.as_mut());
-        again.and_then(|again| again.take_left()).is_some_and(again::lean)
+        again.and_then(|again| again.left.take()).is_some_and(again::lean)
     }
 }

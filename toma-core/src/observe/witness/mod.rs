@@ -64,7 +64,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use crate::classify::Class;
-use crate::switches;
+use crate::switches::Switches;
 
 pub(crate) use witnessed::{Entered, Witnessed, filled};
 
@@ -212,7 +212,7 @@ pub fn register(witness: &'static dyn Witness) -> Result<(), AlreadyRegistered> 
 /// witness::listen(false);
 /// ```
 pub fn listen(on: bool) {
-    switches::set_witnessed(on);
+    Switches::set(Switches::WITNESSED, on);
 }
 
 /// The error of [`register`] for a second witness.

@@ -132,7 +132,10 @@ pub(crate) fn filled() -> Option<String> {
 
 /// True if the witness is to be notified of attempts that begin here and now. A dry run is no attempt.
 fn listens() -> bool {
-    Switches::load().witnessed() && REGISTERED.get().is_some() && !NOTIFYING.get() && !shield::is_dry()
+    Switches::load().has(Switches::WITNESSED)
+        && REGISTERED.get().is_some()
+        && !NOTIFYING.get()
+        && !shield::is_dry()
 }
 
 /// Returns `None` if no witness is registered, it is being notified already, or it panicked.

@@ -40,7 +40,7 @@ thread_local! {
 
 /// Ends the pins of storages whose memory the program may have accessed.
 pub(crate) fn take_back() {
-    if ffi::is_forked() {
+    if ffi::toma_offload_is_forked() {
         return;
     }
     let _thread_ends = LENT.try_with(|lent| lent.borrow_mut().take_back());
@@ -129,7 +129,7 @@ impl Manages for Operators {
     }
 
     fn end(&self, ended: &mut Ended<'_>) {
-        if ffi::is_forked() || dry_step::ends(ended) {
+        if ffi::toma_offload_is_forked() || dry_step::ends(ended) {
             return;
         }
         for shared in &registry::all().managers {
@@ -140,7 +140,7 @@ impl Manages for Operators {
     }
 
     fn hold(&self, uses: &mut [Use<'_>], begins: bool) {
-        if ffi::is_forked() {
+        if ffi::toma_offload_is_forked() {
             return;
         }
         for books in &registry::all().books {
@@ -153,7 +153,7 @@ impl Manages for Operators {
     }
 
     fn make_room(&self, device: DeviceId, bytes: u64) -> bool {
-        !ffi::is_forked()
+        !ffi::toma_offload_is_forked()
             && registry::of(device)
                 .is_some_and(|shared| !shared.is_patient.load(Ordering::Relaxed) && shared.room_for(bytes))
     }

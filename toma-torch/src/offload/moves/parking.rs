@@ -321,7 +321,8 @@ impl ManagerState {
         let mut table = self.table();
         for one in &marked {
             let entry = table.entries.get_mut(&one.known.id);
-            let is_free = ffi::is_watched() && entry.as_ref().is_some_and(|entry| !entry.is_used());
+            let is_free =
+                ffi::toma_offload_is_watched() && entry.as_ref().is_some_and(|entry| !entry.is_used());
             one.kept.refuse((!is_free).then_some(&one.words));
             if let Some(entry) = entry {
                 entry.location = Location::Evicted;

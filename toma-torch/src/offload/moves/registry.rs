@@ -57,7 +57,7 @@ pub(crate) fn of(device: DeviceId) -> Option<Arc<ManagerState>> {
 /// Returns an error in a process that was forked from one with a manager: threads that move storages are missing there,
 /// and may have held locks.
 pub(crate) fn check_process() -> Result<(), Error> {
-    if !ffi::is_forked() {
+    if !ffi::toma_offload_is_forked() {
         return Ok(());
     }
     let message = "offload: this process was forked from one that has a manager, whose threads are missing here: fork \

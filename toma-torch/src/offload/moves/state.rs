@@ -225,7 +225,8 @@ impl ManagerState {
         let mut table = self.table();
         let entry = table.entries.get_mut(&id).expect("it is on its way out");
         let name = entry.name.clone();
-        let words = (!stays || !ffi::is_watched()).then(|| evicted_message(&entry.words(), &self.device));
+        let words = (!stays || !ffi::toma_offload_is_watched())
+            .then(|| evicted_message(&entry.words(), &self.device));
         let memory = kept.take(stand_in, stays, words.as_deref());
         drop(table);
         // The memory is freed before waiting threads are notified.

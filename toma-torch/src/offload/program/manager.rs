@@ -60,7 +60,7 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if ffi::is_forked() {
+        if ffi::toma_offload_is_forked() {
             return;
         }
         // The limit ends first, while there is still a manager to make room below it.
@@ -125,7 +125,7 @@ impl Manager {
     pub fn min_bytes(self, bytes: u64) -> Self {
         self.shared().min_bytes.store(bytes, Ordering::Relaxed);
         // Operators of other managers must find the storages that handles of this one evict.
-        ffi::moves_from(bytes);
+        ffi::toma_offload_moves(bytes);
         self
     }
 
@@ -173,7 +173,7 @@ impl Manager {
         registry::add(self.shared())?;
         self.shared().limit_by_default();
         if is_active {
-            ffi::enter_offloading(self.shared().min_bytes.load(Ordering::Relaxed));
+            ffi::toma_offload_enter(self.shared().min_bytes.load(Ordering::Relaxed));
             registry::all().books.iter().for_each(|books| books.refuse(false));
         }
         Ok(Entered { manager: self.clone(), is_active, of_thread: PhantomData })
@@ -382,11 +382,11 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if !self.is_active || ffi::is_forked() {
+        if !self.is_active || ffi::toma_offload_is_forked() {
             return;
         }
         operators::take_back();
-        if ffi::leave_offloading() {
+        if ffi::toma_offload_leave() {
             registry::all().books.iter().for_each(|books| books.refuse(true));
             self.manager.shared().forget_copies();
             self.manager.warn_of_evicted();

@@ -149,7 +149,7 @@ impl Parked {
 
 impl Drop for Parked {
     fn drop(&mut self) {
-        if ffi::is_forked() {
+        if ffi::toma_offload_is_forked() {
             return;
         }
         let _aside = Aside::begin();

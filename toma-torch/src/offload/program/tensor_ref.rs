@@ -62,7 +62,7 @@ pub struct TensorRef {
 impl TensorRef {
     pub(crate) fn new(shared: &Arc<ManagerState>, tensor: &Tensor, name: Option<&str>) -> Self {
         let shared = Arc::clone(shared);
-        let own = |storage: &Use<'_>| storage.device == shared.id && !ffi::is_forked();
+        let own = |storage: &Use<'_>| storage.device == shared.id && !ffi::toma_offload_is_forked();
         for storage in Use::of(tensor).filter(own) {
             let mut table = shared.table();
             let Some(entry) = table.entry(&storage) else { continue };
@@ -248,7 +248,7 @@ impl fmt::Debug for Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        if ffi::is_forked() {
+        if ffi::toma_offload_is_forked() {
             return;
         }
         self.shared.written(&self.ids);
