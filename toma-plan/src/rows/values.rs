@@ -105,7 +105,9 @@ impl Values {
     pub(super) fn after(&self, result: &Tensor<'_>, value: Value) -> Result<Value, Coupling> {
         let held = self.0.get(&result.operand.storage);
         match held.filter(|_| result.operand.access == Access::Writes) {
-            Some(held) if elements(result) < held.elements => combined_with_part(&held.value, value, held.is_zeros),
+            Some(held) if elements(result) < held.elements => {
+                combined_with_part(&held.value, value, held.is_zeros)
+            }
             _ => Ok(value),
         }
     }
