@@ -114,8 +114,10 @@ impl Values {
 
     /// Records that a result was made of zeros.
     pub(super) fn note_zeros(&mut self, result: &Tensor<'_>) {
-        let made = self.0.get_mut(&result.operand.storage).filter(|_| result.operand.access == Access::Makes);
-        made.into_iter().for_each(|held| held.is_zeros = true);
+        let held = self.0.get_mut(&result.operand.storage);
+        if let Some(held) = held.filter(|_| result.operand.access == Access::Makes) {
+            held.is_zeros = true;
+        }
     }
 
     /// Records the value of a result.

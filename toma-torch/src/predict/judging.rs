@@ -167,13 +167,11 @@ impl<'p> Splitting<'p> {
         if piece.len() >= self.checked_size.get() || piece.len() == self.items {
             return (run(None, piece.clone()), piece);
         }
-        match self.checked(&piece, run, undo) {
-            Some(outcome) => (outcome, piece),
-            None => {
-                self.assert_none_is_done(&piece);
-                (run(None, whole.clone()), whole)
-            }
+        if let Some(outcome) = self.checked(&piece, run, undo) {
+            return (outcome, piece);
         }
+        self.assert_none_is_done(&piece);
+        (run(None, whole.clone()), whole)
     }
 
     /// A smaller size than before is checked, too, and by then earlier pieces may be a part of the result.

@@ -192,14 +192,9 @@ fn attempts_in_little(keeps: bool) -> usize {
     });
     let mut optimizer = nn::Sgd::default().build(&vs, 0.1).unwrap();
     let mut train = || {
-        let with = execute::with::<NoCache>().device(&device).predict(&DryRun).key(&keeps);
+        let with = execute::with::<NoCache>().device(&device).predict(&DryRun).key(keeps);
         let body = |rows: &Tensor| form.region(|| net.forward(rows)).square().mean(Kind::Float);
-        drop(with.backward_step(
-            Loss::Mean,
-            &mut optimizer,
-            &Tensor::randn([32, 24], ground::floats()),
-            body,
-        ));
+        drop(with.backward_step(Loss::Mean, &mut optimizer, Tensor::randn([32, 24], ground::floats()), body));
         report::last().unwrap()
     };
     assert_eq!(train().attempts, 1);

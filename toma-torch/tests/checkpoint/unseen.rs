@@ -1,8 +1,6 @@
 //! Memory that changes where the region does not see it: inside of sparse tensors, by other threads, through views made
 //! before. Also failures of a region's end and of copies of gradients, which are errors instead of aborts.
 
-#![expect(clippy::many_single_char_names, reason = "as in formulas")]
-
 use std::cell::RefCell;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -105,10 +103,12 @@ fn a_nested_tensor_is_saved() {
     });
 }
 
+type View = fn(&Tensor) -> Tensor;
+
 #[test]
 fn statistics_are_read_through_views_from_before() {
     let _alone = alone();
-    let views: [(&str, fn(&Tensor) -> Tensor); 3] = [
+    let views: [(&str, View); 3] = [
         ("a row", |statistics| statistics.view([1, 4])),
         ("a channel of an image", |statistics| statistics.view([1, 4, 1, 1]).view([1, 4])),
         ("a number", |statistics| statistics.get(0)),
@@ -129,15 +129,15 @@ fn statistics_are_read_through_views_from_before() {
     }
 }
 
-/// Runs work on a tensor in another thread, which no region sees.
-fn elsewhere(tensor: Tensor, work: fn(Tensor) -> Tensor) -> Tensor {
-    thread::spawn(move || work(tensor)).join().unwrap()
-}
-
-fn add_one(tensor: Tensor) -> Tensor {
-    let mut tensor = tensor.detach();
-    let _ = tensor.g_add_scalar_(1.0);
-    tensor
+/// Adds one in place in another thread, which no region sees, and returns another handle.
+fn one_added_elsewhere(tensor: Tensor) -> Tensor {
+    let add = move || {
+        let mut other = tensor.detach();
+        drop(tensor);
+        let _ = other.g_add_scalar_(1.0);
+        other
+    };
+    thread::spawn(add).join().unwrap()
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn another_thread_writes_to_a_tensor_of_the_region() {
     same("another handle comes back", &|w, region| {
         let x = numbers(2, &[4, 4]);
         let output = region(&|| {
-            let b = elsewhere(&x + 1.0, add_one);
+            let b = one_added_elsewhere(&x + 1.0);
             let d = (&b + w).tanh();
             cut();
             d.matmul(w).sigmoid()
@@ -158,7 +158,7 @@ fn another_thread_writes_to_a_tensor_of_the_region() {
         let x = numbers(2, &[4, 4]);
         let output = region(&|| {
             let a = &x + 1.0;
-            drop(elsewhere(a.shallow_clone(), add_one));
+            drop(one_added_elsewhere(a.shallow_clone()));
             let flat = a.view([16]);
             let d = (&a + w).tanh() * flat.view([4, 4]);
             cut();
@@ -170,7 +170,7 @@ fn another_thread_writes_to_a_tensor_of_the_region() {
     same("zeros are filled", &|w, region| {
         let output = region(&|| {
             let zeros = Tensor::zeros([4, 4], ground::floats());
-            drop(elsewhere(zeros.shallow_clone(), add_one));
+            drop(one_added_elsewhere(zeros.shallow_clone()));
             let d = (&zeros + w).tanh();
             cut();
             d.matmul(w).sigmoid()
