@@ -34,7 +34,8 @@ const SUITES: [(&str, &str, &str); 2] = [
     (
         "checkpoint",
         "",
-        "bytes::a_budget bytes::too_few failures:: retry::an_excess retry::a_size_that_fails script:: statistics::operators",
+        "bytes::a_budget bytes::too_few failures:: retry::an_excess retry::a_size_that_fails \
+         retry::a_training_form script:: statistics::operators",
     ),
     (
         "offload",
