@@ -139,10 +139,9 @@ bool Tape::may_change_unseen(const Ref& ref, const at::Tensor& tensor) const {
   return made != storages.end() && made->second.value == none;
 }
 
-// True if the tensor has no storage of its own, as a sparse one. Any storage may be a part of it.
-bool Tape::is_opaque(const Ref& ref) const {
-  const auto has_storage = ref.value == none ? storage_of(outsides[ref.outside].alias) != nullptr : values[ref.value].storage._unsafe_get_target() != nullptr;
-  return !has_storage;
+// Storage of the tensor. Null for one without a storage of its own, as a sparse one: any storage may be a part of it.
+const c10::StorageImpl* Tape::storage_read(const Ref& ref) const {
+  return ref.outside != none ? storage_of(outsides[ref.outside].alias) : values[ref.value].storage._unsafe_get_target();
 }
 
 uint32_t Tape::outside_for(const at::Tensor& tensor) {
@@ -216,14 +215,14 @@ void Tape::keep_value(Value& value, const at::Tensor& tensor) {
 
 // Statistics are written by their first run alone. Other operators that read them are treated as after any write.
 void Tape::write(const Op& op, const Ref& ref, const at::Tensor& tensor) {
-  if (notes->undo != nullptr && storage_of(tensor) == nullptr) {
-    throw c10::NotImplementedError(op.name() + " writes to a tensor that is sparse or has another layout, which cannot be undone", nullptr);
+  if (storage_of(tensor) == nullptr) {
+    if (notes->undo != nullptr) {
+      throw c10::NotImplementedError(op.name() + " writes to a tensor that is sparse or has another layout, which cannot be undone", nullptr);
+    }
+    keep_readers(op, nullptr);
+    return keep(current(), op.name() + outside_words);
   }
   const auto found = storages.find(storage_of(tensor));
-  if (storage_of(tensor) == nullptr) {
-    keep_readers(op, nullptr);
-    keep(current(), op.name() + outside_words);
-  }
   if (found == storages.end()) {
     return;
   }
@@ -280,8 +279,8 @@ void Tape::keep_readers(const Op& op, const c10::StorageImpl* storage) {
 
 bool Tape::reads(const Op& op, const c10::StorageImpl* storage) const {
   const auto is_of = [&](const Ref& ref) {
-    const auto* read = ref.outside != none ? storage_of(outsides[ref.outside].alias) : values[ref.value].storage._unsafe_get_target();
-    return !ref.is_updated && (read == storage || is_opaque(ref));
+    const auto* read = storage_read(ref);
+    return !ref.is_updated && (read == storage || read == nullptr);
   };
   return std::any_of(op.refs.begin(), op.refs.end(), is_of);
 }

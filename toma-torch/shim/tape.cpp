@@ -264,7 +264,9 @@ uint32_t Tape::value_for(const at::Tensor& tensor, const Op& op) {
     keep_value(value, tensor);
   }
   if (storage != nullptr) {
-    const auto is_outside = op.operation->is_view && std::any_of(op.refs.begin(), op.refs.end(), [&](const Ref& ref) { return is_opaque(ref); });
+    // A view of an argument without a storage of its own shares its memory.
+    const auto has_none = [&](const Ref& ref) { return storage_read(ref) == nullptr; };
+    const auto is_outside = op.operation->is_view && std::any_of(op.refs.begin(), op.refs.end(), has_none);
     storages.emplace(storage, Made{value.storage, number, is_outside, version_of(tensor)});
   }
   value_of[tensor.unsafeGetTensorImpl()] = number;

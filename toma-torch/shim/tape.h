@@ -230,7 +230,7 @@ class Tape final {
   bool is_as_made(const Value& value, const at::Tensor& tensor) const;
   void refer(Op& op);
   bool may_change_unseen(const Ref& ref, const at::Tensor& tensor) const;
-  bool is_opaque(const Ref& ref) const;
+  const c10::StorageImpl* storage_read(const Ref& ref) const;
   uint32_t outside_for(const at::Tensor& tensor);
   void leave_graph(torch::jit::Stack& stack);
   void use(uint32_t value, const at::Tensor& tensor);

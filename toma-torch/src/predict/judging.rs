@@ -203,7 +203,7 @@ impl<'p> Splitting<'p> {
         let Ok(trace) = did else { return Some(outcome) };
         let is_known = trace.as_ref().is_some_and(|trace| self.is_of(piece.len(), trace));
         if is_known && self.splits() && self.all_do_as(trace.as_ref(), piece, run, undo) {
-            return Some(outcome);
+            return Some(self.checked_as(piece, outcome));
         }
         drop(outcome);
         undo(piece.clone());
@@ -220,7 +220,7 @@ impl<'p> Splitting<'p> {
         let mut is_of_few =
             || trace.as_ref().is_some_and(|trace| self.is_of_few(piece.len(), trace, run, undo));
         if (known.is_some() || is_of_few()) && self.all_do_as(known, piece, run, undo) {
-            return Some(outcome);
+            return Some(self.checked_as(piece, outcome));
         }
         drop(outcome);
         undo(piece.clone());
@@ -229,6 +229,13 @@ impl<'p> Splitting<'p> {
             self.stays_whole(format!("the body does other things for real than in a dry run{advice}"));
         }
         None
+    }
+
+    /// Returns the outcome of a piece that was checked. Others have at least its items less one, if the items do not
+    /// divide evenly.
+    fn checked_as<R>(&self, piece: &Range<usize>, outcome: R) -> R {
+        self.checked_size.set(piece.len() - 1);
+        outcome
     }
 
     /// Acts on the verdict; returns true if pieces may go on.
@@ -275,8 +282,6 @@ impl<'p> Splitting<'p> {
     where
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
-        // Pieces have one item less than this one at the end, if the items do not divide evenly.
-        let checked_size = self.checked_size.replace(piece.len() - 1);
         if !self.can_run_dry || self.site.purpose.is_given().is_some() {
             return true;
         }
@@ -292,7 +297,6 @@ impl<'p> Splitting<'p> {
         if all.is_some() && (is_even || self.do_as_judged(less, run, undo)) {
             return true;
         }
-        self.checked_size.set(checked_size);
         let advice = self.site.purpose.advice();
         self.stays_whole(format!(
             "the body does other things with {} items than with {}, or with other numbers in them{advice}",

@@ -180,13 +180,20 @@ fn another_thread_writes_to_a_tensor_of_the_region() {
     });
 }
 
+/// True on a card. Prints past the capture of the test harness, which shows no output of tests that succeed.
+fn skips_card(why: &str) -> bool {
+    let is_card = ground::device() != Device::Cpu;
+    if is_card {
+        let _ = writeln!(std::io::stderr(), "skipped: {why}");
+    }
+    is_card
+}
+
 /// On the CPU, where an operator can be given a generator.
 #[test]
 fn another_thread_that_draws_all_the_time_changes_no_gradient() {
     let _alone = alone();
-    if ground::device() != Device::Cpu {
-        // Not `println`, which a test that passes does not show.
-        let _ = writeln!(std::io::stderr(), "skipped: on a device another thread that draws is an error");
+    if skips_card("on a device another thread that draws is an error") {
         return;
     }
     let w = numbers(1, &[64, 64]).set_requires_grad(true);
@@ -254,8 +261,7 @@ fn a_write_that_fails_last_leaves_no_stage() {
 #[test]
 fn random_numbers_of_a_region_within_a_manager() {
     let _alone = alone();
-    if ground::device() != Device::Cpu {
-        let _ = writeln!(std::io::stderr(), "skipped: managers of a card are tested by the suite `offload`");
+    if skips_card("managers of a card are tested by the suite `offload`") {
         return;
     }
     let manager = Manager::new(&toma_torch::Device::new(Device::Cpu));

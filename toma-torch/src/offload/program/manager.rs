@@ -1,6 +1,5 @@
 //! The public handle of a manager.
 
-use std::io::{self, Write as _};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -338,9 +337,10 @@ impl Manager {
         let evicted = shared.evicted.count();
         if evicted > 0 && !shared.has_warned.swap(true, Ordering::Relaxed) {
             let (name, bytes) = (shared.device.name(), shared.evicted.bytes());
-            let text = format!("{evicted} storages of {bytes} bytes are evicted from {name}");
             // Not `eprintln`, which panics where nobody reads, here in a drop.
-            let _ = writeln!(io::stderr(), "toma: {text}: fetch_all fetches them");
+            toma_core::predict::print(&format!(
+                "toma: {evicted} storages of {bytes} bytes are evicted from {name}: fetch_all fetches them"
+            ));
         }
     }
 }
