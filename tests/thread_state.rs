@@ -11,6 +11,7 @@ use std::task::Poll;
 use std::thread;
 
 use toma::classify::OutOfMemory;
+use toma::ranks::{Group as _, ThreadRank, threads};
 use toma::{NoCache, execute};
 use toma_core::thread_state::{Saved, ThreadState, register, would_retry_out_of_memory};
 
@@ -89,6 +90,25 @@ fn a_panic_and_an_error_that_are_retried_leave_the_modes_of_before() {
         assert_eq!((size.unwrap(), seen, undone.get()), (2, vec![1, 1, 1], 2));
         assert_eq!(MODE.replace(1), 12, "what an attempt that succeeds sets stays");
     }
+}
+
+/// The first rank succeeds, and repeats its attempt with the one that has failed.
+#[test]
+fn an_attempt_that_ranks_repeat_begins_with_the_modes_of_before() {
+    let run = |rank: ThreadRank| {
+        stage();
+        let mut seen = Vec::new();
+        let size = execute::with::<NoCache>().ranks(&rank).batch(8, |batch_size| {
+            seen.push(MODE.replace(batch_size as u64 + 10));
+            if rank.rank() == 1 && batch_size > 4 { out_of_memory() } else { Ok(batch_size) }
+        });
+        (size.unwrap(), seen)
+    };
+    let seen: Vec<_> = thread::scope(|scope| {
+        let running: Vec<_> = threads(2).into_iter().map(|rank| scope.spawn(move || run(rank))).collect();
+        running.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    assert_eq!(seen, [(4, vec![1, 1]), (4, vec![1, 1])]);
 }
 
 #[test]

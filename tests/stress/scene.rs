@@ -218,7 +218,7 @@ impl Scene<'_> {
             let in_hook = lock(&self.actor.world.gave_way_in_hooks).contains(&Caller::here());
             let mut state = lock(&self.actor.state);
             let is_redone = in_hook || state.gave_way.is_some_and(|depth| depth > self.depth);
-            // An attempt in which a loop gave way is redone whatever its body returned, except on a poisoned device.
+            // A failed attempt in which a loop gave way is redone whatever its error, except on a poisoned device.
             state.ends = state.ends.filter(|&class| class == Class::Poisoned || !is_redone);
             (state.last.map(|(number, _)| number), state.injected.is_some() || is_redone)
         };

@@ -15,6 +15,7 @@ pub use crate::call_site::Site;
 use crate::chunk::Chunk;
 pub use crate::chunk::Chunked;
 use crate::classify::{Classify, Failure};
+pub use crate::contained::contained;
 use crate::execute::{Size, Unit, With};
 pub use crate::outcome::AnyValue;
 use crate::outcome::{Auto, Classified, Completes, Judge};
@@ -172,8 +173,12 @@ impl<R> ViaValue for &Via<R> {
 
     fn judge(&self) -> Of<R> {
         // Behind a type parameter the traits cannot see a `Result`, and its errors would be taken for
-        // successes.
+        // successes. So would those of a boxed future, which runs after the attempt.
         let name = type_name::<R>();
+        assert!(
+            !name.contains("dyn core::future::future::Future<"),
+            "return type `{name}`: the future would run after the attempt: write `async fn`"
+        );
         assert!(
             !name.starts_with("core::result::Result<"),
             "return type `{name}`: an attribute cannot classify errors behind a type parameter: write `Result<T, E>`"

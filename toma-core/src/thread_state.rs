@@ -6,7 +6,8 @@
 //! attempt of every form is guarded, whatever the body looks like:
 //!
 //! - An attempt that **fails**, by a panic or by an error, has the modes restored before anything else happens: before
-//!   observers are notified, and before `before_retry`. The library may [drop](ThreadState::recover) other state there
+//!   observers are notified, and before `before_retry`. One that [ranks](crate::ranks) repeat because it has failed
+//!   elsewhere has them restored after the vote, unless it is async. The library may [drop](ThreadState::recover) other state there
 //!   that such an attempt leaves on the thread.
 //! - An attempt that **succeeds** is not touched: modes that the body switched and did not switch back stay, as they
 //!   would without a loop around it.

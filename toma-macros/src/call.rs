@@ -1,6 +1,7 @@
 //! An attribute and its function, after all checks: any mistake has been reported before a `Call` exists.
 
 use proc_macro2::{Group, Ident, Span, TokenStream};
+use quote::ToTokens as _;
 use syn::{Error, Lifetime, ReceiverKind, Result, ReturnType, Signature};
 
 use crate::form::Form;
@@ -26,6 +27,7 @@ impl<'a> Call<'a> {
         let options = Options::parse(form, args)?;
         reject_const(form, &function.sig)?;
         reject_async_padded(&options, &function.sig)?;
+        reject_future(form, &function.sig.output)?;
         reject_exclusive_borrow_of_self(form, &function.sig)?;
         let parameters = parameters::check(form, &function.sig)?;
         let body = function.body.as_ref().ok_or_else(|| {
@@ -59,6 +61,14 @@ fn reject_const(form: Form, sig: &Signature) -> Result<()> {
     let Some(constness) = sig.constness else { return Ok(()) };
     let message = format!("{form} cannot run a `const fn`: trying again happens at run time");
     Err(Error::new_spanned(constness, message))
+}
+
+/// The attempt would end, and count as a success, before the future runs.
+fn reject_future(form: Form, output: &ReturnType) -> Result<()> {
+    let ReturnType::Type(_, ty) = output else { return Ok(()) };
+    let Some(name) = types::future(ty.to_token_stream()) else { return Ok(()) };
+    let message = format!("{form} cannot run a function that returns a future: write `async fn`");
+    Err(Error::new(name.span(), message))
 }
 
 fn reject_async_padded(options: &Options, sig: &Signature) -> Result<()> {

@@ -1,7 +1,9 @@
 //! Properties of a type that its tokens show.
 
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::{GenericArgument, Lifetime, Path, PathArguments, Type, TypeParamBound, TypeReference, parse_quote};
 
+const FUTURES: [&str; 3] = ["Future", "BoxFuture", "LocalBoxFuture"];
 const SIZES: [&str; 2] = ["usize", "i64"];
 const NUMBERS: [&str; 14] =
     ["usize", "i64", "u8", "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i128", "isize", "f32", "f64"];
@@ -14,6 +16,15 @@ pub(crate) fn size(ty: &Type) -> Option<&'static str> {
 /// True if `ty` is a number, so that a parameter in a size's position was meant as a size.
 pub(crate) fn is_number(ty: &Type) -> bool {
     NUMBERS.into_iter().any(|name| is_named(ty, name))
+}
+
+/// The first name of a future in the tokens of a type, such as `impl Future<Output = ()>`.
+pub(crate) fn future(tokens: TokenStream) -> Option<Ident> {
+    tokens.into_iter().find_map(|token| match token {
+        TokenTree::Ident(name) if FUTURES.iter().any(|future| name == future) => Some(name),
+        TokenTree::Group(group) => future(group.stream()),
+        _ => None,
+    })
 }
 
 fn is_named(ty: &Type, name: &str) -> bool {

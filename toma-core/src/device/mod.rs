@@ -75,9 +75,10 @@
 //! Say two threads hold 40 of 100 bytes each, and each needs 50 more in an inner loop. Neither gets them. So an
 //! attempt that would be repeated exclusively promises that before it begins. Under a promise on its device, an
 //! inner loop *gives way* at its first failure under contention, for the reason
-//! [`GaveWay`](crate::observe::Reason::GaveWay), before it leaves items out or falls back. The outermost attempt
-//! then counts as failed regardless of its body's result: it gives its 40 bytes back, and is repeated exclusively.
-//! So on one device every call succeeds whose work fits by itself.
+//! [`GaveWay`](crate::observe::Reason::GaveWay), before it leaves items out or falls back. The outermost attempt,
+//! if its body fails then, is out of memory whatever the body's error: it gives its 40 bytes back, and is repeated
+//! exclusively. So on one device every call succeeds whose work fits by itself. A body that succeeds without the
+//! inner loop's result has succeeded: it may have added gradients, which must not be added twice.
 //!
 //! Without a promise, or in an exclusive turn, an inner loop shrinks as usual. There is no promise if the outer
 //! attempt would not wait: because of its ladder, `max_attempts`, deadline or [`Cancel`], because a recent wait was

@@ -185,7 +185,7 @@ impl Turn {
         self.begun.seen = state.seen();
     }
 
-    /// True if a loop inside [gave way](Device::mark): the attempt has then failed regardless of its body's result.
+    /// True if a loop inside [gave way](Device::mark): an attempt that fails is then redone, whatever its error.
     #[inline]
     pub(crate) fn is_marked(&self) -> bool {
         let queue = &self.device.queue;

@@ -360,9 +360,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// True if a loop inside gave way and the attempt may be retried because of that.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "most attempts have no turn, and that is seen where they are")]
+    /// True if a loop inside gave way and the failed attempt may be retried because of that.
     pub(super) fn gave_way(&self, attempt: &Attempt) -> bool {
         attempt.hold.is_marked() && self.why_over().is_none() && self.machine.can_be_exclusive_yet()
     }

@@ -92,9 +92,14 @@ fn settle_now<R, M>(
     ended: (Result<R, Panic>, &Before),
     judge: &impl Judge<R, M>,
 ) -> Settled<R> {
+    let before = ended.1;
     let votes = |call: &mut Call<'_>, attempt: &mut Attempt, value| {
         let verdict = call.votes(policy, attempt).and_then(|waiting| waiting());
-        agreed(call, attempt, value, verdict, judge)
+        let settled = agreed(call, attempt, value, verdict, judge);
+        if let Settled::Retry(_) = settled {
+            before.recover();
+        }
+        settled
     };
     settle(call, policy, attempt, ended, (judge, votes))
 }
@@ -186,9 +191,7 @@ pub(crate) fn settle<'a, R, M, S: From<Settled<R>>>(
         Ok(outcome) => outcome,
         Err(panic) => return settle_panic(call, policy, attempt, panic).into(),
     };
-    let failure = judge.failure(&outcome);
-    let failure = if call.gave_way(attempt) { Some(or_gave_way(failure)) } else { failure };
-    match failure {
+    match judge.failure(&outcome) {
         None if call.agrees() => votes(call, attempt, outcome),
         None => {
             call.succeeded(policy, attempt);
@@ -196,6 +199,7 @@ pub(crate) fn settle<'a, R, M, S: From<Settled<R>>>(
         }
         Some(failure) => {
             before.recover();
+            let failure = if call.gave_way(attempt) { or_gave_way(failure) } else { failure };
             settle_failed(call, policy, attempt, failure, Ok(outcome)).into()
         }
     }
@@ -232,12 +236,11 @@ fn settle_failed<R>(
 }
 
 /// Failure of an attempt that is redone because a loop in it gave way. Only a poisoned device takes precedence.
-#[cold]
-fn or_gave_way(failure: Option<Failure>) -> Failure {
-    let poisoned = failure.filter(|failure| failure.class == Class::Poisoned);
-    poisoned.unwrap_or_else(|| {
-        Failure::new(Class::OutOfMemory, "a loop inside yielded to other users of the device")
-    })
+fn or_gave_way(failure: Failure) -> Failure {
+    match failure.class {
+        Class::Poisoned => failure,
+        _ => Failure::new(Class::OutOfMemory, "a loop inside yielded to other users of the device"),
+    }
 }
 
 /// Returns the error that is passed on; a panic continues here.

@@ -34,7 +34,7 @@ impl Hold {
         matches!(self, Self::Turn(turn) if turn.is_exclusive())
     }
 
-    /// True if a loop inside gave way. Then the attempt counts as failed, even if its body succeeded.
+    /// True if a loop inside gave way. Then an attempt that fails is redone, whatever its error.
     #[inline]
     pub(super) fn is_marked(&self) -> bool {
         matches!(self, Self::Turn(turn) if turn.is_marked())

@@ -249,8 +249,8 @@ impl<S: Store> Inner<S> {
         self.decide(ballot.round, &verdict)
     }
 
-    /// Returns the time to wait. A rank that is killed after its vote and before counting is missed only in the next
-    /// exchange. The others have waited a whole timeout for it by then, and a second one would double the time until it
+    /// Returns the time to wait. If a rank is killed between voting and counting, only the next exchange finds its vote
+    /// missing. The others have waited a whole timeout for it by then, and a second one would double the time until it
     /// is named.
     fn patience(&self, round: u64) -> Duration {
         let state = self.state();

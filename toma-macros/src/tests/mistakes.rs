@@ -56,6 +56,14 @@ fn functions_that_no_attempt_can_run() {
     check_function(Range, "fn work(&self, start: usize, end: usize);", message, "work");
     let message = "`#[toma::batch]` cannot run a `const fn`: trying again happens at run time";
     check_function(Batch, "pub const fn f(n: usize) {}", message, "const");
+    let message = "`#[toma::batch]` cannot run a function that returns a future: write `async fn`";
+    for function in [
+        "fn f(n: usize) -> impl Future<Output = usize> + 'static {}",
+        "fn f(&self, n: usize) -> Pin<Box<dyn std::future::Future<Output = u8> + Send + '_>> {}",
+    ] {
+        check_function(Batch, function, message, "Future");
+    }
+    check_function(Batch, "fn f(n: usize) -> BoxFuture<'static, ()> {}", message, "BoxFuture");
     let message = "`padded` has no meaning for an async function: use `by_padded_cost` with `stream`";
     let function = "async fn f(rows: &[u8], start: usize, end: usize) {}";
     check(Chunked, "padded = lengths", function, message, "lengths");
