@@ -185,6 +185,9 @@ fn play(event: &Event<'_>, recorder: &mut Recorder) -> Result<(), Contradiction>
             for attribute in &operator.attributes {
                 recorder.attribute(id, &attribute.name, &attribute.values)?;
             }
+            for number in &operator.numbers {
+                recorder.number(id, &number.name, number.value())?;
+            }
             operator.duration.map_or(Ok(()), |duration| recorder.duration(id, duration))
         }
         Event::OperatorEnds(id) => recorder.end_operator(*id),

@@ -12,7 +12,7 @@ use crate::options::{crate_path, equals, instead, read};
 pub(super) const ATTRIBUTE: &str = "`#[toma::profile]`";
 
 /// Columns of a table, with the names of `toma::torch::profile::Column`.
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 14] = [
     "Peak",
     "Reserved",
     "Rise",
@@ -21,6 +21,8 @@ const COLUMNS: [&str; 12] = [
     "Freed",
     "Net",
     "Kept",
+    "Fetched",
+    "Offloaded",
     "Backward",
     "Hits",
     "Ooms",

@@ -135,7 +135,8 @@ fn add_uses(trace: &Trace, blocks: &BTreeMap<Born, usize>, storages: &[Storage],
             Access::Makes | Access::Views => continue,
         };
         let operator = used.operator.index();
-        if storages[storage].birth == Some(operator) {
+        // The operator that makes a storage does not use it, nor does one that overlaps with its maker.
+        if !storages[storage].may_be_used_by(operator) {
             continue;
         }
         let uses = &mut operators[operator].uses;

@@ -83,7 +83,7 @@ pub struct Use {
 
 impl Storage {
     /// True if an operator can use the storage. The operator that makes it cannot.
-    fn may_be_used_by(&self, operator: usize) -> bool {
+    pub(super) fn may_be_used_by(&self, operator: usize) -> bool {
         match (self.birth, self.death) {
             (None, death) => death.is_none_or(|death| operator < death),
             (Some(birth), None) => birth < operator,

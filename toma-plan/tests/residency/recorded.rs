@@ -66,3 +66,19 @@ fn a_step_is_what_a_place_saw_of_a_trace() {
     assert_eq!(step.least_budget(), (0, 1608));
     assert!(Step::of(&trace, &Place::device("cuda", 0), 64).storages.is_empty());
 }
+
+/// The outer operator uses what the inner one has made.
+#[test]
+fn operators_that_overlap_make_a_valid_step() -> Result<(), Contradiction> {
+    let mut recorder = Recorder::new();
+    let outer = recorder.begin_operator(MAIN, "outer");
+    let inner = recorder.begin_operator(MAIN, "inner");
+    let made = recorder.birth(MAIN, &Place::HOST, 512)?;
+    recorder.end_operator(inner)?;
+    recorder.uses(outer, Operand::new(made, Access::Reads, &[128]))?;
+    recorder.end_operator(outer)?;
+    let step = Step::of(&recorder.finish(), &Place::HOST, 64);
+    assert_eq!(step.storages.len(), 1);
+    step.check().unwrap();
+    Ok(())
+}

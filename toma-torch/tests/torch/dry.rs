@@ -24,6 +24,17 @@ const NETS: [fn() -> Net; 6] = [
     nets::residual,
 ];
 
+/// Operators take numbers, shapes and flags.
+#[test]
+fn a_recorded_step_is_written_and_read() {
+    let _alone = alone();
+    let net = nets::transformer(0.5);
+    for trace in [record(|| step(&net, 2)), dry_run(|| step(&net, 2)).unwrap()] {
+        assert!(trace.operators().any(|(_, operator)| !operator.numbers.is_empty()));
+        assert_eq!(Trace::from_json(&trace.to_json()).unwrap(), trace);
+    }
+}
+
 /// Forward and backward by tch's own methods.
 fn step(net: &Net, rows: usize) {
     net.loss(Road::Panics, &(0..rows)).unwrap().backward();

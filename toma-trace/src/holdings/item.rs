@@ -116,14 +116,16 @@ impl Item {
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         match self.place.as_device() {
-            Some(("cuda", _)) if self.is_counted => self.bytes.next_multiple_of(512),
+            Some(("cuda", _)) if self.is_counted => {
+                self.bytes.checked_next_multiple_of(512).unwrap_or(u64::MAX)
+            }
             _ => self.bytes,
         }
     }
 
     pub(super) fn elements(&self) -> u64 {
-        let aliases: u64 = self.aliases.iter().map(|alias| elements(&alias.shape)).sum();
-        self.shape.as_deref().map_or(0, elements) + aliases
+        let shapes = self.shape.as_deref().into_iter().chain(self.aliases.iter().map(|alias| &*alias.shape));
+        shapes.map(elements).fold(0, u64::saturating_add)
     }
 
     /// True if a tensor in the storage has this name.
@@ -142,5 +144,5 @@ pub(super) fn of_several(name: &str, storages: usize) -> String {
 }
 
 fn elements(shape: &[u64]) -> u64 {
-    shape.iter().product()
+    if shape.contains(&0) { 0 } else { shape.iter().fold(1, |elements, size| elements.saturating_mul(*size)) }
 }

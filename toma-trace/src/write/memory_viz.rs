@@ -95,7 +95,7 @@ impl<'a> Snapshot<'a> {
             let mut frames = vec![Frame { file: category.name(), line: 0, name: catalog.name(storage) }];
             frames.extend(stack);
             rows.push(Row { block, category, device: numbers[&block.place], address, frames });
-            address += block.bytes.next_multiple_of(GRAIN).max(GRAIN);
+            address = address.saturating_add(rounded(block.bytes));
         }
         let devices = numbers.values().max().map_or(0, |last| last + 1);
         Self { rows, events: events(trace), devices }
@@ -136,7 +136,7 @@ fn events(trace: &Trace) -> Vec<Event> {
 
 impl Row<'_> {
     fn segment_bytes(&self) -> u64 {
-        self.block.bytes.next_multiple_of(GRAIN).max(GRAIN)
+        rounded(self.block.bytes)
     }
 
     /// Writes the segment of a live block, which it fills.
@@ -190,6 +190,11 @@ fn write_frame<W: Write>(pickler: &mut Pickler<W>, frame: &Frame<'_>) -> io::Res
         pickler.entry_int("line", frame.line.into())?;
         pickler.entry_text("name", &never_hidden(frame.name))
     })
+}
+
+/// Bytes of the segment around a block.
+fn rounded(bytes: u64) -> u64 {
+    bytes.max(1).checked_next_multiple_of(GRAIN).unwrap_or(u64::MAX)
 }
 
 /// Returns the number of each place: CUDA devices keep their own, others get those after them, and the host is the

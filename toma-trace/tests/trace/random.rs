@@ -103,6 +103,7 @@ impl Player {
     fn begin_operator(&mut self, thread: ThreadId) {
         let id = self.recorder.begin_operator(thread, "aten::softmax");
         self.recorder.attribute(id, "dim", &[-1]).unwrap();
+        self.recorder.number(id, "scale", -0.5).unwrap();
         self.recorder.duration(id, Duration::from_micros(3)).unwrap();
         self.operators.push(id);
     }

@@ -102,6 +102,14 @@ fn a_step_as_a_snapshot_of_pytorch() {
     assert_eq!(alive, [100, 100]);
 }
 
+/// Traces that are read from files may claim any size.
+#[test]
+fn the_largest_block_is_written() {
+    let mut recorder = Recorder::new();
+    recorder.existing(&gpu(), u64::MAX - 100).unwrap();
+    assert_eq!(snapshot(&recorder.finish(), &Names::new()).segments.len(), 1);
+}
+
 /// The page hides frames whose function name contains one of these parts.
 #[test]
 fn no_frame_of_a_program_has_a_name_that_the_page_hides() {
