@@ -10,7 +10,7 @@ use toma_core::{Judge, Outcome};
 
 use super::pieces::{after_failure, case_of, cut, decide, result, site_of, splitting_of};
 use crate::error::{Error, ErrorKind};
-use crate::ffi::Recording;
+use crate::ffi::{self, Recording};
 use crate::predict::{Key, Program, Purpose, StepPrediction, Work};
 use crate::tensor::TensorData;
 
@@ -77,7 +77,12 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
             then(rows, |rows| result(recording, rows))
         });
         if items == 0 {
-            return run.into_inner()(None, 0..0);
+            // Ranks vote although nothing can be cut here: the others may have rows.
+            let voted: R = form.fold(0..0, 1, Tensor::new(), |rows, _, _| R::of(rows.shallow_clone()));
+            return match voted.branch::<Tensor>() {
+                ControlFlow::Continue(_) => run.into_inner()(None, 0..0),
+                ControlFlow::Break(error) => error,
+            };
         }
         let step = |recording: &Recording, items| tensor_of(run.borrow_mut()(Some(recording), 0..items));
         let work = Work { items, room_bytes: 0 };
@@ -134,7 +139,9 @@ fn filled(output: &Tensor, rows: &Tensor, piece: Range<usize>, items: usize) -> 
         piece.len()
     );
     if piece.len() == items {
-        return rows.shallow_clone();
+        // A view of the data would change with it, which the rows of several pieces do not.
+        let is_own = ffi::is_sole(rows).unwrap_or(true);
+        return if is_own { rows.shallow_clone() } else { rows.copy() };
     }
     let mut whole = shape;
     whole[0] = count(items);

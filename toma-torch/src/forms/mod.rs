@@ -43,7 +43,8 @@ use crate::{Device, DryRun, TensorData};
 /// assert!(!logits.requires_grad());
 /// ```
 ///
-/// The pieces' rows are copied to their places, so memory holds the output once, and one piece's rows in addition.
+/// The pieces' rows are copied to their places, so memory holds the output once, and one piece's rows in addition. The
+/// output shares no memory with the data: rows that `body` returns as a view are copied.
 /// Without items, `body` runs once on the empty data.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use toma_core::NoCache;
 use toma_core::classify::Class;
 use toma_core::execute;
 use toma_core::ranks::{Group as _, ThreadRank, threads};
-use toma_torch::{Backward as _, Error, Loss, accumulate_gradients};
+use toma_torch::{Backward as _, Error, Forward as _, Loss, accumulate_gradients};
 
 const FLOATS: (Kind, Device) = (Kind::Double, Device::Cpu);
 
@@ -61,6 +61,20 @@ fn a_training_form_adds_nothing_before_all_have_agreed() {
         (loss.unwrap().double_value(&[]), weight.grad().double_value(&[]))
     });
     assert_eq!(sums, [(28.0, 28.0); 2]);
+}
+
+/// It has nothing to cut, and the other one waits for its votes.
+#[test]
+fn a_rank_without_rows_votes() {
+    let counts = on_both(|rank| {
+        let data = Tensor::arange(if rank.rank() == 1 { 8 } else { 0 }, FLOATS);
+        let rows = execute::with::<NoCache>().ranks(&rank).forward(&data, |data| {
+            has_room(&rank, data.size()[0])?;
+            Ok::<_, Error>(data * 2.0)
+        });
+        rows.map(|rows| rows.size()).map_err(|error| error.to_string())
+    });
+    assert_eq!(counts, [Ok(vec![0]), Ok(vec![8])]);
 }
 
 #[test]

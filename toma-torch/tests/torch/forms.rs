@@ -145,9 +145,23 @@ fn an_output_is_filled_once_and_never_held_twice() {
         assert_eq!(output, right, "{fit} rows beside the output");
         assert!(!output.requires_grad());
     }
-    let whole = forward(&input, |rows| Ok::<_, TchError>(rows.shallow_clone())).unwrap();
-    assert_eq!(whole.data_ptr(), input.data_ptr(), "one piece is the whole, without a copy");
+    let mut made = std::ptr::null_mut();
+    let whole = forward(&input, |rows| {
+        let squares = rows.f_square()?;
+        made = squares.data_ptr();
+        Ok::<_, TchError>(squares)
+    });
+    assert_eq!(whole.unwrap().data_ptr(), made, "one piece is the whole, without a copy");
     assert!(input.exp().requires_grad(), "grad mode is as it was");
+}
+
+#[test]
+fn an_output_shares_no_memory_with_its_data() {
+    let input = Tensor::arange(4, FLOATS);
+    for body in [Tensor::shallow_clone, |rows: &Tensor| rows.view([-1])] {
+        let _changed = forward(&input, body).fill_(7.0);
+        assert_eq!(input, Tensor::arange(4, FLOATS));
+    }
 }
 
 type Ours = fn(&mut nn::Optimizer, (&Tensor, &Tensor), &nn::Linear) -> Tensor;
