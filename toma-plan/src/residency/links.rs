@@ -47,7 +47,7 @@ impl Links {
         }
     }
 
-    /// Requests a storage; so many bytes are then taken on the device.
+    /// Requests a storage, with which `taken_bytes` are in use on the device.
     pub(super) fn fetch(&mut self, storage: usize, bytes: u64, taken_bytes: u64) {
         let room = self.room(taken_bytes);
         let start = self.now.max(self.in_free).max(self.ready[storage]).max(room);

@@ -75,6 +75,12 @@ impl Plan {
         self.absences.iter().filter(is_evicted).map(|absence| absence.storage)
     }
 
+    /// True if the plan's operators and storages are those of a step of this size. A plan of another step is of no use.
+    pub fn is_of(&self, step: &Step) -> bool {
+        let storages = step.storages.len();
+        self.leaves.len() == step.operators.len() && self.absences.iter().all(|one| one.storage < storages)
+    }
+
     /// Returns the name of the plan's maker.
     pub fn name(&self) -> &'static str {
         self.name

@@ -273,7 +273,7 @@ impl<'a> Simulator<'a> {
         bytes
     }
 
-    /// Fetches a storage while so many bytes are taken in addition to those on the device.
+    /// Fetches a storage while the running operator has allocated `inside_bytes` of its own.
     fn fetch(&mut self, storage: usize, now: u64, inside_bytes: u64) {
         let bytes = self.step.storages[storage].bytes;
         self.comes(storage);

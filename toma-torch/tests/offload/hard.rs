@@ -2,6 +2,7 @@
 
 #![expect(clippy::float_cmp, reason = "the same bits are meant")]
 
+use std::panic::panic_any;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use tch::nn::OptimizerConfig as _;
 use tch::{Kind, TchError, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
-use toma_torch::offload::{AroundOperators, Event, Genoa, Lru, OperatorCall, Residency};
+use toma_torch::offload::{AroundOperators, Event, Genoa, Lru, OperatorCall, Residency, TensorRef};
 use toma_torch::{Error, checkpoint, dry_run};
 
 use crate::kit::{alone, bits, caught, entered, manager};
@@ -155,6 +156,45 @@ fn callbacks_see_refuse_and_may_panic() {
             Event::Fetched { bytes: 400, is_ahead: false, .. }
         ]
     ));
+}
+
+/// Panics again where the panic with it is dropped.
+struct Twice;
+
+impl Drop for Twice {
+    fn drop(&mut self) {
+        panic!("a payload's own panic");
+    }
+}
+
+/// One tensor of two fits, so each fetch evicts the other, and its observer asks for the one that is fetched.
+#[test]
+fn an_observer_may_ask_for_the_tensor_that_is_being_fetched() {
+    let _alone = alone();
+    let handle: Arc<Mutex<Option<TensorRef>>> = Arc::default();
+    let (asked, fetches) = (Arc::clone(&handle), Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&fetches);
+    let tensors = [1.0, 2.0].map(|value| Tensor::full([128, 128], value, ground::floats()));
+    let manager = manager(Lru).budget(ground::allocated_bytes() - (1 << 15)).observer(move |event| {
+        let Event::Offloaded { .. } = event else { return };
+        let handle = asked.lock().unwrap().take();
+        if let Some(handle) = handle {
+            handle.fetch().unwrap();
+            assert_eq!(handle.residency(), Residency::Resident);
+            counted.fetch_add(1, Ordering::Relaxed);
+            panic_any(Twice);
+        }
+    });
+    let _entered = manager.enter().unwrap();
+    let _known = tensors.each_ref().map(|tensor| manager.adopt(tensor));
+    for _ in 0..2 {
+        for (tensor, value) in tensors.iter().zip([1.0, 2.0]) {
+            *handle.lock().unwrap() = Some(manager.adopt(tensor));
+            manager.adopt(tensor).fetch().unwrap();
+            assert_eq!(tensor.max().double_value(&[]), value);
+        }
+    }
+    assert!(fetches.load(Ordering::Relaxed) > 1, "{fetches:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::ground::{self, FailingAllocation};
 use tch::Tensor;
 use tch::nn;
 use tch::nn::OptimizerConfig as _;
-use toma_plan::residency::{MoveKind, Plan, Terms, simulate};
+use toma_plan::residency::{MoveKind, Plan, Situation, Step, Terms, simulate};
 use toma_torch::offload::{Event, Eviction, Flow, Genoa, Lru, Manager, NextEvent, Report};
 
 use crate::kit::{Rule, alone, bits, budget_of, caught, entered, manager};
@@ -191,6 +191,48 @@ fn a_step_that_differs_from_its_prediction_goes_on_by_demand() {
             assert!(outcome.is_err() || &bits(&outcome.unwrap()) == expected);
         }
         assert!(manager.report().operators > before.operators, "they are reported again");
+    }
+}
+
+/// Plans the first step it is asked for, and answers with that plan from then on.
+#[derive(Default)]
+struct First(Flow, Option<Plan>);
+
+impl Eviction for First {
+    fn name(&self) -> &'static str {
+        "first"
+    }
+
+    fn evict(&mut self, situation: &Situation<'_>) -> Vec<u64> {
+        self.0.evict(situation)
+    }
+
+    fn plan(&mut self, step: &Step, terms: &Terms) -> Option<Plan> {
+        self.1 = self.1.take().or_else(|| self.0.plan(step, terms));
+        self.1.clone()
+    }
+}
+
+#[test]
+fn a_plan_of_another_step_is_not_followed() {
+    let _alone = alone();
+    let weights: Vec<_> = (0..6).map(|at| Tensor::full([64, 64], at, ground::floats()) * 0.01).collect();
+    let chain = |count: usize| {
+        let weights = weights.iter().take(count);
+        weights.fold(Tensor::ones([64, 64], ground::floats()), |x, weight| x.matmul(weight).tanh())
+    };
+    let expected = [4, 6].map(|count| bits(&chain(count)));
+    let budget = ground::allocated_bytes() - (2 << 14);
+    for counts in [[6, 4], [4, 6]] {
+        let manager = manager(First::default()).budget(budget);
+        let _entered = manager.enter().unwrap();
+        for (at, is_planned) in [(0, true), (1, false)] {
+            manager.predict(|| chain(counts[at])).unwrap();
+            assert_eq!(manager.plan().plan().is_some(), is_planned, "{}", manager.plan());
+            for _ in 0..3 {
+                assert_eq!(bits(&chain(counts[at])), expected[usize::from(counts[at] == 6)]);
+            }
+        }
     }
 }
 

@@ -109,7 +109,7 @@ pub enum Event {
 }
 
 /// Callback for events, on the threads that move storages.
-pub(crate) type Observer = Box<dyn Fn(&Event) + Send + Sync>;
+pub(crate) type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// Callbacks that a program has set.
 #[derive(Default)]

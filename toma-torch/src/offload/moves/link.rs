@@ -1,9 +1,10 @@
 //! One direction of transfers to or from a device, on a thread of its own.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
+
+use toma_core::private::contained;
 
 /// Moves storages of a manager `M` one after the other, while operators run.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl<M: Send + Sync + 'static> Link<M> {
         let work = move || {
             for id in ids {
                 if let Some(shared) = shared.upgrade() {
-                    let _panicked = catch_unwind(AssertUnwindSafe(|| moves(&shared, id)));
+                    contained(|| moves(&shared, id));
                 }
                 *waiting.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
                 waiting.1.notify_all();

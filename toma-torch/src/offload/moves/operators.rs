@@ -221,7 +221,7 @@ impl ManagerState {
             for storage in own(self.id, ended.made) {
                 made.extend(table.is_made(storage).filter(|_| follows));
             }
-            lent = self.pinned_on(&mut table, ended);
+            lent = self.pin_lent(&mut table, ended);
             if ended.has_failed {
                 table.steps.fails();
                 Ensuing::default()
@@ -237,8 +237,9 @@ impl ManagerState {
         self.settle(ensuing);
     }
 
-    /// Pins storages that the program may access without an operator, while no other thread can move them.
-    fn pinned_on(&self, table: &mut Table, ended: &mut Ended<'_>) -> Vec<u64> {
+    /// Pins the arguments or results whose memory the program may now read directly, if the operator lends them.
+    /// Returns their ids. Under the lock of the table, so none is evicted before it is pinned.
+    fn pin_lent(&self, table: &mut Table, ended: &mut Ended<'_>) -> Vec<u64> {
         let lent: &mut [Use<'_>] = match ended {
             Ended { lends_uses: true, uses, .. } => uses,
             Ended { lends_made: true, made, .. } => made,

@@ -12,6 +12,7 @@ use toma_trace::Size;
 use super::callbacks::Event;
 use super::counts::add;
 use super::evicted::{self, Source, evicted_message};
+use super::notify::Moving;
 use super::operators;
 use super::registry;
 use super::state::ManagerState;
@@ -247,6 +248,7 @@ impl ManagerState {
     pub(crate) fn return_all(&self, storages: &[ParkedStorage]) -> Result<(), Error> {
         registry::check_process()?;
         operators::take_back();
+        let _moving = Moving::begin();
         let _aside = Aside::begin();
         let (evicted, coming): (Vec<_>, Vec<_>) =
             self.mark_parked(storages).into_iter().partition(|one| one.known.was_evicted);

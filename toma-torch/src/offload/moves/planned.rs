@@ -141,7 +141,10 @@ impl ManagerState {
         if known.step.peak_bytes() <= terms.budget_bytes {
             return None;
         }
-        let plan = |terms: &Terms| self.with_eviction(|eviction| eviction.plan(&known.step, terms)).flatten();
+        let plan = |terms: &Terms| {
+            let plan = self.with_eviction(|eviction| eviction.plan(&known.step, terms)).flatten();
+            plan.filter(|plan| plan.is_of(&known.step))
+        };
         if self.device.device() != tch::Device::Cpu {
             return plan(&terms);
         }

@@ -1,12 +1,13 @@
 //! Chooses and evicts storages when bytes are lacking.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::TryLockError;
 use std::thread;
 
+use toma_core::private::contained;
 use toma_plan::residency::{Candidate, Eviction, Situation};
 
 use super::counts::add;
+use super::notify::Moving;
 use super::state::ManagerState;
 use super::stopwatch::Stopwatch;
 use super::table::{Entry, Location};
@@ -16,6 +17,7 @@ impl ManagerState {
     /// Returns true if an allocation that lacks so many bytes is worth a retry. Waits for evictions in progress first.
     pub(crate) fn room_for(&self, lacking_bytes: u64) -> bool {
         Stopwatch::pauses(|| {
+            let _moving = Moving::begin();
             let _aside = Aside::begin();
             self.outwards.has_waited() || self.make_room(lacking_bytes) > 0 || self.has_waited()
         })
@@ -94,11 +96,11 @@ impl ManagerState {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let answer = catch_unwind(AssertUnwindSafe(|| question(&mut **eviction)));
-        if answer.is_err() {
+        let answer = contained(|| question(&mut **eviction));
+        if answer.is_none() {
             add(&self.counts.poor_evictions, 1);
         }
-        answer.ok()
+        answer
     }
 
     /// Evicts the storages that the policy does not want on the device after an operator.

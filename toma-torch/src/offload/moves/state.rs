@@ -12,6 +12,7 @@ use super::counts::{Counts, add, timed};
 use super::evicted::{self, Source, evicted_message, parked_message};
 use super::host::Host;
 use super::link::Link;
+use super::notify::Moving;
 use super::table::{Books, Location, Table};
 use super::tally::EvictedTally;
 use crate::error::{Error, ErrorKind};
@@ -206,6 +207,7 @@ impl ManagerState {
 
     /// Evicts a storage. Returns its bytes, or 0 if it stays.
     pub(crate) fn offload(&self, id: u64) -> Result<u64, Error> {
+        let _moving = Moving::begin();
         let _aside = Aside::begin();
         let Some((kept, bytes, copy)) = self.begin_leaving(id) else { return Ok(0) };
         let is_copied = copy.is_none();
@@ -286,6 +288,7 @@ impl ManagerState {
 
     /// Fetches a storage unless it is on the device. With `ahead`, fails if room would have to be made first.
     pub(crate) fn fetch(&self, id: u64, ahead: bool) -> Result<(), Error> {
+        let _moving = Moving::begin();
         let Some((kept, bytes, note)) = self.begin_coming(id, ahead)? else { return Ok(()) };
         let began = Instant::now();
         let filled = self.filled(&kept, bytes, &note, ahead);

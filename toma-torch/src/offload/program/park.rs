@@ -9,6 +9,7 @@ use super::manager::Manager;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceId};
 use crate::memory::Device;
+use crate::offload::moves::notify::Moving;
 use crate::offload::moves::operators;
 use crate::offload::moves::parking::{ParkedStorage, Stays};
 use crate::offload::moves::registry;
@@ -112,6 +113,7 @@ impl Parked {
     fn new(shared: &Arc<ManagerState>) -> Result<Self, Error> {
         registry::check_process()?;
         operators::take_back();
+        let _moving = Moving::begin();
         let _aside = Aside::begin();
         let marked = shared.mark_all()?;
         let storages: Vec<_> = marked.iter().map(|one| one.known).collect();

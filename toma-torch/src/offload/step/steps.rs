@@ -58,7 +58,8 @@ impl Steps {
         self.follows(print, found)
     }
 
-    /// Looks for a period in a program that does not mark steps.
+    /// Adds an operator's fingerprint to the search for a period, in programs that mark no steps. Starts a recording
+    /// when a new period is found, or ends it when none is left.
     fn notices(&mut self, print: u64) {
         let period = self.periods.push(print);
         self.noticed = period.filter(|period| self.is_news(*period));
