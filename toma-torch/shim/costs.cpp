@@ -213,9 +213,20 @@ std::unique_ptr<bool[]> Costs::region_ends() {
 
 void Costs::leaves() {
   auto& notes = *tape.notes;
-  for (const auto& outside : tape.outsides) {
+  std::vector<bool> is_used_later(tape.outsides.size());
+  const auto later = tape.stages.size() > 1 ? tape.stages[1].first_op : tape.ops.size();
+  for (size_t op = later; op < tape.ops.size(); ++op) {
+    for (const auto& ref : tape.ops[op].refs) {
+      if (ref.outside != none) {
+        is_used_later[ref.outside] = true;
+      }
+    }
+  }
+  for (size_t number = 0; number < tape.outsides.size(); ++number) {
+    const auto& outside = tape.outsides[number];
     if (outside.is_variable) {
       notes.leaves.push_back({outside.tensor, outside.bytes});
+      notes.figures.first_gradient_bytes += is_used_later[number] ? 0 : outside.bytes;
     } else if (outside.wants_gradient) {
       notes.figures.input_gradient_bytes += outside.bytes;
     }

@@ -94,7 +94,7 @@ void write_number(Recorder& recorder, const c10::Argument& described, const c10:
   }
 }
 
-// Writes the tag of operators whose results depend, element by element, on one element of each argument.
+// Marks pointwise operators in a dry run: each element of their results depends on one element of each argument.
 void write_tags(Recorder& recorder, const c10::OperatorHandle& op) {
   if (recorder.dry != nullptr && op.hasTag(at::Tag::pointwise)) {
     recorder.write({TOMA_ATTRIBUTE}, "pointwise", int64_t{1});

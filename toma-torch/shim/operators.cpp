@@ -66,7 +66,8 @@ Operator described(const c10::OperatorHandle& handle) {
   return operation;
 }
 
-// Never destroyed: regions that refer to an entry may live until the process ends.
+// Returns the properties of an operator from a table of the process. The table is never destroyed, because regions that
+// refer to an entry may live until the process ends.
 const Operator& shared_operator_of(const c10::OperatorHandle& handle) {
   static auto* operators = new std::unordered_map<const c10::FunctionSchema*, Operator>;
   static std::mutex lock;

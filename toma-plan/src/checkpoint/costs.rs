@@ -21,6 +21,8 @@ use super::{Saving, Stage};
 pub struct Costs {
     stages: Vec<Stage>,
     input_gradient_bytes: u64,
+    /// Bytes of variables' gradients from the backwards of each stage and all later ones.
+    made: Vec<u64>,
 }
 
 impl Costs {
@@ -30,7 +32,7 @@ impl Costs {
     ///
     /// [`InvalidCosts`] names the stage and the invalid value.
     pub fn new(stages: Vec<Stage>) -> Result<Self, InvalidCosts> {
-        Self { stages, input_gradient_bytes: 0 }.checked()
+        Self { stages, input_gradient_bytes: 0, made: Vec::new() }.checked()
     }
 
     /// Sets the bytes of the gradient of the first stage's input.
@@ -66,7 +68,20 @@ impl Costs {
         }
     }
 
-    fn checked(self) -> Result<Self, InvalidCosts> {
+    /// Bytes of gradients of variables once the backwards from a stage on have run.
+    pub(super) fn made_bytes(&self, stage: usize) -> u64 {
+        self.made[stage]
+    }
+
+    /// Returns the costs of a backward whose variables have their gradients already, so that it allocates none.
+    #[must_use]
+    pub fn without_variable_gradients(&self) -> Self {
+        let mut stages = self.stages.clone();
+        stages.iter_mut().for_each(|stage| stage.variable_gradient_bytes = 0);
+        Self { stages, made: vec![0; self.made.len()], ..*self }
+    }
+
+    fn checked(mut self) -> Result<Self, InvalidCosts> {
         if self.stages.is_empty() {
             return Err(InvalidCosts::NoStages);
         }
@@ -76,6 +91,10 @@ impl Costs {
         }
         let count = self.stages.len();
         self.total_bytes().ok_or(InvalidCosts::TooLarge { count })?;
+        self.made = vec![0; count + 1];
+        for (index, stage) in self.stages.iter().enumerate().rev() {
+            self.made[index] = self.made[index + 1] + stage.variable_gradient_bytes;
+        }
         if self.longest_seconds().is_finite() { Ok(self) } else { Err(InvalidCosts::TooLong { count }) }
     }
 
@@ -132,6 +151,7 @@ fn total_bytes(stage: &Stage) -> Option<u64> {
         stage.output_bytes,
         stage.passing_bytes,
         stage.gradient_bytes,
+        stage.variable_gradient_bytes,
         stage.forward_peak_bytes,
         stage.repeat_peak_bytes,
     ];

@@ -1,7 +1,7 @@
 //! The recurrence of rotor, which the table of times and that of least bytes share.
 //!
 //! A state `(s, t)` is the remaining work of stages `s..=t`: their forward, with the input of `s` held, and
-//! their backward, with the gradient of the output of `t` there. With the last stage as `t` the runs are the
+//! their backward, with the gradient of the output of `t` there, and those of variables that backward has left. With the last stage as `t` the runs are the
 //! first ones, in all other states they are repeats. The bytes of a state include that gradient, but neither
 //! the input of `s` nor memory held for stages outside of the state.
 //!
@@ -61,6 +61,11 @@ impl<'a> Recurrence<'a> {
         last + 1 == self.count()
     }
 
+    /// Bytes of the gradient of a stage's input, and of those of variables, before the stage before it has its backward.
+    fn gradients(&self, stage: usize) -> u64 {
+        self.costs.gradient_bytes(stage) + self.costs.made_bytes(stage)
+    }
+
     /// Bytes that the stages of a state of repeats hold in any case.
     fn always(&self, start: usize, last: usize) -> u64 {
         if self.is_first_run(last) { 0 } else { self.always[last + 1] - self.always[start] }
@@ -70,8 +75,8 @@ impl<'a> Recurrence<'a> {
     pub(super) fn saves(&self, start: usize, last: usize) -> impl Iterator<Item = Branch> {
         let stage = self.stage(start);
         let (is_first, is_saved) = (self.is_first_run(last), stage.must_save && !self.is_first_run(last));
-        let run_bytes = self.costs.gradient_bytes(last + 1) + self.always(start, last);
-        let gradients = self.costs.gradient_bytes(start + 1) + self.costs.gradient_bytes(start);
+        let run_bytes = self.gradients(last + 1) + self.always(start, last);
+        let gradients = self.gradients(start + 1) + self.costs.gradient_bytes(start);
         let run_seconds = match is_saved {
             true => 0.0,
             false if is_first => stage.forward_seconds,
@@ -83,7 +88,7 @@ impl<'a> Recurrence<'a> {
             Branch {
                 choice: Choice::Save(way),
                 seconds: run_seconds + stage.backward_seconds + saving.extra_seconds,
-                needs_bytes: run.max(gradients + saving.saved_bytes + saving.backward_peak_bytes),
+                needs_bytes: run.max(gradients + saving.saved_bytes + stage.backward_peak(&saving)),
                 held_bytes: saving.saved_bytes,
             }
         })
@@ -92,7 +97,7 @@ impl<'a> Recurrence<'a> {
     /// The stages at which the state may be split.
     pub(super) fn splits(&self, start: usize, last: usize) -> impl Iterator<Item = Branch> {
         let is_first = self.is_first_run(last);
-        let base = self.costs.gradient_bytes(last + 1) + self.always(start, last);
+        let base = self.gradients(last + 1) + self.always(start, last);
         // Bytes saved so far by stages that cannot be repeated, and those of the input that the next run drops.
         let (mut always, mut input) = (0, 0);
         let (mut seconds, mut needs_bytes) = (0.0, 0);

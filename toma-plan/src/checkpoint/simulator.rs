@@ -205,9 +205,11 @@ impl<'a> Memory<'a> {
         }
         let saving = self.saved[stage].ok_or(Reason::NotSaved)?;
         self.needs_input(stage)?;
-        self.hold(stage, self.costs.gradient_bytes(stage), saving.backward_peak_bytes);
+        let cost = &self.costs.stages()[stage];
+        self.hold(stage, self.costs.gradient_bytes(stage), cost.backward_peak(&saving));
         let passing_bytes = std::mem::take(&mut self.passing[stage]);
         self.bytes -= self.costs.gradient_bytes(stage + 1) + saving.saved_bytes + passing_bytes;
+        self.bytes += cost.variable_gradient_bytes;
         self.saved[stage] = None;
         self.drop_output(stage);
         self.drop_input(stage);

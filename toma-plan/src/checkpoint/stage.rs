@@ -45,6 +45,8 @@ pub struct Stage {
     pub repeat_saving_peak_bytes: u64,
     /// Peak of backward beyond the saved activations and both gradients.
     pub backward_peak_bytes: u64,
+    /// Bytes of gradients of variables that backward leaves allocated. While it runs they are part of its peak.
+    pub variable_gradient_bytes: u64,
     /// True if the stage cannot be repeated: every plan saves it in its first run.
     ///
     /// Its input is needed again only for its backward, and may be recomputed for it.
@@ -61,6 +63,11 @@ impl Stage {
         self.repeat_peak_bytes = self.forward_peak_bytes;
         self.repeat_saving_peak_bytes = self.saving_peak_bytes;
         self
+    }
+
+    /// Peak of a backward beyond the saved activations and both gradients.
+    pub(super) fn backward_peak(&self, saving: &Saving) -> u64 {
+        saving.backward_peak_bytes.max(self.variable_gradient_bytes)
     }
 
     /// Returns the number of ways to save the stage: all of it, and each of its [`savings`](Self::savings).

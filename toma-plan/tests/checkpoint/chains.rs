@@ -51,7 +51,7 @@ pub(crate) fn any(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs>
 fn any_stage() -> impl Strategy<Value = Stage> {
     let bytes = (0..=6_u64, 0..=9_u64, 0..=6_u64, 0..=3_u64)
         .prop_map(|(a, more, d, passing)| [a, a + more, d, passing]);
-    let peaks = [0..=4_u64, 0..=4, 0..=4, 0..=4, 0..=4];
+    let peaks = [0..=4_u64, 0..=4, 0..=4, 0..=4, 0..=4, 0..=2];
     let savings = vec((0..=9_u64, 0..=4_u8, [0..=4_u64, 0..=4, 0..=4]), 0..=2);
     (seconds(), bytes, peaks, any_must_save(), savings).prop_map(
         |([f, again, b], [a, saved, d, passing], x, must_save, ways)| {
@@ -75,6 +75,7 @@ fn any_stage() -> impl Strategy<Value = Stage> {
                 repeat_peak_bytes: x[2],
                 repeat_saving_peak_bytes: x[3],
                 backward_peak_bytes: x[4],
+                variable_gradient_bytes: x[5],
                 must_save,
                 savings: if must_save { Vec::new() } else { ways.into_iter().map(saving).collect() },
             }

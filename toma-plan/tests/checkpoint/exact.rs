@@ -76,7 +76,9 @@ impl<'a> Exact<'a> {
 
     fn bytes(&self, now: Moment) -> u64 {
         let [held, saved] = [now.held, now.saved].map(usize::from);
-        self.gradient(now.left.into()) + self.outputs[held] + self.saved[saved]
+        let left = usize::from(now.left);
+        let made: u64 = self.stages()[left..].iter().map(|stage| stage.variable_gradient_bytes).sum();
+        made + self.gradient(left) + self.outputs[held] + self.saved[saved]
     }
 
     /// A run that saves nothing, with the input held.
@@ -113,7 +115,7 @@ impl<'a> Exact<'a> {
     fn backward(&self, now: Moment) -> Option<(Moment, u64)> {
         let index = usize::from(now.left) - 1;
         let cost = &self.stages()[index];
-        let takes = self.gradient(index) + cost.backward_peak_bytes;
+        let takes = self.gradient(index) + cost.backward_peak_bytes.max(cost.variable_gradient_bytes);
         let may = now.saved & (1 << index) != 0 && now.has_input(index);
         if !may || self.bytes(now) + takes > self.budget {
             return None;

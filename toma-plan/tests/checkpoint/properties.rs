@@ -133,6 +133,7 @@ fn scaled(costs: &Costs, scale: u64) -> Costs {
             &mut stage.repeat_peak_bytes,
             &mut stage.repeat_saving_peak_bytes,
             &mut stage.backward_peak_bytes,
+            &mut stage.variable_gradient_bytes,
         ];
         of_ways.chain(of_stage).for_each(|bytes| *bytes *= scale);
     }

@@ -138,7 +138,7 @@ fn decisions_are_those_of_slow_sums() {
         for stage in (0..twin.count()).rev() {
             ledger.backward_ends(stage, Run::default(), true);
         }
-        let costs = ledger.costs(0).unwrap().unwrap();
+        let costs = ledger.costs(0, 0).unwrap().unwrap();
         let none = BTreeSet::new();
         for (stage, cost) in (0..).zip(costs.stages()) {
             let passing = || twin.passing(stage);
@@ -294,7 +294,7 @@ fn a_ledger_counts_what_the_region_does_not_hold() {
     (region.values[0].is_held, region.slots[1].held_storage) = (false, 0);
     ledger.backward_begins(&region.recording(), 0, Readings { allocated_bytes: 98, lacking_bytes: 0 });
     ledger.backward_ends(0, run(6, 0, 70), true);
-    let costs = ledger.costs(7).unwrap().unwrap();
+    let costs = ledger.costs(7, 0).unwrap().unwrap();
     let [first, last] = costs.stages() else { panic!("two stages") };
     assert_eq!((first.output_bytes, first.saved_bytes, first.gradient_bytes), (100, 100, 50));
     assert_eq!((last.output_bytes, last.saved_bytes, last.gradient_bytes), (0, 30, 200));
@@ -306,6 +306,33 @@ fn a_ledger_counts_what_the_region_does_not_hold() {
     assert_eq!([first.repeat_peak_bytes, first.repeat_saving_peak_bytes], [320 + 40, 330 + 40]);
     assert_eq!(first.backward_peak_bytes, 40);
     assert_eq!(ledger.stages()[1].backward_ns, 5);
+}
+
+/// Those of the last stage are there when the backward of the first begins, and those of the first come afterwards.
+#[test]
+fn gradients_of_variables_belong_to_the_stage_that_makes_them() {
+    let (mut region, mut ledger) = (Region::default(), Ledger::default());
+    let run = Run { elapsed_ns: 1, dropping_peak_bytes: 30, saving_peak_bytes: 30 };
+    for stage in 0..2 {
+        region.begin();
+        ledger.stage_begins(&region.recording(), 0);
+        region.make(stage as usize + 1, 10);
+        region.save(None, stage as usize + 5, 30);
+        region.ops += 1;
+        ledger.stage_ends(run);
+    }
+    ledger.ends(region.recording(), 30);
+    ledger.backward_arrives(&region.recording(), 0, 0);
+    for (stage, lacking_bytes) in [(1, 30), (0, 10)] {
+        let now = Readings { allocated_bytes: 0, lacking_bytes };
+        ledger.backward_begins(&region.recording(), stage, now);
+        ledger.backward_ends(stage, run, true);
+    }
+    let costs = ledger.costs(0, 7).unwrap().unwrap();
+    assert_eq!([0, 1].map(|stage| costs.stages()[stage].variable_gradient_bytes), [7, 20]);
+    assert_eq!([0, 7, 10, 20].map(|first| ledger.counted_gradient_bytes(first)), [20, 27, 30, 30]);
+    let without = costs.without_variable_gradients();
+    assert_eq!([0, 1].map(|stage| without.stages()[stage].variable_gradient_bytes), [0, 0]);
 }
 
 /// A kept stage holds what it saves while the next one runs, which no peak of that one counts again.
@@ -340,7 +367,7 @@ fn what_a_kept_stage_holds_counts_once() {
     ledger.backward_arrives(&region.recording(), 100, 0);
     ledger.backward_begins(&region.recording(), 1, readings(170));
     ledger.backward_ends(1, run(0), true);
-    let costs = ledger.costs(0).unwrap().unwrap();
+    let costs = ledger.costs(0, 0).unwrap().unwrap();
     let [_, kept, last] = costs.stages() else { panic!("three stages") };
     assert_eq!((kept.must_save, kept.saved_bytes, kept.output_bytes), (true, 100 + 30 + 40, 40));
     assert_eq!([last.forward_peak_bytes, last.saving_peak_bytes], [8, 8]);
@@ -350,7 +377,7 @@ fn what_a_kept_stage_holds_counts_once() {
 fn an_empty_recording_decides_nothing() {
     assert!(!Recording::default().drops_input());
     let mut ledger = Ledger::default();
-    assert!(ledger.costs(0).is_none());
+    assert!(ledger.costs(0, 0).is_none());
     ledger.stage_begins(&Recording::default(), 7);
     assert!(ledger.ends(Recording::default(), 0).is_empty());
     ledger.backward_arrives(&Recording::default(), 0, 0);

@@ -17,6 +17,8 @@ enum Buffer {
     },
     /// The gradient of a stage's output, counted from 1: 0 is the input of the first stage.
     Gradient(usize),
+    /// Gradients of variables that the backward of a stage has left.
+    Made(usize),
     /// A temporary that lives during one action only.
     Passing,
 }
@@ -120,7 +122,8 @@ impl Twin<'_> {
         };
         let saving = cost.way(self.ways[&stage])?;
         self.buffers.insert(Buffer::Gradient(stage), input);
-        self.pass(saving.backward_peak_bytes);
+        self.pass(saving.backward_peak_bytes.max(cost.variable_gradient_bytes));
+        self.buffers.insert(Buffer::Made(stage), cost.variable_gradient_bytes);
         self.reported.seconds += cost.backward_seconds + saving.extra_seconds;
         let own = [Buffer::Saved { stage }, Buffer::Left { stage }, Buffer::Output(stage)];
         for buffer in own.into_iter().chain([Buffer::Gradient(stage + 1)]) {

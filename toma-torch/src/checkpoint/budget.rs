@@ -41,7 +41,7 @@ impl Budget {
     pub(super) fn bytes(&self) -> u64 {
         match self.bytes {
             Bytes::Requested(bytes) => bytes,
-            Bytes::Free(bytes) => bytes / 100 * (100 - HEAD_ROOM_PERCENT),
+            Bytes::Free(bytes) => rounded(bytes / 100 * (100 - HEAD_ROOM_PERCENT)),
         }
     }
 
@@ -73,4 +73,24 @@ impl Budget {
 fn free_bytes(device: &Device) -> u64 {
     let free = offload::free_bytes(device).unwrap_or(u64::MAX);
     free.saturating_sub(device::promised_bytes(device))
+}
+
+/// Rounds down by at most a 64th, so that a plan serves free bytes that differ a little from step to step.
+fn rounded(bytes: u64) -> u64 {
+    let unit = 1 << bytes.checked_ilog2().map_or(0, |log| log.saturating_sub(6));
+    bytes / unit * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rounded;
+
+    #[test]
+    fn free_bytes_are_rounded_down_to_few_budgets() {
+        assert_eq!([0, 1, 127, 129].map(rounded), [0, 1, 127, 128]);
+        let mut budgets: Vec<_> = (1 << 20..1 << 21).step_by(7).map(rounded).collect();
+        assert!((1 << 20..1 << 21).all(|bytes| (bytes - bytes / 64..=bytes).contains(&rounded(bytes))));
+        budgets.dedup();
+        assert_eq!(budgets.len(), 64);
+    }
 }

@@ -54,7 +54,9 @@ impl<'a> Choosing<'a> {
     /// Continues as another known structure, unless the user gave the plan.
     fn further(&mut self, other: &Structure, budget: Budget, begun: Begun<'_>) -> Result<Chosen, Error> {
         let (None, Some(now)) = (self.form.plan, self.running.plan()) else { return Ok(Chosen::default()) };
-        let Some(known) = knowledge::going_on(self.key, other, begun) else { return Ok(Chosen::default()) };
+        let Some(known) = knowledge::continuation(self.key, other, begun) else {
+            return Ok(Chosen::default());
+        };
         let done = &now.actions()[..=other.cuts_before(begun.operators()).len()];
         let plan = self.plan(&known, &budget)?;
         let Some(plan) = known.plan_after(done, plan, budget.bytes()) else { return Ok(Chosen::default()) };
@@ -74,7 +76,7 @@ impl<'a> Choosing<'a> {
     fn plan(&self, known: &Arc<Structure>, budget: &Budget) -> Result<Arc<Plan>, Error> {
         let plan = known.plan(budget.bytes(), self.form.solver);
         let plan = plan.or_else(|_| known.plan(budget.all_bytes(), self.form.solver));
-        let plan = plan.map_err(|small| budget.too_small(self.key, &small, known.lacking_bytes()))?;
+        let plan = plan.map_err(|small| budget.too_small(self.key, &small, known.uncounted_bytes()))?;
         let budget_bytes = budget.bytes();
         leaner::offer(Arc::new(Leaner { known: known.clone(), plan: plan.clone(), budget_bytes }));
         Ok(plan)

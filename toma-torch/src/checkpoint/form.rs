@@ -112,12 +112,12 @@ impl<'a> With<'a> {
     /// [`name`](Self::name), because such a region is identified by the call site of `region`: its
     /// [report](super::Report::known) has them.
     pub fn known(&self) -> Option<Costs> {
-        Some(self.newest()?.costs.clone())
+        Some(self.newest()?.costs().clone())
     }
 
     /// Returns the least [budget](Self::budget) in bytes with which this region runs now, `None` where
-    /// [`known`](Self::known) is. That is [`Costs::least_bytes`], and the gradients that its variables do not have yet:
-    /// the first backward allocates them, and they stay.
+    /// [`known`](Self::known) is. That is [`Costs::least_bytes`], and gradients that its variables lost after the region
+    /// was measured.
     pub fn least_budget(&self) -> Option<u64> {
         Some(self.newest()?.least_budget())
     }

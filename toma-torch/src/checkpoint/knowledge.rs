@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use toma_plan::checkpoint::{Action, Costs, Plan, Solver, TooSmall};
 
@@ -37,17 +37,35 @@ impl fmt::Display for RegionKey {
     }
 }
 
-/// Budget in bytes and solver: the key of a cached plan.
-type BudgetFor = (u64, Solver);
+/// Budget in bytes, solver, and true if gradients of variables are counted: the key of a cached plan.
+type BudgetFor = (u64, Solver, bool);
+
+/// Costs, and the bytes of their extreme plans: the search for the least takes longer than a small region runs.
+#[derive(Debug)]
+struct Priced {
+    costs: Costs,
+    least_bytes: u64,
+    keep_all_bytes: u64,
+}
+
+impl Priced {
+    fn of(costs: Costs) -> Self {
+        let (least_bytes, keep_all_bytes) = (costs.least_bytes(), costs.keep_all_bytes());
+        Self { costs, least_bytes, keep_all_bytes }
+    }
+}
 
 /// Operators of a region for certain shapes, and the costs of its stages.
 #[derive(Debug)]
 pub(super) struct Structure {
     pub(super) prints: Arc<[u64]>,
     pub(super) cuts: Arc<[u32]>,
-    pub(super) costs: Costs,
-    pub(super) least_bytes: u64,
-    keep_all_bytes: u64,
+    /// Counts the gradients that backward leaves in variables that have none yet.
+    priced: Priced,
+    /// Counts none.
+    without_gradients: OnceLock<Priced>,
+    /// Bytes of the gradients that `priced` counts.
+    counted_bytes: u64,
     region: Arc<MeasuredRegion>,
     /// Newest first.
     plans: Mutex<VecDeque<(BudgetFor, Arc<Plan>)>>,
@@ -62,15 +80,13 @@ impl Structure {
         let costs = region.costs()?.ok()?;
         let cuts = region.stages().iter().skip(1).map(|stage| stage.first_op).collect();
         let prints = region.prints().into();
-        // Found once here: the search for the least takes longer than a small region runs.
-        let (least_bytes, keep_all_bytes) = (costs.least_bytes(), costs.keep_all_bytes());
         let (excess_bytes, planned) = (AtomicU64::new(0), AtomicU64::new(0));
         Some(Self {
             prints,
             cuts,
-            costs,
-            least_bytes,
-            keep_all_bytes,
+            priced: Priced::of(costs),
+            without_gradients: OnceLock::new(),
+            counted_bytes: region.counted_gradient_bytes(),
             region: region.clone(),
             plans: Mutex::default(),
             excess_bytes,
@@ -102,14 +118,34 @@ impl Structure {
         &self.cuts[..self.cuts.partition_point(|&cut| (cut as usize) < operator)]
     }
 
-    /// The least budget for which there is a plan now.
-    pub(super) fn least_budget(&self) -> u64 {
-        self.least_bytes.saturating_add(self.lacking_bytes())
+    /// Costs as they are now, with the gradients of the variables that have none yet.
+    pub(super) fn costs(&self) -> &Costs {
+        &self.priced().costs
     }
 
-    /// Bytes of gradients that the region's variables do not have yet.
-    pub(super) fn lacking_bytes(&self) -> u64 {
-        self.region.lacking_bytes()
+    fn priced(&self) -> &Priced {
+        let makes_gradients =
+            self.priced.costs.stages().iter().any(|stage| stage.variable_gradient_bytes > 0);
+        if !makes_gradients || self.region.lacking_bytes() > 0 {
+            return &self.priced;
+        }
+        self.without_gradients.get_or_init(|| Priced::of(self.priced.costs.without_variable_gradients()))
+    }
+
+    /// Least bytes of a plan now.
+    pub(super) fn least_bytes(&self) -> u64 {
+        self.priced().least_bytes
+    }
+
+    /// The least budget for which there is a plan now.
+    pub(super) fn least_budget(&self) -> u64 {
+        self.least_bytes().saturating_add(self.uncounted_bytes())
+    }
+
+    /// Bytes of gradients that variables do not have yet and that the costs do not count, because they had them when
+    /// the region was measured.
+    pub(super) fn uncounted_bytes(&self) -> u64 {
+        self.region.lacking_bytes().saturating_sub(self.counted_bytes)
     }
 
     /// Returns a plan whose first actions are `done`, for a region whose first stages have run by another plan. Both
@@ -124,33 +160,35 @@ impl Structure {
         if plan.actions().starts_with(done) {
             return Some(plan);
         }
-        let leanest = self.costs.plan(self.least_bytes, Solver::Auto).ok();
+        let Priced { costs, least_bytes, .. } = self.priced();
+        let leanest = costs.plan(*least_bytes, Solver::Auto).ok();
         let both = [Some(&*plan), leanest.as_ref()].into_iter().flatten();
-        let all = both.filter_map(|plan| plan.after(&self.costs, done).ok());
+        let all = both.filter_map(|plan| plan.after(costs, done).ok());
         let order = |plan: &Plan| (plan.peak_bytes().max(budget_bytes), plan.seconds());
         let best = all.min_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal))?;
         Some(Arc::new(best))
     }
 
-    /// Returns the fastest plan within a budget. Gradients that variables do not have yet are subtracted from the
-    /// budget, those of all variables at once, because the order of backward is unknown before it has run.
+    /// Returns the fastest plan within a budget, from which gradients are subtracted that the costs do not count.
     pub(super) fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<Arc<Plan>, TooSmall> {
         // Plans are made for at most the bytes that keep everything, so larger budgets share one plan.
-        let usable_bytes = budget_bytes.saturating_sub(self.lacking_bytes());
+        let priced = self.priced();
+        let usable_bytes = budget_bytes.saturating_sub(self.uncounted_bytes());
         // An earlier excess is no reason to refuse a plan that fits.
-        let least_bytes = self.least_bytes.min(usable_bytes);
+        let least_bytes = priced.least_bytes.min(usable_bytes);
         let leaner_bytes = usable_bytes.saturating_sub(self.excess_bytes()).max(least_bytes);
         // These solvers are no leaner with less, and a fixed number of checkpoints may need more than keeping
         // everything.
         let is_fixed = matches!(solver, Solver::KeepAll | Solver::SqrtN);
-        let budget_bytes = if is_fixed { usable_bytes } else { leaner_bytes.min(self.keep_all_bytes) };
+        let budget_bytes = if is_fixed { usable_bytes } else { leaner_bytes.min(priced.keep_all_bytes) };
+        let key = (budget_bytes, solver, std::ptr::eq(priced, &raw const self.priced));
         let mut plans = locked(&self.plans);
-        if let Some((_, plan)) = plans.iter().find(|(key, _)| *key == (budget_bytes, solver)) {
+        if let Some((_, plan)) = plans.iter().find(|(known, _)| *known == key) {
             return Ok(plan.clone());
         }
-        let plan = Arc::new(self.costs.plan(budget_bytes, solver)?);
+        let plan = Arc::new(priced.costs.plan(budget_bytes, solver)?);
         plans.truncate(MOST_PLANS - 1);
-        plans.push_front(((budget_bytes, solver), plan.clone()));
+        plans.push_front((key, plan.clone()));
         Ok(plan)
     }
 }
@@ -223,7 +261,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// which two structures hardly share.
 fn for_plan<'a>(of: impl Iterator<Item = &'a Arc<Structure>>, plan: &Plan) -> Option<Arc<Structure>> {
     let is_other = |structure: &&Arc<Structure>| {
-        structure.costs.keep_all_seconds().to_bits() != plan.keep_all_seconds().to_bits()
+        structure.priced.costs.keep_all_seconds().to_bits() != plan.keep_all_seconds().to_bits()
     };
     of.filter(|structure| structure.cuts.len() + 1 == plan.stages()).min_by_key(is_other).cloned()
 }
@@ -242,9 +280,9 @@ pub(super) fn structure(key: &RegionKey, print: u64, plan: Option<&Plan>) -> Opt
     plan.and_then(|plan| for_plan(begin_so(), plan)).or_else(|| begin_so().next().cloned())
 }
 
-/// Returns another known structure as which a region can continue that began as `other`: operators and stages agree so
-/// far.
-pub(super) fn going_on(key: &RegionKey, other: &Structure, begun: Begun<'_>) -> Option<Arc<Structure>> {
+/// Returns another known structure with the operators and stages that the region has run so far. Called when a region
+/// that was planned as `other` deviates from it.
+pub(super) fn continuation(key: &RegionKey, other: &Structure, begun: Begun<'_>) -> Option<Arc<Structure>> {
     let cache = cache();
     let operators = begun.operators();
     let is_it = |structure: &&Arc<Structure>| {

@@ -18,7 +18,7 @@ pub(super) struct Leaner {
 impl Lean for Leaner {
     /// Makes later plans a fifth leaner than this one, if any plan needs less.
     fn lean(&self) -> bool {
-        let (peak, least) = (self.plan.peak_bytes(), self.known.least_bytes);
+        let (peak, least) = (self.plan.peak_bytes(), self.known.least_bytes());
         let has_others = !matches!(self.plan.solver(), Some(Solver::KeepAll | Solver::SqrtN));
         let is_leaner = has_others && peak > least;
         if is_leaner {

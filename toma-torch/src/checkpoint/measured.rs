@@ -24,12 +24,19 @@ impl MeasuredRegion {
         self.running.state().ledger.stages().to_vec()
     }
 
+    /// Bytes of the gradients of variables that the costs count.
+    pub(super) fn counted_gradient_bytes(&self) -> u64 {
+        let figures = self.region.figures();
+        self.running.state().ledger.counted_gradient_bytes(figures.first_gradient_bytes)
+    }
+
     /// Returns the costs of a region whose whole backward has run, otherwise `None`.
     pub(super) fn costs(&self) -> Option<Result<Costs, InvalidCosts>> {
         // Read before the lock, under which the region reports while its figures are locked.
         let figures = self.region.figures();
         let running = self.running.state();
-        if figures.is_over { running.ledger.costs(figures.input_gradient_bytes) } else { None }
+        let costs = || running.ledger.costs(figures.input_gradient_bytes, figures.first_gradient_bytes);
+        figures.is_over.then(costs).flatten()
     }
 }
 

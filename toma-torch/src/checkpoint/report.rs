@@ -95,7 +95,7 @@ impl Report {
     /// Learned costs of the newest structure of this region; `None` before its backward has run once. For a region
     /// without a name, which no [`With`](super::With::known) identifies.
     pub fn known(&self) -> Option<Costs> {
-        Some(knowledge::newest(&self.key)?.costs.clone())
+        Some(knowledge::newest(&self.key)?.costs().clone())
     }
 
     /// The plan; `None` for a run that measures.

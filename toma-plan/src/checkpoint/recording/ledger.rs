@@ -95,7 +95,7 @@ impl Ledger {
         joined.first = joined.first.then(grown, next.first);
     }
 
-    /// A stage was recomputed.
+    /// Records that backward recomputed a stage. The costs of this `run` are kept only if it `saves` tensors again.
     pub fn repeated(&mut self, stage: u32, saves: bool, run: Run) {
         let stage = &mut self.stages[stage as usize];
         stage.repeats += 1;
@@ -130,11 +130,13 @@ impl Ledger {
             return;
         }
         // Gradients of variables are no bytes of the region.
-        let made = i128::from(self.lacking_bytes) - i128::from(now.lacking_bytes);
+        let made_bytes = self.lacking_bytes.saturating_sub(now.lacking_bytes);
         // A plan may have dropped the input of the stage and made a new one.
         let held = i128::from(held_by_region(recording)) - i128::from(recording.elsewhere_bytes());
         let measured = &mut self.stages[stage as usize];
-        let others = i128::from(now.allocated_bytes) - made - held - i128::from(measured.gradient_bytes);
+        measured.made_bytes = made_bytes;
+        let others = i128::from(now.allocated_bytes) - i128::from(made_bytes) - held;
+        let others = others - i128::from(measured.gradient_bytes);
         measured.others_bytes = positive(others);
         self.held_bytes = Storages::default().with(held_by(recording.slots_of(stage, stage)));
     }
@@ -152,15 +154,32 @@ impl Ledger {
         measured.is_counted = is_counted;
     }
 
-    /// Returns the costs of the stages; `None` if backward has not come to the first stage that it needs. Later stages
-    /// whose backward has not run belong to branches that lead to no gradient.
-    pub fn costs(&self, input_gradient_bytes: u64) -> Option<Result<Costs, InvalidCosts>> {
-        let needed = self.stages.iter().find(|stage| stage.has_slots);
-        let is_whole = !self.stages.is_empty() && needed.is_none_or(|stage| stage.is_counted);
-        is_whole.then(|| self.whole_costs(input_gradient_bytes))
+    /// Bytes of the gradients that the costs count, of those that variables of the region lacked when it ended. Those of
+    /// later stages were there when the backward of the first one began, in the variables or elsewhere.
+    pub fn counted_gradient_bytes(&self, first_bytes: u64) -> u64 {
+        let Some(first) = self.stages.first() else { return 0 };
+        let (lacking, made) = (self.made_later(u64::MAX), self.made_later(first.made_bytes));
+        made + (first.others_bytes + first_bytes).min(lacking - made)
     }
 
-    fn whole_costs(&self, input_gradient_bytes: u64) -> Result<Costs, InvalidCosts> {
+    /// Bytes of the gradients of variables that the backward has made once it has made `made_bytes` in all.
+    fn made_later(&self, made_bytes: u64) -> u64 {
+        let before = self.stages.last().map_or(0, |last| last.made_bytes);
+        made_bytes.min(self.lacking_bytes).saturating_sub(before)
+    }
+
+    /// Returns the costs of the stages; `None` if backward has not come to the first stage that it needs. Later stages
+    /// whose backward has not run belong to branches that lead to no gradient.
+    ///
+    /// `input_gradient_bytes` are those of the region's inputs, `first_bytes` those of variables that only the first
+    /// stage uses.
+    pub fn costs(&self, input_gradient_bytes: u64, first_bytes: u64) -> Option<Result<Costs, InvalidCosts>> {
+        let needed = self.stages.iter().find(|stage| stage.has_slots);
+        let is_whole = !self.stages.is_empty() && needed.is_none_or(|stage| stage.is_counted);
+        is_whole.then(|| self.whole_costs(input_gradient_bytes, first_bytes))
+    }
+
+    fn whole_costs(&self, input_gradient_bytes: u64, first_bytes: u64) -> Result<Costs, InvalidCosts> {
         let mut input = input_gradient_bytes;
         let cost = |stage: &Measured| stage.cost(std::mem::replace(&mut input, stage.gradient_bytes));
         let mut stages: Vec<_> = self.stages.iter().map(cost).collect();
@@ -181,6 +200,15 @@ impl Ledger {
                 *peak = peak.saturating_add(most);
             }
             stage.backward_peak_bytes = stage.backward_peak_bytes.saturating_add(measured.others_bytes);
+        }
+        // The backward of a stage leaves the gradients that have come when that of the stage before begins, and that of
+        // the first stage those of variables that it alone uses.
+        let mut made_bytes = 0;
+        let later = self.stages.iter().rev().skip(1).map(|before| before.made_bytes);
+        let first = self.stages.first().map_or(0, |first| first.made_bytes.saturating_add(first_bytes));
+        for (stage, now_bytes) in stages.iter_mut().rev().zip(later.chain([first])) {
+            let now_bytes = self.made_later(now_bytes).max(made_bytes);
+            stage.variable_gradient_bytes = now_bytes - std::mem::replace(&mut made_bytes, now_bytes);
         }
         Costs::new(stages)?.with_input_gradient(input_gradient_bytes)
     }

@@ -50,6 +50,8 @@ pub struct Measured {
     pub(super) united_bytes: u64,
     /// Bytes of the gradients of the output.
     pub(super) gradient_bytes: u64,
+    /// Bytes of variables' gradients that the backwards of later stages have allocated.
+    pub(super) made_bytes: u64,
     /// Bytes at the begin of its backward that no other field counts: tensors of the program, unfinished gradients.
     pub(super) others_bytes: u64,
     /// True if it cannot be recomputed.
