@@ -118,7 +118,7 @@ impl Prediction {
         self.growth.needs_bytes_into(&self.place, wide(size), wide(items))
     }
 
-    /// Bytes that each further piece of a size leaves allocated.
+    /// Bytes that each further piece of `size` items leaves allocated.
     pub(super) fn adds_bytes(&self, size: usize) -> u64 {
         let [_, adds] = self.growth.leaves(&self.place);
         u64::try_from(adds.at(wide(size))).unwrap_or_default()

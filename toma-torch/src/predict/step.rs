@@ -182,7 +182,7 @@ impl StepPrediction {
         free.is_ok_and(|free| self.fits(free).is_some_and(|predicted| predicted.size >= self.work.items))
     }
 
-    /// Returns the size that fits, in addition to the room if possible.
+    /// Returns the largest predicted size for the free bytes. It leaves `room_bytes` of the work free if any size does.
     fn fits(&self, free_bytes: u64) -> Option<PredictedSize> {
         let usable = self.prediction()?.corrected().usable(free_bytes)?;
         let beside_room = self.within(usable.saturating_sub(self.work.room_bytes));

@@ -37,7 +37,7 @@ impl Named {
         self.optimizers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if an optimizer has completed a step.
+    /// Returns true if the optimizer of this name has completed a step.
     pub(super) fn has_stepped(&self, optimizer: &str) -> bool {
         self.optimizers().contains(optimizer)
     }

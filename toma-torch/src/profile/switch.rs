@@ -60,7 +60,7 @@ fn start(wish: Wish) -> Result<(), Error> {
     let depth = match &wish {
         Wish::Nothing => return Ok(()),
         Wish::Files(folder) => {
-            make(folder)?;
+            create(folder)?;
             Depth::Events
         }
         Wish::Tables | Wish::Filled => Depth::Lines,
@@ -71,8 +71,8 @@ fn start(wish: Wish) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the folder, so that one that cannot be written is reported before the work.
-fn make(folder: &Path) -> Result<(), Error> {
+/// Creates the folder before the work begins, so that a failure to create it is reported early.
+fn create(folder: &Path) -> Result<(), Error> {
     let problem = |error| format!("{VARIABLE}={}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(|error| Error::new(ErrorKind::Other, problem(error)))
 }
