@@ -77,7 +77,9 @@ impl Costs {
     #[must_use]
     pub fn without_variable_gradients(&self) -> Self {
         let mut stages = self.stages.clone();
-        stages.iter_mut().for_each(|stage| stage.variable_gradient_bytes = 0);
+        for stage in &mut stages {
+            stage.variable_gradient_bytes = 0;
+        }
         Self { stages, made: vec![0; self.made.len()], ..*self }
     }
 

@@ -313,11 +313,11 @@ fn a_ledger_counts_what_the_region_does_not_hold() {
 fn gradients_of_variables_belong_to_the_stage_that_makes_them() {
     let (mut region, mut ledger) = (Region::default(), Ledger::default());
     let run = Run { elapsed_ns: 1, dropping_peak_bytes: 30, saving_peak_bytes: 30 };
-    for stage in 0..2 {
+    for storage in 1..3 {
         region.begin();
         ledger.stage_begins(&region.recording(), 0);
-        region.make(stage as usize + 1, 10);
-        region.save(None, stage as usize + 5, 30);
+        region.make(storage, 10);
+        region.save(None, storage + 5, 30);
         region.ops += 1;
         ledger.stage_ends(run);
     }

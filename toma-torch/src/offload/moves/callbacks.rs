@@ -1,7 +1,10 @@
 //! Callbacks by which a program observes and steers a manager.
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
+
+use toma_core::private::contained;
 
 use crate::error::Error;
 
@@ -123,4 +126,53 @@ impl fmt::Debug for Callbacks {
         let [observer, around] = [self.observer.is_some(), self.around.is_some()];
         f.debug_struct("Callbacks").field("observer", &observer).field("around", &around).finish()
     }
+}
+
+thread_local! {
+    /// Set while a user callback runs, so that operators inside the callback do not call it again.
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    /// Number of the guards [`Moving`] of this thread.
+    static MOVING: Cell<usize> = const { Cell::new(0) };
+    /// Events for the end of the moves that this thread makes.
+    static POSTPONED: RefCell<Vec<(Observer, Event)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs a user callback, unless one runs on this thread already: then returns `nested`. `None` if it panicked.
+pub(super) fn called<T>(nested: T, foreign: impl FnOnce() -> T) -> Option<T> {
+    if IN_CALLBACK.replace(true) {
+        return Some(nested);
+    }
+    let result = contained(foreign);
+    IN_CALLBACK.set(false);
+    result
+}
+
+/// Guard of a thread that moves storages. Observers are called when the outermost is dropped: until then a storage
+/// may be marked as moving, and an observer that fetches it would wait for its own thread.
+#[must_use = "observers are called when it is dropped"]
+pub(crate) struct Moving(());
+
+impl Moving {
+    pub(crate) fn begin() -> Self {
+        MOVING.set(MOVING.get() + 1);
+        Self(())
+    }
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        MOVING.set(MOVING.get() - 1);
+        if MOVING.get() == 0 {
+            let events = POSTPONED.try_with(RefCell::take).unwrap_or_default();
+            for (observer, event) in events {
+                called((), || observer(&event));
+            }
+        }
+    }
+}
+
+/// Keeps an event for the end of the moves of this thread.
+pub(super) fn postpone(observer: &Observer, event: Event) {
+    let postponed = (Observer::clone(observer), event);
+    let _thread_ends = POSTPONED.try_with(|events| events.borrow_mut().push(postponed));
 }

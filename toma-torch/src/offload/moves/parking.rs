@@ -9,10 +9,9 @@ use std::thread;
 use toma_core::memory::MemorySource as _;
 use toma_trace::Size;
 
-use super::callbacks::Event;
+use super::callbacks::{Event, Moving};
 use super::counts::add;
 use super::evicted::{self, Source, evicted_message};
-use super::notify::Moving;
 use super::operators;
 use super::registry;
 use super::state::ManagerState;

@@ -6,8 +6,8 @@ use std::thread;
 use toma_core::private::contained;
 use toma_plan::residency::{Candidate, Eviction, Situation};
 
+use super::callbacks::Moving;
 use super::counts::add;
-use super::notify::Moving;
 use super::state::ManagerState;
 use super::stopwatch::Stopwatch;
 use super::table::{Entry, Location};

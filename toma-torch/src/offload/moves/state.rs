@@ -7,12 +7,11 @@ use std::time::Instant;
 
 use toma_plan::residency::{Eviction, Flow};
 
-use super::callbacks::{Callbacks, Event};
+use super::callbacks::{Callbacks, Event, Moving};
 use super::counts::{Counts, add, timed};
 use super::evicted::{self, Source, evicted_message, parked_message};
 use super::host::Host;
 use super::link::Link;
-use super::notify::Moving;
 use super::table::{Books, Location, Table};
 use super::tally::EvictedTally;
 use crate::error::{Error, ErrorKind};

@@ -9,7 +9,7 @@ use super::manager::Manager;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceId};
 use crate::memory::Device;
-use crate::offload::moves::notify::Moving;
+use crate::offload::moves::callbacks::Moving;
 use crate::offload::moves::operators;
 use crate::offload::moves::parking::{ParkedStorage, Stays};
 use crate::offload::moves::registry;
