@@ -77,7 +77,7 @@ impl Log {
     }
 
     /// Records that an attempt was undone. If the attempt had ended without an error or never begun, it failed by
-    /// injection, or because a loop inside gave way.
+    /// injection.
     pub(crate) fn undo(&mut self, items: Range<usize>, plan: &Plan, (fault, injected): (Option<u64>, bool)) {
         if let Some(open) = self.open.take_if(|open| open.items == items) {
             assert!(!open.ended_well || injected, "{items:?} has succeeded and is undone: {self:?}");

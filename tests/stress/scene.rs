@@ -220,7 +220,7 @@ impl Scene<'_> {
             let is_redone = in_hook || state.gave_way.is_some_and(|depth| depth > self.depth);
             // A failed attempt in which a loop gave way is redone whatever its error, except on a poisoned device.
             state.ends = state.ends.filter(|&class| class == Class::Poisoned || !is_redone);
-            (state.last.map(|(number, _)| number), state.injected.is_some() || is_redone)
+            (state.last.map(|(number, _)| number), state.injected.is_some())
         };
         self.actor.does("retry", self.depth, (start, end));
         assert!(!self.actor.has_cancelled(), "a retry, although the call was cancelled before its failure");

@@ -176,8 +176,8 @@ impl<R> ViaValue for &Via<R> {
         // successes. So would those of a boxed future, which runs after the attempt.
         let name = type_name::<R>();
         assert!(
-            !name.contains("dyn core::future::future::Future<"),
-            "return type `{name}`: the future would run after the attempt: write `async fn`"
+            !name.starts_with("core::pin::Pin<alloc::boxed::Box<dyn core::future::future::Future<"),
+            "return type `{name}`: the attempt would end before the future runs: await it in an `async fn`"
         );
         assert!(
             !name.starts_with("core::result::Result<"),

@@ -1,7 +1,6 @@
 //! An attribute and its function, after all checks: any mistake has been reported before a `Call` exists.
 
 use proc_macro2::{Group, Ident, Span, TokenStream};
-use quote::ToTokens as _;
 use syn::{Error, Lifetime, ReceiverKind, Result, ReturnType, Signature};
 
 use crate::form::Form;
@@ -66,8 +65,8 @@ fn reject_const(form: Form, sig: &Signature) -> Result<()> {
 /// The attempt would end, and count as a success, before the future runs.
 fn reject_future(form: Form, output: &ReturnType) -> Result<()> {
     let ReturnType::Type(_, ty) = output else { return Ok(()) };
-    let Some(name) = types::future(ty.to_token_stream()) else { return Ok(()) };
-    let message = format!("{form} cannot run a function that returns a future: write `async fn`");
+    let Some(name) = types::future(ty) else { return Ok(()) };
+    let message = format!("{form} cannot run a function that returns a future: await it in an `async fn`");
     Err(Error::new(name.span(), message))
 }
 

@@ -1,9 +1,12 @@
 //! Properties of a type that its tokens show.
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
-use syn::{GenericArgument, Lifetime, Path, PathArguments, Type, TypeParamBound, TypeReference, parse_quote};
+use proc_macro2::Ident;
+use syn::visit_mut::{self, VisitMut};
+use syn::{
+    GenericArgument, Lifetime, Path, PathArguments, TraitBound, Type, TypeFnPtr, TypeParamBound, TypePath,
+    TypeReference, parse_quote,
+};
 
-const FUTURES: [&str; 3] = ["Future", "BoxFuture", "LocalBoxFuture"];
 const SIZES: [&str; 2] = ["usize", "i64"];
 const NUMBERS: [&str; 14] =
     ["usize", "i64", "u8", "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i128", "isize", "f32", "f64"];
@@ -18,13 +21,35 @@ pub(crate) fn is_number(ty: &Type) -> bool {
     NUMBERS.into_iter().any(|name| is_named(ty, name))
 }
 
-/// The first name of a future in the tokens of a type, such as `impl Future<Output = ()>`.
-pub(crate) fn future(tokens: TokenStream) -> Option<Ident> {
-    tokens.into_iter().find_map(|token| match token {
-        TokenTree::Ident(name) if FUTURES.iter().any(|future| name == future) => Some(name),
-        TokenTree::Group(group) => future(group.stream()),
-        _ => None,
-    })
+/// The name of the first future in a type, such as `impl Future<Output = ()>` or `BoxFuture<()>`.
+pub(crate) fn future(ty: &Type) -> Option<Ident> {
+    let mut futures = Futures(None);
+    futures.visit_type_mut(&mut ty.clone());
+    futures.0
+}
+
+struct Futures(Option<Ident>);
+
+impl Futures {
+    fn look_at(&mut self, path: &Path, names: &[&str]) {
+        let name = path.segments.last().map(|segment| &segment.ident);
+        self.0 = self.0.take().or_else(|| name.filter(|name| names.iter().any(|of| name == of)).cloned());
+    }
+}
+
+impl VisitMut for Futures {
+    fn visit_trait_bound_mut(&mut self, bound: &mut TraitBound) {
+        self.look_at(&bound.path, &["Future"]);
+        visit_mut::visit_trait_bound_mut(self, bound);
+    }
+
+    fn visit_type_path_mut(&mut self, path: &mut TypePath) {
+        self.look_at(&path.path, &["BoxFuture", "LocalBoxFuture"]);
+        visit_mut::visit_type_path_mut(self, path);
+    }
+
+    /// A function may be returned that makes futures.
+    fn visit_type_fn_ptr_mut(&mut self, _function: &mut TypeFnPtr) {}
 }
 
 fn is_named(ty: &Type, name: &str) -> bool {

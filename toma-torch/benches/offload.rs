@@ -1,7 +1,7 @@
-//! Costs of a manager: per operator and per step if everything fits, and the speed of fetches.
+//! Costs of a manager: per operator and per step if everything fits, the speed of fetches, and steps in little memory.
 //!
-//! Times are of the processor, one thread, in the order a, b, b, a, and ratios are medians. With `--test` every case
-//! runs once.
+//! Times are of the processor, one thread, in the order a, b, b, a, and ratios are medians. Steps in little memory are
+//! timed by the clock, because other threads copy. With `--test` every case runs once.
 
 use std::env;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cpu_time::ThreadTime;
 use tch::nn::OptimizerConfig as _;
 use tch::{Kind, Tensor};
-use toma_torch::offload::Manager;
+use toma_torch::offload::{Eviction, Flow, Lru, Manager};
 use toma_torch::{Device, cpu};
 
 #[path = "../tests/common/nets.rs"]
@@ -28,6 +28,7 @@ fn main() {
     operators(runs, if is_test { 10 } else { 20_000 });
     step(runs, if is_test { 1 } else { 5 });
     fetches(if is_test { 2 } else { 200 });
+    evictions(if is_test { 1 } else { 9 }, if is_test { 2 } else { 10 });
 }
 
 fn manager() -> Manager {
@@ -116,6 +117,42 @@ fn fetches(count: usize) {
     }
     let part = median(copied).as_secs_f64() / median(fetched).as_secs_f64();
     println!("a fetch of 16 MiB: {:.0} % of the speed of a copy  (bar: 85 %)", 100.0 * part);
+}
+
+/// Times the first steps of nets in a part of their bytes, by the default eviction and by the least recently used.
+fn evictions(runs: usize, steps: usize) {
+    for make in [nets::transformer, nets::resnet20] {
+        let (before, name) = (cpu::allocated_bytes(), make().name);
+        cpu::reset_peak_allocated_bytes();
+        first_steps(make, 2);
+        let peak_bytes = cpu::peak_allocated_bytes() - before;
+        for percent in [60, 40] {
+            let within = |eviction: Box<dyn Eviction>| {
+                let device = Device::new(tch::Device::Cpu);
+                let manager =
+                    Manager::new(&device).eviction(eviction).budget(before + peak_bytes * percent / 100);
+                let _entered = manager.enter().expect("one manager");
+                first_steps(make, steps)
+            };
+            let (mut flow, mut lru) = (Vec::new(), Vec::new());
+            for _ in 0..runs {
+                lru.push(within(Box::new(Lru)));
+                flow.extend([(); 2].map(|()| within(Box::<Flow>::default())));
+                lru.push(within(Box::new(Lru)));
+            }
+            let ratio = median(flow).as_secs_f64() / median(lru).as_secs_f64();
+            println!("{steps} steps of {name} in {percent} %: Flow {ratio:.2}x of Lru  (bar: 1.00x)");
+        }
+    }
+}
+
+fn first_steps(make: fn() -> nets::Net, steps: usize) -> Duration {
+    let net = make();
+    let sgd = tch::nn::sgd(0.9, 0.0, 0.0, false);
+    let mut optimizer = sgd.build(&net.variables, 1e-3).expect("an optimizer");
+    let began = Instant::now();
+    (0..steps).for_each(|_| optimizer.backward_step(&net.loss()));
+    began.elapsed()
 }
 
 fn timed(work: &mut dyn FnMut()) -> Duration {

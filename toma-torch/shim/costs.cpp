@@ -226,6 +226,7 @@ void Costs::leaves() {
     const auto& outside = tape.outsides[number];
     if (outside.is_variable) {
       notes.leaves.push_back({outside.tensor, outside.bytes});
+      notes.figures.variable_gradient_bytes += outside.bytes;
       notes.figures.first_gradient_bytes += is_used_later[number] ? 0 : outside.bytes;
     } else if (outside.wants_gradient) {
       notes.figures.input_gradient_bytes += outside.bytes;

@@ -438,8 +438,8 @@ struct toma_region_figures {
   uint64_t repeat_ns;
   // Bytes of the gradients of its inputs.
   uint64_t input_gradient_bytes;
-  // Bytes of the gradients of variables that only the first stage uses.
-  uint64_t first_gradient_bytes;
+  // Bytes of the gradients of its variables, and of those that only the first stage uses.
+  uint64_t variable_gradient_bytes, first_gradient_bytes;
   // True once nothing will change any more.
   bool is_over;
 };

@@ -66,7 +66,7 @@ struct Notes {
   std::vector<uint64_t> prints;
   std::vector<Leaf> leaves;
   std::string kept;
-  toma_region_figures figures{0, UINT64_MAX, 0, 0, 0, 0, false};
+  toma_region_figures figures{0, UINT64_MAX, 0, 0, 0, 0, 0, false};
   // Null if nothing is to be undone.
   std::unique_ptr<Undo> undo;
 };

@@ -19,8 +19,7 @@ use crate::device::kit::{Other, Watching, alloc, exclusive_again, is_free, must_
 use crate::device::tasks::{block_on, poll_often};
 use crate::executor::{pause, poll};
 
-const GAVE_WAY: &str =
-    "gives up: the device was contended, and the enclosing attempt will be retried with the device to itself";
+const GAVE_WAY: &str = "gives up: the device was contended, and the enclosing attempt, if it fails, is retried with the device to itself";
 
 /// A loop that holds so many bytes of one of two devices in each of its pieces.
 #[derive(Clone, Copy, Debug)]

@@ -96,7 +96,7 @@ fn settle_now<R, M>(
     let votes = |call: &mut Call<'_>, attempt: &mut Attempt, value| {
         let verdict = call.votes(policy, attempt).and_then(|waiting| waiting());
         let settled = agreed(call, attempt, value, verdict, judge);
-        if let Settled::Retry(_) = settled {
+        if !matches!(settled, Settled::Succeeded(_)) {
             before.recover();
         }
         settled

@@ -186,7 +186,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Marks the enclosing attempt that has promised to be redone: from now on it counts as failed.
+    /// Marks the enclosing attempt that has promised to be redone if it fails.
     fn give_way(&self) {
         if let (Some(device), Some(turn)) = (&self.device, self.promised) {
             device.mark(turn);

@@ -4,90 +4,71 @@ use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// A figure of each line in a table of lines. A *stay* is one run of a line, from its mark until its frame is left or
-/// passes another mark.
-///
-/// A column is written by its own name, such as `peak`, or by its name in `pytorch_memlab`.
-///
-/// ```
-/// # use toma_core as toma;
-/// use toma::marks::Column;
-///
-/// assert_eq!("peak".parse(), Ok(Column::Peak));
-/// assert_eq!("active_bytes.all.peak".parse(), Ok(Column::Peak));
-/// assert_eq!("reserved_bytes.all.peak".parse(), Ok(Column::Reserved));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Column {
-    /// The most bytes on the device during a stay.
-    Peak,
-    /// The most bytes that the device's allocator had reserved during a stay.
-    Reserved,
-    /// The most by which the bytes rose above those at the start of a stay.
-    Rise,
-    /// The most bytes at the end of a stay.
-    Current,
-    /// Bytes that were allocated.
-    Allocated,
-    /// Bytes that were freed.
-    Freed,
-    /// Bytes that were allocated, less those that were freed.
-    Net,
-    /// Bytes that were allocated in the line and are live.
-    Kept,
-    /// Bytes of storages that were fetched to the device; not counted as allocated.
-    Fetched,
-    /// Bytes of storages that were evicted from the device; not counted as freed.
-    Offloaded,
-    /// Bytes that were allocated to compute the gradients of the line's operators.
-    Backward,
-    /// Number of times the line's mark was passed.
-    Hits,
-    /// Allocations that failed.
-    Ooms,
-    /// Time of the line, including its callees.
-    Time,
+/// Makes the enum of columns from a table: description, variant, and name in the header.
+macro_rules! columns {
+    ($($(#[$of:meta])* $column:ident = $name:literal,)*) => {
+        /// A figure of each line in a table of lines. A *stay* is one run of a line, from its mark until its frame is left or
+        /// passes another mark.
+        ///
+        /// A column is written by its own name, such as `peak`, or by its name in `pytorch_memlab`.
+        ///
+        /// ```
+        /// # use toma_core as toma;
+        /// use toma::marks::Column;
+        ///
+        /// assert_eq!("peak".parse(), Ok(Column::Peak));
+        /// assert_eq!("active_bytes.all.peak".parse(), Ok(Column::Peak));
+        /// assert_eq!("reserved_bytes.all.peak".parse(), Ok(Column::Reserved));
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Column {
+            $($(#[$of])* $column,)*
+        }
+
+        impl Column {
+            /// Every column.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$column),*];
+
+            /// The name of the column, as in the table's header.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$column => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Column {
-    /// Every column.
-    pub const ALL: [Self; 14] = [
-        Self::Peak,
-        Self::Reserved,
-        Self::Rise,
-        Self::Current,
-        Self::Allocated,
-        Self::Freed,
-        Self::Net,
-        Self::Kept,
-        Self::Fetched,
-        Self::Offloaded,
-        Self::Backward,
-        Self::Hits,
-        Self::Ooms,
-        Self::Time,
-    ];
-
-    /// The name of the column, as in the table's header.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Peak => "peak",
-            Self::Reserved => "reserved",
-            Self::Rise => "rise",
-            Self::Current => "current",
-            Self::Allocated => "allocated",
-            Self::Freed => "freed",
-            Self::Net => "net",
-            Self::Kept => "kept",
-            Self::Fetched => "fetched",
-            Self::Offloaded => "offloaded",
-            Self::Backward => "backward",
-            Self::Hits => "hits",
-            Self::Ooms => "ooms",
-            Self::Time => "time",
-        }
-    }
+columns! {
+    /// The most bytes on the device during a stay.
+    Peak = "peak",
+    /// The most bytes that the device's allocator had reserved during a stay.
+    Reserved = "reserved",
+    /// The most by which the bytes rose above those at the start of a stay.
+    Rise = "rise",
+    /// The most bytes at the end of a stay.
+    Current = "current",
+    /// Bytes that were allocated.
+    Allocated = "allocated",
+    /// Bytes that were freed.
+    Freed = "freed",
+    /// Bytes that were allocated, less those that were freed.
+    Net = "net",
+    /// Bytes that were allocated in the line and are live.
+    Kept = "kept",
+    /// Bytes of storages that were fetched to the device; not counted as allocated.
+    Fetched = "fetched",
+    /// Bytes of storages that were evicted from the device; not counted as freed.
+    Offloaded = "offloaded",
+    /// Bytes that were allocated to compute the gradients of the line's operators.
+    Backward = "backward",
+    /// Number of times the line's mark was passed.
+    Hits = "hits",
+    /// Allocations that failed.
+    Ooms = "ooms",
+    /// Time of the line, including its callees.
+    Time = "time",
 }
 
 impl fmt::Display for Column {

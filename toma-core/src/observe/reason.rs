@@ -30,8 +30,8 @@ pub enum Reason {
     /// A single item does not fit by itself, and the call has no [`left_out`](crate::execute::With::left_out).
     /// All other items were done first.
     LeftOut,
-    /// The device was contended, and an [enclosing attempt](crate::device#loops-inside-attempts) will be retried
-    /// with the device to itself.
+    /// The device was contended, and an [enclosing attempt](crate::device#loops-inside-attempts), if it fails, is
+    /// retried with the device to itself.
     GaveWay,
     /// Another [rank](crate::ranks) has ended the call.
     EndedElsewhere,
@@ -53,7 +53,7 @@ impl Reason {
             Self::Cancelled => "the call is cancelled",
             Self::LeftOut => "a single item does not fit by itself",
             Self::GaveWay => {
-                "the device was contended, and the enclosing attempt will be retried with the device to itself"
+                "the device was contended, and the enclosing attempt, if it fails, is retried with the device to itself"
             }
             Self::EndedElsewhere => "another rank has ended the call",
             Self::Poisoned => "the device context is poisoned",

@@ -56,7 +56,7 @@ fn functions_that_no_attempt_can_run() {
     check_function(Range, "fn work(&self, start: usize, end: usize);", message, "work");
     let message = "`#[toma::batch]` cannot run a `const fn`: trying again happens at run time";
     check_function(Batch, "pub const fn f(n: usize) {}", message, "const");
-    let message = "`#[toma::batch]` cannot run a function that returns a future: write `async fn`";
+    let message = "`#[toma::batch]` cannot run a function that returns a future: await it in an `async fn`";
     for function in [
         "fn f(n: usize) -> impl Future<Output = usize> + 'static {}",
         "fn f(&self, n: usize) -> Pin<Box<dyn std::future::Future<Output = u8> + Send + '_>> {}",

@@ -467,10 +467,6 @@ fn options_that_are_wrong() {
     let has = "`#[toma::profile]` has every, columns, name, crate";
     refused("evry = 1", &format!("unknown option `evry`, did you mean `every`? {has}"), "evry");
     refused("initial = 1", &format!("unknown option `initial`, {has}"), "initial");
-    let has = "a table has Peak, Reserved, Rise, Current, Allocated, Freed, Net, Kept, Fetched, Offloaded, \
-        Backward, Hits, Ooms, Time";
-    refused("columns = [Peak, Peek]", &format!("unknown column `Peek`, did you mean `Peak`? {has}"), "Peek");
-    refused("columns = [memory]", &format!("unknown column `memory`, {has}"), "memory");
     refused("columns = Peak", "columns takes a list: `columns = [Peak, Freed]`", "Peak");
     refused("every = 1, every = 2", "`every` is given twice", "every");
     refused("name", "`name` needs a value: `name = ..`", "name");

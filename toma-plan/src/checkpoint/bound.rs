@@ -46,8 +46,9 @@ impl<'a> Bounds<'a> {
     pub(super) fn seconds(&self, budget_bytes: u64) -> f64 {
         let last = self.costs.stages().len() - 1;
         let gradients = self.costs.gradient_bytes(last) + self.costs.gradient_bytes(last + 1);
-        let of_ways = ways(&self.costs.stages()[last]).filter_map(|way| {
-            let left = budget_bytes.checked_sub(gradients + way.saved_bytes + way.backward_peak_bytes)?;
+        let stage = &self.costs.stages()[last];
+        let of_ways = ways(stage).filter_map(|way| {
+            let left = budget_bytes.checked_sub(gradients + way.saved_bytes + stage.backward_peak(&way))?;
             let slots = usize::try_from(left / self.slot_bytes).unwrap_or(usize::MAX);
             Some(self.seconds[slots.min(self.seconds.len() - 1)] + way.extra_seconds)
         });

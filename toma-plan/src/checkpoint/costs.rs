@@ -76,11 +76,12 @@ impl Costs {
     /// Returns the costs of a backward whose variables have their gradients already, so that it allocates none.
     #[must_use]
     pub fn without_variable_gradients(&self) -> Self {
-        let mut stages = self.stages.clone();
-        for stage in &mut stages {
+        let mut costs = self.clone();
+        costs.made.fill(0);
+        for stage in &mut costs.stages {
             stage.variable_gradient_bytes = 0;
         }
-        Self { stages, made: vec![0; self.made.len()], ..*self }
+        costs
     }
 
     fn checked(mut self) -> Result<Self, InvalidCosts> {

@@ -66,6 +66,7 @@
 //!   only to be saved. Both copies of the output count then.
 //! - [`Backward`](Action::Backward) runs from the last stage to the first. It needs the stage saved and its input,
 //!   takes the gradient of the input and its peak, and frees the stage's saved activations, output, gradient and input.
+//!   The gradients of variables that it has made stay.
 //! - No run drops the last output, because the caller holds it: it stays until its backward.
 //! - A stage that [must be saved](Stage::must_save) is saved by its first run and never runs again.
 //!

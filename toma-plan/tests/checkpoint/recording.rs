@@ -330,7 +330,8 @@ fn gradients_of_variables_belong_to_the_stage_that_makes_them() {
     }
     let costs = ledger.costs(0, 7).unwrap().unwrap();
     assert_eq!([0, 1].map(|stage| costs.stages()[stage].variable_gradient_bytes), [7, 20]);
-    assert_eq!([0, 7, 10, 20].map(|first| ledger.counted_gradient_bytes(first)), [20, 27, 30, 30]);
+    assert_eq!([0, 7, 10, 20].map(|first| ledger.counted_gradient_bytes(30, first)), [20, 27, 30, 30]);
+    assert_eq!(ledger.counted_gradient_bytes(31, 7), 0, "a variable had its gradient");
     let without = costs.without_variable_gradients();
     assert_eq!([0, 1].map(|stage| without.stages()[stage].variable_gradient_bytes), [0, 0]);
 }

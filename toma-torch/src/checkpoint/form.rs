@@ -64,7 +64,7 @@ impl Default for With<'_> {
 
 impl<'a> With<'a> {
     /// Sets the budget: bytes beyond those that are allocated when the region starts. The default is the free bytes of
-    /// the device less 2 %.
+    /// the device less 2 to 4 %.
     pub fn budget(mut self, bytes: u64) -> Self {
         self.budget_bytes = Some(bytes);
         self
@@ -111,6 +111,8 @@ impl<'a> With<'a> {
     /// Returns the learned costs of the newest structure of this region, if its backward has run. `None` without a
     /// [`name`](Self::name), because such a region is identified by the call site of `region`: its
     /// [report](super::Report::known) has them.
+    ///
+    /// They count the gradients of variables if no variable of the region has one now.
     pub fn known(&self) -> Option<Costs> {
         Some(self.newest()?.costs().clone())
     }

@@ -37,21 +37,35 @@ impl fmt::Display for RegionKey {
     }
 }
 
-/// Budget in bytes, solver, and true if gradients of variables are counted: the key of a cached plan.
-type BudgetFor = (u64, Solver, bool);
+/// Budget in bytes and solver: the key of a cached plan.
+type BudgetFor = (u64, Solver);
 
-/// Costs, and the bytes of their extreme plans: the search for the least takes longer than a small region runs.
+/// Costs and their plans.
 #[derive(Debug)]
 struct Priced {
     costs: Costs,
+    // The search for the least takes longer than a small region runs.
     least_bytes: u64,
     keep_all_bytes: u64,
+    /// Newest first.
+    plans: Mutex<VecDeque<(BudgetFor, Arc<Plan>)>>,
 }
 
 impl Priced {
     fn of(costs: Costs) -> Self {
         let (least_bytes, keep_all_bytes) = (costs.least_bytes(), costs.keep_all_bytes());
-        Self { costs, least_bytes, keep_all_bytes }
+        Self { costs, least_bytes, keep_all_bytes, plans: Mutex::default() }
+    }
+
+    fn plan(&self, key: BudgetFor) -> Result<Arc<Plan>, TooSmall> {
+        let mut plans = locked(&self.plans);
+        if let Some((_, plan)) = plans.iter().find(|(known, _)| *known == key) {
+            return Ok(plan.clone());
+        }
+        let plan = Arc::new(self.costs.plan(key.0, key.1)?);
+        plans.truncate(MOST_PLANS - 1);
+        plans.push_front((key, plan.clone()));
+        Ok(plan)
     }
 }
 
@@ -60,15 +74,13 @@ impl Priced {
 pub(super) struct Structure {
     pub(super) prints: Arc<[u64]>,
     pub(super) cuts: Arc<[u32]>,
-    /// Counts the gradients that backward leaves in variables that have none yet.
-    priced: Priced,
-    /// Counts none.
-    without_gradients: OnceLock<Priced>,
-    /// Bytes of the gradients that `priced` counts.
-    counted_bytes: u64,
+    /// With the gradients that backward leaves in variables, if none has one yet.
+    costs: Costs,
+    /// The costs without these gradients, and with them.
+    priced: [OnceLock<Priced>; 2],
+    /// Bytes of the gradients of all variables, and of those that the costs count.
+    gradient_bytes: [u64; 2],
     region: Arc<MeasuredRegion>,
-    /// Newest first.
-    plans: Mutex<VecDeque<(BudgetFor, Arc<Plan>)>>,
     /// Bytes by which budgets have been too large.
     excess_bytes: AtomicU64,
     /// Plans since `excess_bytes` was set or halved.
@@ -84,11 +96,10 @@ impl Structure {
         Some(Self {
             prints,
             cuts,
-            priced: Priced::of(costs),
-            without_gradients: OnceLock::new(),
-            counted_bytes: region.counted_gradient_bytes(),
+            costs,
+            priced: Default::default(),
+            gradient_bytes: region.gradient_bytes(),
             region: region.clone(),
-            plans: Mutex::default(),
             excess_bytes,
             planned,
         })
@@ -118,34 +129,38 @@ impl Structure {
         &self.cuts[..self.cuts.partition_point(|&cut| (cut as usize) < operator)]
     }
 
-    /// Costs as they are now, with the gradients of the variables that have none yet.
+    /// Costs as they are now.
     pub(super) fn costs(&self) -> &Costs {
-        &self.priced().costs
+        &self.now().0.costs
     }
 
-    fn priced(&self) -> &Priced {
-        let makes_gradients =
-            self.priced.costs.stages().iter().any(|stage| stage.variable_gradient_bytes > 0);
-        if !makes_gradients || self.region.lacking_bytes() > 0 {
-            return &self.priced;
+    /// Costs as they are now, and the bytes of gradients that variables do not have yet and that the costs do not count.
+    fn now(&self) -> (&Priced, u64) {
+        let ([all_bytes, counted_bytes], lacking_bytes) = (self.gradient_bytes, self.region.lacking_bytes());
+        // Which gradients come when is known only if all do.
+        let counts = lacking_bytes == all_bytes && counted_bytes > 0;
+        let [without, with] = &self.priced;
+        if counts {
+            (with.get_or_init(|| Priced::of(self.costs.clone())), all_bytes - counted_bytes)
+        } else {
+            (without.get_or_init(|| Priced::of(self.costs.without_variable_gradients())), lacking_bytes)
         }
-        self.without_gradients.get_or_init(|| Priced::of(self.priced.costs.without_variable_gradients()))
     }
 
     /// Least bytes of a plan now.
     pub(super) fn least_bytes(&self) -> u64 {
-        self.priced().least_bytes
+        self.now().0.least_bytes
     }
 
     /// The least budget for which there is a plan now.
     pub(super) fn least_budget(&self) -> u64 {
-        self.least_bytes().saturating_add(self.uncounted_bytes())
+        let (priced, uncounted_bytes) = self.now();
+        priced.least_bytes.saturating_add(uncounted_bytes)
     }
 
-    /// Bytes of gradients that variables do not have yet and that the costs do not count, because they had them when
-    /// the region was measured.
+    /// Bytes of gradients that variables do not have yet and that the costs do not count.
     pub(super) fn uncounted_bytes(&self) -> u64 {
-        self.region.lacking_bytes().saturating_sub(self.counted_bytes)
+        self.now().1
     }
 
     /// Returns a plan whose first actions are `done`, for a region whose first stages have run by another plan. Both
@@ -160,7 +175,7 @@ impl Structure {
         if plan.actions().starts_with(done) {
             return Some(plan);
         }
-        let Priced { costs, least_bytes, .. } = self.priced();
+        let (Priced { costs, least_bytes, .. }, _) = self.now();
         let leanest = costs.plan(*least_bytes, Solver::Auto).ok();
         let both = [Some(&*plan), leanest.as_ref()].into_iter().flatten();
         let all = both.filter_map(|plan| plan.after(costs, done).ok());
@@ -172,8 +187,8 @@ impl Structure {
     /// Returns the fastest plan within a budget, from which gradients are subtracted that the costs do not count.
     pub(super) fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<Arc<Plan>, TooSmall> {
         // Plans are made for at most the bytes that keep everything, so larger budgets share one plan.
-        let priced = self.priced();
-        let usable_bytes = budget_bytes.saturating_sub(self.uncounted_bytes());
+        let (priced, uncounted_bytes) = self.now();
+        let usable_bytes = budget_bytes.saturating_sub(uncounted_bytes);
         // An earlier excess is no reason to refuse a plan that fits.
         let least_bytes = priced.least_bytes.min(usable_bytes);
         let leaner_bytes = usable_bytes.saturating_sub(self.excess_bytes()).max(least_bytes);
@@ -181,15 +196,7 @@ impl Structure {
         // everything.
         let is_fixed = matches!(solver, Solver::KeepAll | Solver::SqrtN);
         let budget_bytes = if is_fixed { usable_bytes } else { leaner_bytes.min(priced.keep_all_bytes) };
-        let key = (budget_bytes, solver, std::ptr::eq(priced, &raw const self.priced));
-        let mut plans = locked(&self.plans);
-        if let Some((_, plan)) = plans.iter().find(|(known, _)| *known == key) {
-            return Ok(plan.clone());
-        }
-        let plan = Arc::new(priced.costs.plan(budget_bytes, solver)?);
-        plans.truncate(MOST_PLANS - 1);
-        plans.push_front((key, plan.clone()));
-        Ok(plan)
+        priced.plan((budget_bytes, solver))
     }
 }
 
@@ -261,7 +268,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// which two structures hardly share.
 fn for_plan<'a>(of: impl Iterator<Item = &'a Arc<Structure>>, plan: &Plan) -> Option<Arc<Structure>> {
     let is_other = |structure: &&Arc<Structure>| {
-        structure.priced.costs.keep_all_seconds().to_bits() != plan.keep_all_seconds().to_bits()
+        structure.costs.keep_all_seconds().to_bits() != plan.keep_all_seconds().to_bits()
     };
     of.filter(|structure| structure.cuts.len() + 1 == plan.stages()).min_by_key(is_other).cloned()
 }

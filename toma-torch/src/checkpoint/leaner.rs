@@ -13,12 +13,14 @@ pub(super) struct Leaner {
     pub(super) known: Arc<Structure>,
     pub(super) plan: Arc<Plan>,
     pub(super) budget_bytes: u64,
+    /// Bytes of the leanest plan when this one was chosen.
+    pub(super) least_bytes: u64,
 }
 
 impl Lean for Leaner {
     /// Makes later plans a fifth leaner than this one, if any plan needs less.
     fn lean(&self) -> bool {
-        let (peak, least) = (self.plan.peak_bytes(), self.known.least_bytes());
+        let (peak, least) = (self.plan.peak_bytes(), self.least_bytes);
         let has_others = !matches!(self.plan.solver(), Some(Solver::KeepAll | Solver::SqrtN));
         let is_leaner = has_others && peak > least;
         if is_leaner {

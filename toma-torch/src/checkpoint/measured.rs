@@ -24,10 +24,11 @@ impl MeasuredRegion {
         self.running.state().ledger.stages().to_vec()
     }
 
-    /// Bytes of the gradients of variables that the costs count.
-    pub(super) fn counted_gradient_bytes(&self) -> u64 {
+    /// Bytes of the gradients of all variables, and of those that the costs count.
+    pub(super) fn gradient_bytes(&self) -> [u64; 2] {
         let figures = self.region.figures();
-        self.running.state().ledger.counted_gradient_bytes(figures.first_gradient_bytes)
+        let (all_bytes, first_bytes) = (figures.variable_gradient_bytes, figures.first_gradient_bytes);
+        [all_bytes, self.running.state().ledger.counted_gradient_bytes(all_bytes, first_bytes)]
     }
 
     /// Returns the costs of a region whose whole backward has run, otherwise `None`.

@@ -44,6 +44,7 @@ pub(crate) struct Figures {
     pub(crate) peak_bytes: u64,
     pub(crate) repeat_ns: u64,
     pub(crate) input_gradient_bytes: u64,
+    pub(crate) variable_gradient_bytes: u64,
     pub(crate) first_gradient_bytes: u64,
     pub(crate) is_over: bool,
 }

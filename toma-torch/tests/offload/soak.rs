@@ -64,14 +64,15 @@ fn resident_memory_does_not_grow_after_the_warm_up() {
     );
 }
 
-/// Resident bytes, without free pages that the system's allocator keeps for itself.
+/// Resident bytes, without free pages that the system's allocator keeps for itself, and without pages of mapped files,
+/// which the kernel drops and reads again.
 fn resident_bytes() -> u64 {
     unsafe extern "C" {
         fn malloc_trim(kept_bytes: usize) -> i32;
     }
     // SAFETY: a function of glibc that any thread may call at any time.
     unsafe { malloc_trim(0) };
-    resident::bytes("VmRSS")
+    resident::bytes("RssAnon")
 }
 
 fn perceptron(variables: &VarStore) -> nn::SequentialT {

@@ -279,7 +279,7 @@ impl World {
         };
     }
 
-    /// Ends the body. A marked attempt has failed regardless of its body's result.
+    /// Ends the body. That of a marked attempt fails.
     fn end_body(&mut self, of: usize) {
         let one = &self.participants[of];
         match one.turn {

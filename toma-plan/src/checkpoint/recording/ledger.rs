@@ -130,13 +130,12 @@ impl Ledger {
             return;
         }
         // Gradients of variables are no bytes of the region.
-        let made_bytes = self.lacking_bytes.saturating_sub(now.lacking_bytes);
+        let made = i128::from(self.lacking_bytes) - i128::from(now.lacking_bytes);
         // A plan may have dropped the input of the stage and made a new one.
         let held = i128::from(held_by_region(recording)) - i128::from(recording.elsewhere_bytes());
         let measured = &mut self.stages[stage as usize];
-        measured.made_bytes = made_bytes;
-        let others = i128::from(now.allocated_bytes) - i128::from(made_bytes) - held;
-        let others = others - i128::from(measured.gradient_bytes);
+        measured.made_bytes = positive(made);
+        let others = i128::from(now.allocated_bytes) - made - held - i128::from(measured.gradient_bytes);
         measured.others_bytes = positive(others);
         self.held_bytes = Storages::default().with(held_by(recording.slots_of(stage, stage)));
     }
@@ -154,17 +153,23 @@ impl Ledger {
         measured.is_counted = is_counted;
     }
 
-    /// Bytes of the gradients that the costs count, of those that variables of the region lacked when it ended. Those of
-    /// later stages were there when the backward of the first one began, in the variables or elsewhere.
-    pub fn counted_gradient_bytes(&self, first_bytes: u64) -> u64 {
-        let Some(first) = self.stages.first() else { return 0 };
-        let (lacking, made) = (self.made_later(u64::MAX), self.made_later(first.made_bytes));
-        made + (first.others_bytes + first_bytes).min(lacking - made)
+    /// Bytes of the gradients that the costs count if all variables lack theirs, of `all_bytes`. 0 if some had theirs when
+    /// the region ended: then it is not known which of them come when.
+    ///
+    /// If no variable has got its gradient when the backward of the first stage begins, backward returns the gradients
+    /// instead, and they are among the others.
+    pub fn counted_gradient_bytes(&self, all_bytes: u64, first_bytes: u64) -> u64 {
+        let Some(first) = self.stages.iter().find(|stage| stage.has_slots) else { return 0 };
+        if self.lacking_bytes != all_bytes {
+            return 0;
+        }
+        let made = if first.made_bytes == 0 { first.others_bytes } else { self.made_later(first.made_bytes) };
+        made.saturating_add(first_bytes).min(self.made_later(all_bytes))
     }
 
-    /// Bytes of the gradients of variables that the backward has made once it has made `made_bytes` in all.
+    /// Bytes of the gradients of variables that the region's backward has made, once there are `made_bytes` in all.
     fn made_later(&self, made_bytes: u64) -> u64 {
-        let before = self.stages.last().map_or(0, |last| last.made_bytes);
+        let before = self.stages.iter().rfind(|stage| stage.has_slots).map_or(0, |last| last.made_bytes);
         made_bytes.min(self.lacking_bytes).saturating_sub(before)
     }
 
@@ -201,14 +206,18 @@ impl Ledger {
             }
             stage.backward_peak_bytes = stage.backward_peak_bytes.saturating_add(measured.others_bytes);
         }
-        // The backward of a stage leaves the gradients that have come when that of the stage before begins, and that of
-        // the first stage those of variables that it alone uses.
-        let mut made_bytes = 0;
-        let later = self.stages.iter().rev().skip(1).map(|before| before.made_bytes);
-        let first = self.stages.first().map_or(0, |first| first.made_bytes.saturating_add(first_bytes));
-        for (stage, now_bytes) in stages.iter_mut().rev().zip(later.chain([first])) {
-            let now_bytes = self.made_later(now_bytes).max(made_bytes);
-            stage.variable_gradient_bytes = now_bytes - std::mem::replace(&mut made_bytes, now_bytes);
+        // The backward of a stage leaves the gradients that have come when that of an earlier stage begins. Before the
+        // first stage with a backward, those of variables that it alone uses come.
+        let first = self.stages.iter().find(|stage| stage.has_slots);
+        let mut now_bytes = first.map_or(0, |first| first.made_bytes.saturating_add(first_bytes));
+        let mut made: Vec<_> = stages.iter().map(|_| 0).collect();
+        for (made, measured) in made.iter_mut().zip(&self.stages) {
+            *made = self.made_later(now_bytes);
+            now_bytes = if measured.has_slots { measured.made_bytes } else { now_bytes };
+        }
+        made.push(self.made_later(now_bytes));
+        for (stage, made) in stages.iter_mut().zip(made.windows(2)) {
+            stage.variable_gradient_bytes = made[0].saturating_sub(made[1]);
         }
         Costs::new(stages)?.with_input_gradient(input_gradient_bytes)
     }

@@ -247,8 +247,8 @@ impl ManagerState {
     pub(crate) fn return_all(&self, storages: &[ParkedStorage]) -> Result<(), Error> {
         registry::check_process()?;
         operators::take_back();
-        let _moving = Moving::begin();
         let _aside = Aside::begin();
+        let _moving = Moving::begin();
         let (evicted, coming): (Vec<_>, Vec<_>) =
             self.mark_parked(storages).into_iter().partition(|one| one.known.was_evicted);
         match self.memories(&coming) {

@@ -17,8 +17,8 @@ impl ManagerState {
     /// Returns true if an allocation that lacks so many bytes is worth a retry. Waits for evictions in progress first.
     pub(crate) fn room_for(&self, lacking_bytes: u64) -> bool {
         Stopwatch::pauses(|| {
-            let _moving = Moving::begin();
             let _aside = Aside::begin();
+            let _moving = Moving::begin();
             self.outwards.has_waited() || self.make_room(lacking_bytes) > 0 || self.has_waited()
         })
     }

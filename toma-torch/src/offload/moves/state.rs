@@ -206,8 +206,8 @@ impl ManagerState {
 
     /// Evicts a storage. Returns its bytes, or 0 if it stays.
     pub(crate) fn offload(&self, id: u64) -> Result<u64, Error> {
-        let _moving = Moving::begin();
         let _aside = Aside::begin();
+        let _moving = Moving::begin();
         let Some((kept, bytes, copy)) = self.begin_leaving(id) else { return Ok(0) };
         let is_copied = copy.is_none();
         let source = match copy {

@@ -130,7 +130,8 @@ impl Manager {
 
     /// Sets a callback for every move of a storage, on the thread that moves it. Set it once, before entering.
     ///
-    /// It is called when the thread has ended its moves: storages that had to leave for a fetch are reported after it.
+    /// It is called when the thread has ended its moves: storages that had to leave for a fetch are reported, before
+    /// the fetch, when it has ended.
     #[must_use]
     pub fn observer(self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.sees(|callbacks| callbacks.observer = Some(Arc::new(observer)))

@@ -113,8 +113,8 @@ impl Parked {
     fn new(shared: &Arc<ManagerState>) -> Result<Self, Error> {
         registry::check_process()?;
         operators::take_back();
-        let _moving = Moving::begin();
         let _aside = Aside::begin();
+        let _moving = Moving::begin();
         let marked = shared.mark_all()?;
         let storages: Vec<_> = marked.iter().map(|one| one.known).collect();
         let bytes = marked.iter().filter(|one| !one.known.was_evicted).map(|one| one.bytes).sum();
