@@ -310,13 +310,14 @@ fn gradients_that_variables_do_not_have_yet_are_planned_stage_by_stage() {
             lose_gradients();
             peak(&net, |net| net.train(|forward| form.region(forward)))
         };
-        run(form.enabled(false));
+        // A card's libraries take workspaces for each thread that repeats a stage.
+        run(checkpoint::with());
         run(form);
         let kept = form.known().unwrap();
         lose_gradients();
         let costs = form.known().unwrap();
         let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
-        assert!(kept.least_bytes() < least, "{}", net.name);
+        assert!(kept.least_bytes() <= least, "{}", net.name);
         for budget in [least, u64::midpoint(least, most), most] {
             let plan = costs.plan(budget, Solver::Auto).unwrap();
             let (measured, planned) = (run(form.plan(&plan)), plan.peak_bytes());
