@@ -8,6 +8,7 @@ use crate::ground::{self, Budget};
 use tch::nn::{self, ModuleT as _, OptimizerConfig as _, VarStore};
 use tch::{Kind, Tensor};
 use toma_core::classify::{Class, Classify as _};
+use toma_torch::accumulate_gradients;
 use toma_torch::checkpoint::{self, Solver, With};
 
 use crate::kit::{Net, alone, drop_stranded};
@@ -297,18 +298,26 @@ fn the_least_budget_after_measuring_has_room_for_gradients_that_are_missing() {
     assert!((later + 1..later + gradients).contains(&bytes), "{bytes}, and {later} with gradients");
 }
 
-/// Gradients come one after the other, while the activations go.
+/// Gradients come one after the other, while the activations go: in the variables, or returned by backward.
 #[test]
 fn gradients_that_variables_do_not_have_yet_are_planned_stage_by_stage() {
     let _alone = alone();
-    for net in [nets::residual(), nets::unmarked(), nets::recurrent()] {
+    let nets = [nets::residual, nets::unmarked, nets::recurrent];
+    for (net, are_returned) in nets.into_iter().flat_map(|net| [(net(), false), (net(), true)]) {
         let optimizer = RefCell::new(nn::Sgd::default().build(&net.variables, 1.0).unwrap());
         let lose_gradients = || optimizer.borrow_mut().zero_grad();
-        let name = format!("gradients {}", net.name);
+        let name = format!("gradients {} {are_returned}", net.name);
         let form = checkpoint::with().name(&name);
         let run = |form: With<'_>| {
             lose_gradients();
-            peak(&net, |net| net.train(|forward| form.region(forward)))
+            peak(&net, |net| {
+                let loss = form.region(&*net.forward).square().mean(Kind::Float);
+                if are_returned {
+                    accumulate_gradients(&loss, &net.variables.trainable_variables()).unwrap();
+                } else {
+                    loss.backward();
+                }
+            })
         };
         // A card's libraries take workspaces for each thread that repeats a stage.
         run(checkpoint::with());
