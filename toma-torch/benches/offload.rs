@@ -28,7 +28,7 @@ fn main() {
     operators(runs, if is_test { 10 } else { 20_000 });
     step(runs, if is_test { 1 } else { 5 });
     fetches(if is_test { 2 } else { 200 });
-    evictions(if is_test { 1 } else { 9 }, if is_test { 2 } else { 10 });
+    evictions(if is_test { 1 } else { 3 }, if is_test { 2 } else { 10 });
 }
 
 fn manager() -> Manager {
