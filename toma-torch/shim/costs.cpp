@@ -214,7 +214,8 @@ std::unique_ptr<bool[]> Costs::region_ends() {
 void Costs::leaves() {
   auto& notes = *tape.notes;
   std::vector<bool> is_used_later(tape.outsides.size());
-  const auto later = tape.stages.size() > 1 ? tape.stages[1].first_op : tape.ops.size();
+  // Regions that learn nothing are not searched.
+  const auto later = is_learning && tape.stages.size() > 1 ? tape.stages[1].first_op : tape.ops.size();
   for (size_t op = later; op < tape.ops.size(); ++op) {
     for (const auto& ref : tape.ops[op].refs) {
       if (ref.outside != none) {

@@ -7,8 +7,8 @@ use std::str::FromStr;
 /// Makes the enum of columns from a table: description, variant, and name in the header.
 macro_rules! columns {
     ($($(#[$of:meta])* $column:ident = $name:literal,)*) => {
-        /// A figure of each line in a table of lines. A *stay* is one run of a line, from its mark until its frame is left or
-        /// passes another mark.
+        /// A figure of each line in a table of lines. A *stay* is one run of a line, from its mark until its frame is
+        /// left or passes another mark.
         ///
         /// A column is written by its own name, such as `peak`, or by its name in `pytorch_memlab`.
         ///

@@ -1,9 +1,9 @@
 //! The recurrence of rotor, which the table of times and that of least bytes share.
 //!
 //! A state `(s, t)` is the remaining work of stages `s..=t`: their forward, with the input of `s` held, and
-//! their backward, with the gradient of the output of `t` there, and those of variables that backward has left. With the last stage as `t` the runs are the
-//! first ones, in all other states they are repeats. The bytes of a state include that gradient, but neither
-//! the input of `s` nor memory held for stages outside of the state.
+//! their backward, with the gradient of the output of `t` there, and those of variables that backward has left.
+//! With the last stage as `t` the runs are the first ones, in all other states they are repeats. The bytes of a
+//! state include these gradients, but neither the input of `s` nor memory held for stages outside of the state.
 //!
 //! Stages that cannot be repeated are saved by their first run and stay saved. In states of repeats their
 //! bytes count towards the state, and runs begin behind the last of these stages.

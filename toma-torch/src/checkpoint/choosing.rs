@@ -76,8 +76,9 @@ impl<'a> Choosing<'a> {
     fn plan(&self, known: &Arc<Structure>, budget: &Budget) -> Result<Arc<Plan>, Error> {
         let plan = known.plan(budget.bytes(), self.form.solver);
         let plan = plan.or_else(|_| known.plan(budget.all_bytes(), self.form.solver));
-        let plan = plan.map_err(|small| budget.too_small(self.key, &small, known.uncounted_bytes()))?;
-        let (budget_bytes, least_bytes) = (budget.bytes(), known.least_bytes());
+        let (plan, least_bytes) =
+            plan.map_err(|small| budget.too_small(self.key, &small, known.uncounted_bytes()))?;
+        let budget_bytes = budget.bytes();
         leaner::offer(Arc::new(Leaner {
             known: known.clone(),
             plan: plan.clone(),

@@ -147,11 +147,6 @@ impl Structure {
         }
     }
 
-    /// Least bytes of a plan now.
-    pub(super) fn least_bytes(&self) -> u64 {
-        self.now().0.least_bytes
-    }
-
     /// The least budget for which there is a plan now.
     pub(super) fn least_budget(&self) -> u64 {
         let (priced, uncounted_bytes) = self.now();
@@ -184,8 +179,9 @@ impl Structure {
         Some(Arc::new(best))
     }
 
-    /// Returns the fastest plan within a budget, from which gradients are subtracted that the costs do not count.
-    pub(super) fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<Arc<Plan>, TooSmall> {
+    /// Returns the fastest plan within a budget, from which gradients are subtracted that the costs do not count, and the
+    /// bytes of the leanest plan.
+    pub(super) fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<(Arc<Plan>, u64), TooSmall> {
         // Plans are made for at most the bytes that keep everything, so larger budgets share one plan.
         let (priced, uncounted_bytes) = self.now();
         let usable_bytes = budget_bytes.saturating_sub(uncounted_bytes);
@@ -196,7 +192,7 @@ impl Structure {
         // everything.
         let is_fixed = matches!(solver, Solver::KeepAll | Solver::SqrtN);
         let budget_bytes = if is_fixed { usable_bytes } else { leaner_bytes.min(priced.keep_all_bytes) };
-        priced.plan((budget_bytes, solver))
+        Ok((priced.plan((budget_bytes, solver))?, priced.least_bytes))
     }
 }
 

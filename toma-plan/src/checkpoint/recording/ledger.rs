@@ -159,12 +159,16 @@ impl Ledger {
     /// If no variable has got its gradient when the backward of the first stage begins, backward returns the gradients
     /// instead, and they are among the others.
     pub fn counted_gradient_bytes(&self, all_bytes: u64, first_bytes: u64) -> u64 {
-        let Some(first) = self.stages.iter().find(|stage| stage.has_slots) else { return 0 };
+        let Some(first) = self.first_with_backward() else { return 0 };
         if self.lacking_bytes != all_bytes {
             return 0;
         }
         let made = if first.made_bytes == 0 { first.others_bytes } else { self.made_later(first.made_bytes) };
         made.saturating_add(first_bytes).min(self.made_later(all_bytes))
+    }
+
+    fn first_with_backward(&self) -> Option<&Measured> {
+        self.stages.iter().find(|stage| stage.has_slots)
     }
 
     /// Bytes of the gradients of variables that the region's backward has made, once there are `made_bytes` in all.
@@ -179,8 +183,8 @@ impl Ledger {
     /// `input_gradient_bytes` are those of the region's inputs, `first_bytes` those of variables that only the first
     /// stage uses.
     pub fn costs(&self, input_gradient_bytes: u64, first_bytes: u64) -> Option<Result<Costs, InvalidCosts>> {
-        let needed = self.stages.iter().find(|stage| stage.has_slots);
-        let is_whole = !self.stages.is_empty() && needed.is_none_or(|stage| stage.is_counted);
+        let is_whole =
+            !self.stages.is_empty() && self.first_with_backward().is_none_or(|stage| stage.is_counted);
         is_whole.then(|| self.whole_costs(input_gradient_bytes, first_bytes))
     }
 
@@ -208,16 +212,13 @@ impl Ledger {
         }
         // The backward of a stage leaves the gradients that have come when that of an earlier stage begins. Before the
         // first stage with a backward, those of variables that it alone uses come.
-        let first = self.stages.iter().find(|stage| stage.has_slots);
+        let first = self.first_with_backward();
         let mut now_bytes = first.map_or(0, |first| first.made_bytes.saturating_add(first_bytes));
-        let mut made: Vec<_> = stages.iter().map(|_| 0).collect();
-        for (made, measured) in made.iter_mut().zip(&self.stages) {
-            *made = self.made_later(now_bytes);
-            now_bytes = if measured.has_slots { measured.made_bytes } else { now_bytes };
-        }
-        made.push(self.made_later(now_bytes));
-        for (stage, made) in stages.iter_mut().zip(made.windows(2)) {
+        for (stage, measured) in stages.iter_mut().zip(&self.stages) {
+            let before_bytes = if measured.has_slots { measured.made_bytes } else { now_bytes };
+            let made = [now_bytes, before_bytes].map(|bytes| self.made_later(bytes));
             stage.variable_gradient_bytes = made[0].saturating_sub(made[1]);
+            now_bytes = before_bytes;
         }
         Costs::new(stages)?.with_input_gradient(input_gradient_bytes)
     }

@@ -5,7 +5,7 @@ use super::state::ManagerState;
 use crate::error::{Error, ErrorKind};
 
 impl ManagerState {
-    /// Tells the observer of an event once the moves of this thread have ended.
+    /// Reports an event to the observer once the moves of this thread have ended.
     pub(crate) fn notify(&self, event: impl FnOnce() -> Event) {
         if let Some(observer) = self.callbacks.get().and_then(|callbacks| callbacks.observer.as_ref()) {
             postpone(observer, event());
