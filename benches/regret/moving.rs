@@ -10,7 +10,7 @@ use crate::policies::Entry;
 use crate::source::{Shown, Source};
 use crate::subject::{Subject, subjects};
 use crate::table::Figures;
-use crate::world::{World, bytes, grid};
+use crate::world::{World, bytes, grid, played};
 
 /// Steps after which a run must be back at the oracle's pace.
 const STEPS: f64 = 20.0;
@@ -25,9 +25,9 @@ const MOMENTS: [(&str, [usize; 5]); 2] =
 /// Attempts after the move that are examined; a run that is not back by then never is.
 const LOOKED_AT: usize = 1000;
 
-/// Prints the table of every so many worlds, and returns the bars that are not met.
-pub(crate) fn report(policies: &[&Entry], every: usize) -> Vec<String> {
-    let worlds: Vec<World> = grid().into_iter().filter(World::is_for_moving).step_by(every).collect();
+/// Prints the table, and returns the bars that are not met.
+pub(crate) fn report(policies: &[&Entry], is_test: bool) -> Vec<String> {
+    let worlds = played(grid().into_iter().filter(World::is_for_moving).collect(), is_test);
     println!(
         "the limit moves in the middle of a run, {} worlds, five moments: attempts until within 10 % of the oracle\n",
         worlds.len()

@@ -11,7 +11,7 @@ use crate::policies::Entry;
 use crate::source::{Shown, Source};
 use crate::subject::{Subject, subjects};
 use crate::table::Figures;
-use crate::world::{World, bytes, grid, needed};
+use crate::world::{World, bytes, grid, needed, played};
 
 /// A disturbance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ const ALL: [(&str, Trouble); 7] = [
     ("few items", Trouble::Few),
 ];
 
-/// Prints the table of every so many worlds.
-pub(crate) fn report(policies: &[&Entry], every: usize) {
+/// Prints the table.
+pub(crate) fn report(policies: &[&Entry], is_test: bool) {
     println!("something is in the way: time over that of an oracle that knows the limit of each moment\n");
     println!(
         "| policy | form | memory source | trouble | worlds | cold: median | p95 | warm: median | p95 |\n|---|---|---|---|---|---|---|---|---|"
@@ -51,15 +51,15 @@ pub(crate) fn report(policies: &[&Entry], every: usize) {
     let sources = [Source::Unknown, Source::Reads, Source::Counts, Source::Predicted];
     for subject in subjects(policies, &sources) {
         for (name, trouble) in ALL {
-            line(subject, name, trouble, every);
+            line(subject, name, trouble, is_test);
         }
     }
     println!();
 }
 
-fn line(subject: Subject<'_>, name: &str, trouble: Trouble, every: usize) {
+fn line(subject: Subject<'_>, name: &str, trouble: Trouble, is_test: bool) {
     let (policy, form, source) = subject;
-    let worlds: Vec<World> = trouble.worlds().into_iter().step_by(every).collect();
+    let worlds = played(trouble.worlds(), is_test);
     let runs: Vec<[f64; 2]> = worlds.iter().map(|world| run(world, subject, trouble)).collect();
     let [cold, warm] = [0, 1].map(|i| Figures::of(runs.iter().map(|run| run[i]).collect()));
     println!(

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 
 /// The answer of `cargo metadata`.
 #[derive(Debug, Default, Deserialize)]
@@ -34,7 +33,6 @@ pub(crate) struct Workspace {
 pub(crate) struct Package {
     id: String,
     pub(crate) name: String,
-    pub(crate) version: String,
     #[serde(rename = "manifest_path")]
     pub(crate) manifest: PathBuf,
     features: BTreeMap<String, Vec<String>>,
@@ -43,9 +41,6 @@ pub(crate) struct Package {
     publish: Option<Vec<String>>,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) metadata: Tables,
-    /// All other entries.
-    #[serde(flatten)]
-    pub(crate) entries: BTreeMap<String, Value>,
 }
 
 /// A build target of a package.
@@ -63,7 +58,6 @@ pub(crate) struct Target {
 #[serde(default)]
 pub(crate) struct Tables {
     toma: Settings,
-    pub(crate) docs: BTreeMap<String, Value>,
 }
 
 /// `[package.metadata.toma]`, which CONTRIBUTING.md explains.
@@ -189,7 +183,7 @@ fn or_default<'de, D: Deserializer<'de>>(tables: D) -> Result<Tables, D::Error> 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::tests::{metadata, package};
@@ -202,8 +196,7 @@ mod tests {
                 json!([{ "name": "bar", "kind": ["example"], "required-features": ["a", "b"] }]);
             package
         };
-        let tables =
-            json!({ "docs": {}, "toma": { "slow-tests": ["twin::"], "libtorch-features": ["tch"] } });
+        let tables = json!({ "toma": { "slow-tests": ["twin::"], "libtorch-features": ["tch"] } });
         let facade = of("facade", json!({ "manifest_path": "/w/Cargo.toml", "metadata": tables }));
         let [core, torch] = ["core", "torch"].map(|name| of(name, json!({})));
         let fixture = package("fixture", json!({ "metadata": { "toma": { "profiles": ["dev"] } } }));

@@ -123,7 +123,8 @@ impl Features<'_> {
     }
 }
 
-fn of_packages<'a>(cargo: Cmd<'a>, packages: &[&Package]) -> Cmd<'a> {
+/// Selects these packages.
+pub(crate) fn of_packages<'a>(cargo: Cmd<'a>, packages: &[&Package]) -> Cmd<'a> {
     packages.iter().fold(cargo, |cargo, package| cargo.arg("-p").arg(&package.name))
 }
 

@@ -1,4 +1,4 @@
-//! The computation, which is the same as in `benches/peers/peers.py`.
+//! The computation, which is the same as in `benches/peers/compare.py`.
 
 use tch::{Device, Kind, TchError, Tensor};
 

@@ -7,7 +7,6 @@ mod layout;
 mod lints;
 mod marks;
 mod nightly;
-mod package;
 mod programs;
 mod steps;
 mod suites;

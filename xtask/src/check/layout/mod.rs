@@ -31,13 +31,6 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     Ok(format!("{} files", files.len()))
 }
 
-/// Links of a packaged README that lead to other files: registries show the README alone.
-pub(super) fn links_to_files(path: &str, text: String) -> Vec<String> {
-    let leads = |to: &Path, _: Option<&str>| to == Path::new(path);
-    let broken = links::broken(&TextFile { path: path.to_owned(), text }, &leads);
-    broken.iter().map(|problem| format!("{path}{problem}")).collect()
-}
-
 fn problems(file: &TextFile, leads: &links::Leads<'_>) -> Vec<String> {
     let mut found = Vec::new();
     match file.path.rsplit_once('.') {
