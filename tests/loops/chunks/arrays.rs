@@ -9,6 +9,7 @@ use toma::classify::OutOfMemory;
 use toma::{NoCache, execute};
 
 use crate::chunks::flaky::Flaky;
+use crate::rounds::rounds;
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -72,7 +73,7 @@ macro_rules! lay {
 fn check(test: impl Fn(Case)) {
     let cases = ([0..7_usize, 0..7, 0..7], [layout(), layout()], 1..8_usize, any::<u32>());
     let cases = cases.prop_map(|(shape, layouts, initial, bits)| Case { shape, layouts, initial, bits });
-    let config = Config { cases: 1000, ..Config::default() };
+    let config = Config { cases: rounds(250, 1000), ..Config::default() };
     let result = TestRunner::new(config).run(&cases, |case| {
         test(case);
         Ok(())

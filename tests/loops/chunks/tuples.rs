@@ -6,6 +6,7 @@ use toma::classify::OutOfMemory;
 use toma::{NoCache, execute};
 
 use crate::chunks::flaky::Flaky;
+use crate::rounds::rounds;
 
 /// Number of items, first size, and the failing attempts.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +19,7 @@ struct Case {
 fn check(test: impl Fn(Case)) {
     let cases = (0..40_usize, 1..50_usize, any::<u32>());
     let cases = cases.prop_map(|(items, initial, bits)| Case { items, initial, bits });
-    let config = Config { cases: 1000, ..Config::default() };
+    let config = Config { cases: rounds(250, 1000), ..Config::default() };
     let result = TestRunner::new(config).run(&cases, |case| {
         test(case);
         Ok(())

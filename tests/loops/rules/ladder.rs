@@ -18,6 +18,7 @@ use toma::{GlobalCache, NoCache, execute};
 
 use crate::child;
 use crate::kit::Memory;
+use crate::rounds::rounds;
 use crate::rules::against_twin::{fitted, perform_on, remembered};
 use crate::rules::cases::{Case, case, check_some, shrinking_plan};
 use crate::rules::forms::Form;
@@ -269,6 +270,6 @@ fn every_rung_is_climbed_by_the_rules() {
     }
     let (_seen, _hooked) = (everywhere(see), on_release(asked));
     for form in FORMS {
-        check_some(1500, crowded(), |crowded| play(form, crowded));
+        check_some(rounds(500, 1500), crowded(), |crowded| play(form, crowded));
     }
 }

@@ -5,6 +5,7 @@ use toma_plan::checkpoint::{Action, Costs, Plan, Point, Solver};
 use crate::chains::{revolve, tanh};
 use crate::percent_more;
 use crate::resnet::{Grain, Inside, resnet152};
+use crate::rounds::rounds;
 
 const MIB: u64 = 1 << 20;
 
@@ -77,7 +78,7 @@ fn auto_is_faster_than_rotor_on_resnet_152() {
 
 #[test]
 fn the_curve_of_resnet_152_goes_from_the_least_bytes_to_no_repeats() {
-    for (inside, most) in [(Inside::Whole, 2754), (Inside::Parts, 2312)] {
+    for (inside, most) in [(Inside::Parts, 2312), (Inside::Whole, 2754)].into_iter().take(rounds(1, 2)) {
         let costs = resnet152(inside, Grain::TwoMib);
         let curve = costs.curve();
         assert!(curve.len() >= 50, "{}", curve.len());
@@ -166,7 +167,7 @@ fn extra_runs(l: u128, c: u128) -> u128 {
 #[test]
 fn rotor_repeats_as_often_as_revolve() {
     assert_eq!([(10, 2), (24, 3), (64, 4)].map(|(l, c)| extra_runs(l, c)), [20, 61, 200]);
-    for length in 1..=64_u16 {
+    for length in (1..=64_u16).step_by(rounds(3, 1)) {
         for checkpoints in 1..=8_u16 {
             let plan = revolve(length.into()).plan(1000 + u64::from(checkpoints), Solver::Rotor).unwrap();
             let repeats = plan.repeats().sum::<usize>() as u128;

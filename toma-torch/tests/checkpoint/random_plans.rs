@@ -76,7 +76,7 @@ fn random_legal_plans_compute_the_bits_of_the_plain_run() {
     let costs = form.measure(&*net.forward).unwrap();
     assert_eq!(costs.stages().len(), 6);
     let mut generator = fastrand::Rng::with_seed(12);
-    let (mut legal, enough) = (0, rounds(1_500, 10_000));
+    let (mut legal, enough) = (0, rounds(750, 10_000));
     for _ in 0..2 * enough {
         let actions = draw(&costs, &mut generator);
         let Ok(plan) = Plan::new(&costs, actions) else { continue };

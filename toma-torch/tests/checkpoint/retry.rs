@@ -12,6 +12,7 @@ use toma_torch::checkpoint::{self, With};
 use toma_torch::{Backward as _, DryRun, Loss};
 
 use crate::kit::alone;
+use crate::rounds::rounds;
 
 const ROWS: usize = 32;
 
@@ -82,7 +83,7 @@ fn a_batch_keeps_its_size_in_every_budget_that_some_plan_fits_once_costs_are_kno
         step.run(ROWS, &form).unwrap();
         let costs = form.known().unwrap();
         let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
-        for part in 1..=4 {
+        for part in (1..=4).step_by(rounds(3, 1)) {
             // The budget of the plan, 2 % more, and the bytes lost by rounding to whole percents.
             let bytes = (least + (most - least) * part / 4) * 100 / 97 + 200;
             let _budget = Budget::beyond_allocated(bytes);

@@ -154,12 +154,15 @@ fn a_step_that_is_predicted_is_planned_before_it_has_run() {
     for at in [1, 2].into_iter().take(rounds(1, 2)) {
         let (unpredicted, expected, _) = moved_of(NETS[at], true, false);
         for is_marked in [true, false] {
-            let (predicted, losses, plan) = moved_of(NETS[at], is_marked, true);
-            assert_eq!(losses, expected);
-            assert!(predicted[0] < unpredicted[0], "{predicted:?}, {unpredicted:?}");
-            let plan = plan.expect("it is planned");
-            let planned = plan.bytes_in() + plan.bytes_out();
-            assert!(predicted[0] <= planned * 101 / 100, "{predicted:?}, {planned}");
+            let moves_what_is_planned = || {
+                let (predicted, losses, plan) = moved_of(NETS[at], is_marked, true);
+                assert_eq!(losses, expected);
+                assert!(predicted[0] < unpredicted[0], "{predicted:?}, {unpredicted:?}");
+                let plan = plan.expect("it is planned");
+                predicted[0] <= (plan.bytes_in() + plan.bytes_out()) * 101 / 100
+            };
+            // On a busy machine a planned move may come too late, and another storage is evicted in its place.
+            assert!((0..3).any(|_| moves_what_is_planned()), "marked: {is_marked}");
         }
     }
 }

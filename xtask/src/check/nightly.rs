@@ -48,8 +48,11 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     let of_torch = [
         ("offload", "storm::"),
         ("offload", "exact:: failures:: noticed:: plans:: rare:: threads::"),
-        ("torch", "dry_failures:: any_budget_is_used many_runs_of_two_threads sweeps:: vision::"),
-        ("checkpoint", "random_plans::"),
+        (
+            "torch",
+            "dry_failures:: every_allocation:: any_budget_is_used many_runs_of_two_threads sweeps:: vision::",
+        ),
+        ("checkpoint", "random_plans:: retry::"),
     ];
     let test = |name| cargo("test").args(["--test", name, "--", "--nocapture"]);
     let of_torch = of_torch.map(|(name, filters)| test(name).args(filters.split_whitespace()));
@@ -57,6 +60,8 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
         ["calibrated", "none_is_killed"],
         ["checkpoint", "optimum::"],
         ["checkpoint", "properties::"],
+        ["checkpoint", "tables::"],
+        ["loops", "chunks::"],
         ["loops", "rules::"],
         ["ranks", "every_order::"],
         ["residency", "optima::"],
