@@ -3,15 +3,15 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 
 use toma::GlobalCache;
 use toma::classify::OutOfMemory;
 use toma::ranks::{Group, ThreadRank, when_agreed};
 use toma::{NoCache, execute, report};
 
+use crate::executor::{Unpark, block_on_wakes as block_on};
 use crate::kit::on_each;
 
 /// Makes an attempt. Rank 1 has room for `room` items only.
@@ -183,24 +183,6 @@ async fn annotated_pieces(start: usize, end: usize, ranks: &ThreadRank) -> Resul
     attempt(ranks, end - start, 2).map(drop)
 }
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let (waker, mut future) = (Waker::from(Arc::new(Unpark(thread::current()))), pin!(future));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
 #[test]
 fn annotated_functions_agree() {
     let all = on_each(2, |rank| {
@@ -220,7 +202,7 @@ fn tasks_of_one_thread_agree() {
     let ranks = toma::ranks::threads(2);
     let [one, other] = [&ranks[0], &ranks[1]].map(annotated_task);
     let (mut one, mut other) = (pin!(one), pin!(other));
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = Waker::from(Unpark::this_thread());
     let (mut context, mut sizes) = (Context::from_waker(&waker), [None, None]);
     while sizes.contains(&None) {
         for (size, task) in

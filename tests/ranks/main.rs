@@ -4,6 +4,8 @@
 mod broken;
 mod ending;
 mod every_order;
+#[path = "../common/executor.rs"]
+mod executor;
 mod forms;
 mod kit;
 #[path = "../common/rounds.rs"]

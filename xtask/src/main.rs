@@ -48,7 +48,7 @@ struct Libtorch {
 enum Command {
     /// See it work: the named examples, or those made for it, with arguments for a demonstration
     Demo(demo::Demo),
-    /// Run any example, optimized, with the libtorch and the files it needs; paths in ARGS are relative to your current
+    /// Run any example with the libtorch and the files it needs; paths in ARGS are relative to your current
     /// folder
     Run(demo::Run),
     /// Run every check, or only the named steps, and print a table

@@ -2,17 +2,16 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::Poll;
+use std::thread;
 
 use toma::device::Ladder;
 use toma::testing::{FakeDevice, FakeOutOfMemory};
 use toma::{NoCache, execute};
 
 use crate::device::kit::{Other, Watching, alloc, exclusive_again, is_free, must_end, patient};
-use crate::executor::poll;
+use crate::executor::{block_on_wakes as block_on, poll};
 
 #[toma::range(initial = 8, cache = NoCache, device = device, ladder = patient(), observer = seen)]
 async fn annotated(
@@ -30,30 +29,6 @@ async fn holds(size: usize, device: &FakeDevice, end: &AtomicBool) -> Result<(),
     let _held = device.alloc(60 * size as u64)?;
     poll_fn(|_| if end.load(SeqCst) { Poll::Ready(()) } else { Poll::Pending }).await;
     Ok(())
-}
-
-/// Unparks a thread, and records that it did.
-struct Unpark(Thread, AtomicBool);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.1.store(true, SeqCst);
-        self.0.unpark();
-    }
-}
-
-/// Polls only after a wake, so a missing wake hangs.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let woken = Arc::new(Unpark(thread::current(), AtomicBool::new(true)));
-    let (waker, mut future) = (Waker::from(Arc::clone(&woken)), pin!(future));
-    loop {
-        while !woken.1.swap(false, SeqCst) {
-            thread::park();
-        }
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-    }
 }
 
 /// Returns true if the future is ready within ten polls, without a wake.

@@ -1,16 +1,16 @@
 //! Tests the marks of functions: each line, each hit and each frame, in order.
 
 use std::cell::Cell;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Mutex;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::thread;
 
 use toma::classify::OutOfMemory;
 use toma::marks::Session;
 
+use crate::executor::{pause, poll};
 use crate::profile::sink::{received, received_by, received_from};
 
 #[toma::profile]
@@ -129,18 +129,6 @@ fn closures_mark_where_they_run() {
     assert_eq!(received_by(run), "later+2( 3 later+1( ) 4 )");
 }
 
-/// A future that is pending once.
-#[derive(Default)]
-struct Once(bool);
-
-impl Future for Once {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.0, true) { Poll::Ready(()) } else { Poll::Pending }
-    }
-}
-
 /// Marks a line of its own when it is dropped.
 struct Loud;
 
@@ -155,17 +143,13 @@ impl Drop for Loud {
 async fn waits(n: u32) -> u32 {
     let _loud = Loud;
     for _ in 0..n {
-        Once::default().await;
+        pause().await;
     }
     let block = async {
-        Once::default().await;
+        pause().await;
         1
     };
     block.await + n
-}
-
-fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 #[test]

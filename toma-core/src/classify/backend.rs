@@ -116,6 +116,7 @@ const LIBRARIES: &[Row] = &[
     (OUT_OF_MEMORY, &["cublas_status_alloc_failed"]),
     (OUT_OF_MEMORY, &["cusolver_status_alloc_failed"]),
     (OUT_OF_MEMORY, &["cufft_alloc_failed"]),
+    (OUT_OF_MEMORY, &["curand_status_allocation_failed"]),
     (OUT_OF_MEMORY, &["cusparse_status_alloc_failed"]),
     (OUT_OF_MEMORY, &["cusparse_status_insufficient_resources"]),
     // libtorch prints cuSPARSE's descriptions instead of the names.

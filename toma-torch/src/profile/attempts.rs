@@ -17,11 +17,12 @@ struct Attempts;
 impl Witness for Attempts {
     fn enter(&self, attempt: &Attempted<'_>) {
         let entered = Attempt::enter(attempt.name, attempt.size, attempt.resumes);
-        ENTERED.with_borrow_mut(|all| all.push(entered));
+        // A thread that ends may have dropped the list already: the attempt is over for the profile then.
+        let _ = ENTERED.try_with(|all| all.borrow_mut().push(entered));
     }
 
     fn leave(&self) {
-        drop(ENTERED.with_borrow_mut(Vec::pop));
+        let _ = ENTERED.try_with(|all| drop(all.borrow_mut().pop()));
     }
 
     fn ended(&self, attempt: &Attempted<'_>, ended: Ended) {

@@ -5,10 +5,11 @@ use std::thread;
 use tch::Tensor;
 use toma_torch::QuietBacktraces;
 
-use crate::stage::{FLOATS, alone};
+use crate::ground;
+use crate::stage::alone;
 
 fn error() -> String {
-    Tensor::ones([2], FLOATS).f_reshape([3]).unwrap_err().to_string()
+    Tensor::ones([2], ground::floats()).f_reshape([3]).unwrap_err().to_string()
 }
 
 fn has_trace() -> bool {

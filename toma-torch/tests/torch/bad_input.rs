@@ -10,8 +10,9 @@ use toma::memory::MemorySource as _;
 use toma_torch::cpu::{self, Budget};
 use toma_torch::{ErrorKind, RngState};
 
+use crate::ground;
 use crate::nets::{self, ROWS, Road};
-use crate::stage::{FLOATS, ROW, alone, panic_of, size};
+use crate::stage::{ROW, alone, panic_of, size};
 
 /// Returns the error of cutting `tensor` along `dim`; the body must not be called.
 fn refusal(tensor: &Tensor, dim: isize) -> String {
@@ -19,7 +20,7 @@ fn refusal(tensor: &Tensor, dim: isize) -> String {
 }
 
 fn numbered(sizes: &[i64]) -> Tensor {
-    Tensor::arange(sizes.iter().product::<i64>(), FLOATS).reshape(sizes)
+    Tensor::arange(sizes.iter().product::<i64>(), ground::floats()).reshape(sizes)
 }
 
 #[test]
@@ -65,11 +66,15 @@ fn without_items_nothing_is_called_and_items_without_elements_are_items() {
     {
         let seen = Cell::new(0);
         let _budget = Budget::new(0);
-        execute::with::<NoCache>().dim(dim).chunked(&Tensor::zeros(sizes, FLOATS), 2, |chunk, start, end| {
-            assert_eq!(chunk.size()[usize::from(dim != 0)], size(end - start));
-            assert_eq!(chunk.numel(), 0);
-            seen.set(seen.get() + 1);
-        });
+        execute::with::<NoCache>().dim(dim).chunked(
+            &Tensor::zeros(sizes, ground::floats()),
+            2,
+            |chunk, start, end| {
+                assert_eq!(chunk.size()[usize::from(dim != 0)], size(end - start));
+                assert_eq!(chunk.numel(), 0);
+                seen.set(seen.get() + 1);
+            },
+        );
         assert_eq!(seen.get(), calls, "{sizes:?} along {dim}");
     }
 }
@@ -98,14 +103,14 @@ fn non_contiguous_tensors_shrink_too() {
 #[test]
 fn an_unwritable_tensor_fails_on_the_first_attempt() {
     let _alone = alone();
-    let repeated = Tensor::ones([1, 3], FLOATS).expand([4, 3], false);
-    let learned = Tensor::ones([4, 3], FLOATS).set_requires_grad(true);
+    let repeated = Tensor::ones([1, 3], ground::floats()).expand([4, 3], false);
+    let learned = Tensor::ones([4, 3], ground::floats()).set_requires_grad(true);
     let words = ["refers to a single memory location", "a view of a leaf Variable that requires grad"];
     for (tensor, words) in [repeated, learned].iter().zip(words) {
         let attempts = Cell::new(0);
         let done = execute::with::<NoCache>().chunked(tensor, 2, |chunk, _, _| {
             attempts.set(attempts.get() + 1);
-            chunk.shallow_clone().f_add_(&Tensor::ones([2, 3], FLOATS)).map(drop)
+            chunk.shallow_clone().f_add_(&Tensor::ones([2, 3], ground::floats())).map(drop)
         });
         let error = done.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
@@ -163,7 +168,7 @@ fn parts_of_a_whole_that_does_not_fit_are_dropped_with_the_error() {
     let _alone = alone();
     let before = cpu::allocated_bytes();
     let _budget = Budget::beyond_allocated(7 * ROW);
-    let row = |start, end| Tensor::f_zeros([size(end - start), 1024], FLOATS);
+    let row = |start, end| Tensor::f_zeros([size(end - start), 1024], ground::floats());
     let whole = execute::with::<NoCache>().map(0..4, 1, row).concatenate(0);
     let error = whole.unwrap_err().to_string();
     assert!(error.contains("tried to allocate 16384 bytes"), "{error}");

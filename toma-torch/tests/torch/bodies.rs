@@ -8,12 +8,15 @@ use fastrand::Rng;
 use tch::{Device, Kind, Reduction, TchError, Tensor};
 use toma_core::predict::is_dry;
 use toma_core::{NoCache, execute};
-use toma_torch::cpu::FailingAllocation;
 use toma_torch::{Backward as _, DryRun, Forward as _, Loss};
 
+use crate::ground::{self, FailingAllocation};
 use crate::stage::{alone, panic_of};
 
-const DOUBLES: (Kind, Device) = (Kind::Double, Device::Cpu);
+fn doubles() -> (Kind, Device) {
+    (Kind::Double, ground::device())
+}
+
 const NONE: Option<&Tensor> = None;
 
 /// Arguments of a body: for each item a row of six numbers, four targets, a label, and its weight in the loss.
@@ -119,7 +122,7 @@ const LOSSES: [(&str, Split, Body); 62] = [
     ("contrastive", Never, |r| {
         let (rows, number) = (r.hidden(), r.count());
         let scores = rows.matmul(&rows.tr());
-        scores.cross_entropy_for_logits(&Tensor::arange(number, (Kind::Int64, Device::Cpu)))
+        scores.cross_entropy_for_logits(&Tensor::arange(number, (Kind::Int64, ground::device())))
     }),
     ("half of the rows", Never, |r| r.errors().narrow(0, 0, (r.count() + 1) / 2).mean(None)),
     ("first row", Never, |r| (r.errors() - r.errors().get(0)).square().mean(None)),
@@ -149,7 +152,7 @@ const LOSSES: [(&str, Split, Body); 62] = [
         errors.sum(None) / errors.detach().sum(None).double_value(&[])
     }),
     ("by a place in the batch", Never, |r| {
-        let places = Tensor::arange(r.count(), DOUBLES);
+        let places = Tensor::arange(r.count(), doubles());
         (r.error_of_each() * places).mean(None)
     }),
     ("by the first of a table", Never, |r| {
@@ -178,7 +181,7 @@ const LOSSES: [(&str, Split, Body); 62] = [
     }),
     ("means of smaller batches", Never, |r| {
         let parts = r.errors().split(9, 0);
-        parts.iter().fold(Tensor::zeros([], DOUBLES), |sum, part| sum + part.mean(None))
+        parts.iter().fold(Tensor::zeros([], doubles()), |sum, part| sum + part.mean(None))
     }),
     (
         "other loss of many",
@@ -240,7 +243,7 @@ const LOSSES: [(&str, Split, Body); 62] = [
 
 /// The sum of losses that are written into one tensor.
 fn filled_in(losses: &[Tensor]) -> Tensor {
-    let parts = Tensor::zeros([losses.len().try_into().unwrap()], DOUBLES);
+    let parts = Tensor::zeros([losses.len().try_into().unwrap()], doubles());
     for (at, loss) in (0..).zip(losses) {
         parts.get(at).copy_(loss);
     }
@@ -279,7 +282,7 @@ const OUTPUTS: [(&str, Split, Body); 24] = [
         let turned = r.hidden().reshape([4, -1]);
         (&turned + turned.exp()).tr().contiguous()
     }),
-    ("by place", Never, |r| r.error_of_each() + Tensor::arange(r.count(), DOUBLES)),
+    ("by place", Never, |r| r.error_of_each() + Tensor::arange(r.count(), doubles())),
     ("by the rows of a table", Exact, |r| {
         let table = r.world.table.view([-1, 1]) * r.world.table.narrow(0, 0, 4);
         table.gather(0, &r.labels.unsqueeze(1), false) + r.hidden()
@@ -308,21 +311,21 @@ struct Case {
 }
 
 fn between(sizes: &[i64]) -> Tensor {
-    Tensor::rand(sizes, DOUBLES) * 1.6 - 0.8
+    Tensor::rand(sizes, doubles()) * 1.6 - 0.8
 }
 
 impl Case {
     fn new(random: &mut Rng) -> Self {
         let items = random.i64(8..40);
-        let counts = Tensor::randint(2, [items], DOUBLES);
+        let counts = Tensor::randint(2, [items], doubles());
         // At least one item counts.
         let _ = counts.get(0).fill_(1.0);
-        let labels = Tensor::randint(4, [items], (Kind::Int64, Device::Cpu));
+        let labels = Tensor::randint(4, [items], (Kind::Int64, ground::device()));
         Self {
             world: World {
                 weight: between(&[6, 4]).set_requires_grad(true),
                 table: between(&[64]).exp(),
-                state: Tensor::zeros([4], DOUBLES),
+                state: Tensor::zeros([4], doubles()),
                 kept: RefCell::default(),
             },
             data: [between(&[items, 6]), between(&[items, 4]), labels, counts],
@@ -361,7 +364,7 @@ impl Case {
 
     /// Returns loss and gradient in pieces, `None` if the call is refused.
     fn pieces(&self, body: Body, is_counted: bool) -> Option<[Tensor; 2]> {
-        let (device, weight) = (toma_torch::Device::new(Device::Cpu), &self.world.weight);
+        let (device, weight) = (toma_torch::Device::new(ground::device()), &self.world.weight);
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
         let kind = if is_counted { Loss::Counted(&self.data[3]) } else { Loss::default() };
         let loss = form.backward(kind, weight, self.all(), |rows| self.attempt(body, rows));
@@ -387,7 +390,7 @@ impl Case {
     }
 
     fn output(&self, body: Body) -> Option<[Tensor; 1]> {
-        let device = toma_torch::Device::new(Device::Cpu);
+        let device = toma_torch::Device::new(ground::device());
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
         form.forward(self.all(), |rows| self.attempt(body, rows)).ok().map(|rows| [rows])
     }
@@ -442,9 +445,9 @@ fn a_verdict_is_of_one_body_alone() {
 fn a_piece_in_which_nothing_counts_adds_nothing() {
     let _alone = alone();
     let counts = Tensor::from_slice(&[0.0, 0.0, 0.0, 2.0, 1.0, 3.0]);
-    let x = Tensor::arange(6, DOUBLES) + 1.0;
-    let weight = Tensor::ones([1], DOUBLES).set_requires_grad(true);
-    let device = toma_torch::Device::new(Device::Cpu);
+    let x = Tensor::arange(6, doubles()) + 1.0;
+    let weight = Tensor::ones([1], doubles()).set_requires_grad(true);
+    let device = toma_torch::Device::new(ground::device());
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(3);
     let loss = form.backward(Loss::Counted(&counts), &weight, (&x, &counts), |(x, counts)| {
         ((x * &weight).square() * counts).sum(None) / counts.sum(None)
@@ -460,7 +463,7 @@ fn labels_that_are_left_out_split_only_where_they_are_counted() {
     let counts = labels.ne(-100).to_kind(Kind::Double);
     let x = between(&[8, 3]);
     let weight = between(&[3, 2]).set_requires_grad(true);
-    let device = toma_torch::Device::new(Device::Cpu);
+    let device = toma_torch::Device::new(ground::device());
     let body = |x: &Tensor, labels: &Tensor| x.matmul(&weight).cross_entropy_for_logits(labels);
     let whole = body(&x, &labels);
     for loss in [Loss::Found, Loss::Mean] {
@@ -480,7 +483,7 @@ fn labels_that_are_left_out_split_only_where_they_are_counted() {
 fn a_bound_is_refused_by_name() {
     let _alone = alone();
     let (x, weight) = (between(&[7, 3]), between(&[3]).set_requires_grad(true));
-    let device = toma_torch::Device::new(Device::Cpu);
+    let device = toma_torch::Device::new(ground::device());
     let text = panic_of(|| {
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
         drop(form.backward(Loss::Mean, &weight, &x, |x| (x * &weight).square().mean(None).sqrt()));
@@ -493,11 +496,11 @@ fn a_bound_is_refused_by_name() {
 #[test]
 fn a_size_that_follows_a_failure_is_checked_too() {
     let _alone = alone();
-    let data = Tensor::arange(16, DOUBLES);
+    let data = Tensor::arange(16, doubles());
     let mut failures = 0;
     for skip in 0.. {
-        let weight = Tensor::ones([], DOUBLES).set_requires_grad(true);
-        let device = toma_torch::Device::new(Device::Cpu);
+        let weight = Tensor::ones([], doubles()).set_requires_grad(true);
+        let device = toma_torch::Device::new(ground::device());
         let failing = FailingAllocation::after(skip);
         let loss = panic_or(|| {
             let form = execute::with::<NoCache>().device(&device).max(4);

@@ -4,21 +4,21 @@ use tch::{Kind, TchError, Tensor};
 use toma::NoCache;
 use toma::execute;
 use toma_torch::Concatenate as _;
-use toma_torch::cpu::Budget;
 
-use crate::stage::{FLOATS, ROW, alone, panic_of, rows, size};
+use crate::ground::{self, Budget};
+use crate::stage::{ROW, alone, panic_of, rows, size};
 
 /// Rows of consecutive numbers.
 fn numbered(sizes: &[i64]) -> Tensor {
     let count = sizes.iter().product::<i64>();
-    Tensor::arange(count, FLOATS).reshape(sizes)
+    Tensor::arange(count, ground::floats()).reshape(sizes)
 }
 
 #[test]
 fn chunks_are_views_that_share_storage_along_any_dim() {
     let _alone = alone();
     for (dim, shape) in [(0, [5, 4]), (1, [4, 5]), (-1, [4, 5]), (-2, [5, 4])] {
-        let tensor = Tensor::zeros(shape, FLOATS);
+        let tensor = Tensor::zeros(shape, ground::floats());
         let mut seen = Vec::new();
         execute::with::<NoCache>().dim(dim).chunked(&tensor, 2, |chunk, start, end| {
             seen.push((start, end));
@@ -44,7 +44,7 @@ fn owned_and_mutable_tensors_and_tuples_with_slices() {
         }
     });
     assert_eq!(sums, [1.0, 5.0, 9.0, 13.0, 17.0, 21.0]);
-    let mut output = Tensor::zeros([6, 2], FLOATS);
+    let mut output = Tensor::zeros([6, 2], ground::floats());
     execute::chunked((&input, &mut output), 4, |(from, to), _, _| to.shallow_clone().copy_(from));
     assert_eq!(output, input);
     let mut chunks = 0;
@@ -74,7 +74,7 @@ fn embed(batch_size: usize) -> Tensor {
 #[test]
 fn attributes_take_tensors_and_return_them() {
     let _alone = alone();
-    let tensor = Tensor::zeros([2, 10], FLOATS);
+    let tensor = Tensor::zeros([2, 10], ground::floats());
     fill(&tensor, 3.0);
     assert_eq!(tensor.sum(Kind::Float).double_value(&[]), 60.0);
     let (rows, mut sizes) = (rows(6) + 3.0, Vec::new());

@@ -10,12 +10,10 @@ use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::predict::is_dry;
 use toma_core::report::{self, Report};
-use toma_torch::cpu::Budget;
 use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
 
-use crate::stage::{FLOATS, alone, caught, size};
-
-const CPU: tch::Device = tch::Device::Cpu;
+use crate::ground::{self, Budget};
+use crate::stage::{alone, caught, size};
 
 fn report() -> Report {
     report::last().expect("a call has ended")
@@ -32,8 +30,8 @@ fn squares(rows: &Tensor, hidden: usize, dry: &Cell<usize>) -> Tensor {
 #[test]
 fn a_size_that_failed_is_not_begun_with_again_and_two_mistakes_are_enough() {
     let _alone = alone();
-    let rows = Tensor::ones([512, 1024], FLOATS);
-    let (device, dry) = (Device::new(CPU), Cell::new(0));
+    let rows = Tensor::ones([512, 1024], ground::floats());
+    let (device, dry) = (Device::new(ground::device()), Cell::new(0));
     let _budget = Budget::beyond_allocated(1 << 20);
     let run = |hidden| {
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
@@ -61,8 +59,8 @@ fn a_size_that_failed_is_not_begun_with_again_and_two_mistakes_are_enough() {
 #[test]
 fn a_prediction_of_the_callers_own_is_corrected_too() {
     let _alone = alone();
-    let rows = Tensor::ones([64, 1024], FLOATS);
-    let (device, dry) = (Device::new(CPU), Cell::new(0));
+    let rows = Tensor::ones([64, 1024], ground::floats());
+    let (device, dry) = (Device::new(ground::device()), Cell::new(0));
     let prediction =
         toma_torch::predict(&device, |items| drop(squares(&rows.narrow(0, 0, size(items)), 0, &dry)))
             .unwrap();
@@ -86,13 +84,13 @@ fn a_prediction_of_the_callers_own_is_corrected_too() {
 #[test]
 fn a_measured_difference_counts_for_the_next_call() {
     let _alone = alone();
-    let rows = Tensor::ones([256, 1024], FLOATS);
-    let device = Device::new(CPU);
+    let rows = Tensor::ones([256, 1024], ground::floats());
+    let device = Device::new(ground::device());
     let _budget = Budget::beyond_allocated(1 << 20);
     let run = |hidden: i64| {
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun).policy(Adaptive::default());
         let sums = form.forward(&rows, |rows| {
-            let _hidden = (!is_dry()).then(|| Tensor::ones([hidden, 1024], FLOATS));
+            let _hidden = (!is_dry()).then(|| Tensor::ones([hidden, 1024], ground::floats()));
             rows.square().sum_dim_intlist(&[1_i64][..], true, Kind::Float)
         });
         drop(sums);
@@ -115,8 +113,9 @@ fn a_measured_difference_counts_for_the_next_call() {
 #[test]
 fn a_first_step_leaves_room_for_what_the_optimizer_will_keep() {
     let _alone = alone();
-    let rows = Tensor::ones([2048, 1024], FLOATS);
-    let (device, stores) = (Device::new(CPU), [(); 3].map(|()| nn::VarStore::new(CPU)));
+    let rows = Tensor::ones([2048, 1024], ground::floats());
+    let (device, stores) =
+        (Device::new(ground::device()), [(); 3].map(|()| nn::VarStore::new(ground::device())));
     let weights = stores.each_ref().map(|store| store.root().zeros("weight", &[1024, 256]));
     let step = |optimizer: &mut nn::Optimizer, weight: &Tensor| {
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
@@ -146,14 +145,14 @@ fn a_first_step_leaves_room_for_what_the_optimizer_will_keep() {
 }
 
 fn key_of(shape: i64) -> Tensor {
-    Tensor::ones([8, shape, 64], FLOATS)
+    Tensor::ones([8, shape, 64], ground::floats())
 }
 
 /// Each call has a new shape, so dry runs would take longer than the calls.
 #[test]
 fn dry_runs_of_new_shapes_are_few_and_a_larger_one_serves() {
     let _alone = alone();
-    let (device, dry) = (Device::new(CPU), Cell::new(0));
+    let (device, dry) = (Device::new(ground::device()), Cell::new(0));
     let run = |key: &str, shape: i64| {
         let rows = key_of(shape);
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(key);
@@ -180,7 +179,8 @@ fn dry_runs_of_new_shapes_are_few_and_a_larger_one_serves() {
 #[test]
 fn a_body_that_must_not_be_split_is_not_split_without_a_dry_run_of_its_own() {
     let _alone = alone();
-    let (device, weight) = (Device::new(CPU), Tensor::ones([64], FLOATS).set_requires_grad(true));
+    let (device, weight) =
+        (Device::new(ground::device()), Tensor::ones([64], ground::floats()).set_requires_grad(true));
     for shape in 1..20_i64 {
         let rows = key_of(shape);
         let _budget = Budget::beyond_allocated(8 * 256 * 18);
@@ -201,8 +201,8 @@ fn a_body_that_must_not_be_split_is_not_split_without_a_dry_run_of_its_own() {
 #[test]
 fn dry_pieces_are_taken_back_while_it_is_still_dry() {
     let _alone = alone();
-    let rows = Tensor::ones([20, 8], FLOATS);
-    let (device, done) = (Device::new(CPU), RefCell::new(Vec::new()));
+    let rows = Tensor::ones([20, 8], ground::floats());
+    let (device, done) = (Device::new(ground::device()), RefCell::new(Vec::new()));
     let undone = Cell::new(0);
     let form = || {
         execute::with::<NoCache>().device(&device).predict(&DryRun).before_retry(
@@ -220,7 +220,7 @@ fn dry_pieces_are_taken_back_while_it_is_still_dry() {
     }));
     // Two pieces of each of the sizes 4, 8, and the one that fits.
     assert_eq!((done.take(), undone.replace(0)), (vec![20], 6));
-    let weight = Tensor::ones([8], FLOATS).set_requires_grad(true);
+    let weight = Tensor::ones([8], ground::floats()).set_requires_grad(true);
     drop(form().backward(Loss::Mean, &weight, &rows, |rows| {
         note(rows);
         (rows * &weight).square().mean(None)
@@ -238,8 +238,8 @@ fn dry_pieces_are_taken_back_while_it_is_still_dry() {
 #[test]
 fn a_budget_below_one_item_is_tried_and_then_reported() {
     let _alone = alone();
-    let rows = Tensor::ones([20, 1024], FLOATS);
-    let device = Device::new(CPU);
+    let rows = Tensor::ones([20, 1024], ground::floats());
+    let device = Device::new(ground::device());
     let budget = Budget::beyond_allocated(6 << 10);
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
     let failed = caught(|| form.forward(&rows, |rows| rows.exp().square()));
@@ -259,8 +259,8 @@ fn a_budget_below_one_item_is_tried_and_then_reported() {
 #[test]
 fn measurements_of_a_loop_correct_its_prediction_too() {
     let _alone = alone();
-    let rows = Tensor::ones([512, 1024], FLOATS);
-    let (device, dry) = (Device::new(CPU), Cell::new(0));
+    let rows = Tensor::ones([512, 1024], ground::floats());
+    let (device, dry) = (Device::new(ground::device()), Cell::new(0));
     let _budget = Budget::beyond_allocated(1 << 20);
     let run = |hidden| {
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
@@ -284,7 +284,7 @@ fn measurements_of_a_loop_correct_its_prediction_too() {
 #[test]
 fn dry_runs_of_a_loop_with_new_shapes_are_few_too() {
     let _alone = alone();
-    let device = Device::new(CPU);
+    let device = Device::new(ground::device());
     let run = |shape: i64| {
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
         let ran_dry = Cell::new(false);

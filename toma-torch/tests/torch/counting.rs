@@ -6,7 +6,8 @@ use tch::Tensor;
 use toma_core::classify::{Class, Classify as _};
 use toma_torch::cpu::{self, Budget, FailingAllocation};
 
-use crate::stage::{FLOATS, ROW, alone, rows};
+use crate::ground;
+use crate::stage::{ROW, alone, rows};
 
 #[test]
 fn bytes_go_up_and_come_back() {
@@ -32,9 +33,9 @@ fn tensors_of_any_way_of_making_are_counted_and_aligned() {
     let before = cpu::allocated_bytes();
     let mut tensors = vec![
         Tensor::from_slice(&[1_u8, 2, 3]),
-        Tensor::rand([7, 3], FLOATS),
-        Tensor::zeros([0, 5], FLOATS),
-        Tensor::ones([1], FLOATS).repeat([1000]),
+        Tensor::rand([7, 3], ground::floats()),
+        Tensor::zeros([0, 5], ground::floats()),
+        Tensor::ones([1], ground::floats()).repeat([1000]),
     ];
     let bytes = 3 + 84 + 4000;
     assert_eq!(cpu::allocated_bytes(), before + bytes);
@@ -54,7 +55,7 @@ fn a_budget_refuses_from_the_first_byte_too_many() {
     let refused = cpu::stats().ooms;
     let _budget = Budget::beyond_allocated(2 * ROW);
     let exact = rows(2);
-    let error = Tensor::f_zeros([1], FLOATS).unwrap_err();
+    let error = Tensor::f_zeros([1], ground::floats()).unwrap_err();
     let failure = error.classify();
     assert_eq!((failure.class, failure.requested_bytes), (Class::OutOfMemory, Some(4)), "{error}");
     assert!(!error.to_string().contains("frame #"), "{error}");
@@ -62,8 +63,8 @@ fn a_budget_refuses_from_the_first_byte_too_many() {
     drop(exact);
     assert_eq!(cpu::allocated_bytes(), before);
     // An empty tensor needs no bytes.
-    assert!(Tensor::f_zeros([0], FLOATS).is_ok());
-    assert!(Tensor::f_zeros([2048], FLOATS).is_ok());
+    assert!(Tensor::f_zeros([0], ground::floats()).is_ok());
+    assert!(Tensor::f_zeros([2048], ground::floats()).is_ok());
 }
 
 #[test]
@@ -75,14 +76,14 @@ fn the_smallest_living_budget_holds_whatever_order_they_begin_and_end_in() {
     let narrow = Budget::new(0);
     let widest = Budget::new(u64::MAX);
     assert_eq!(Budget::current(), Some(0));
-    assert!(Tensor::f_zeros([1], FLOATS).is_err());
+    assert!(Tensor::f_zeros([1], ground::floats()).is_err());
     let twin = Budget::new(0);
     drop((wide, narrow));
     assert_eq!(Budget::current(), Some(0));
     drop(twin);
     assert_eq!(Budget::current(), None, "the largest number there is, is no limit");
     drop(widest);
-    assert!(Tensor::f_zeros([1], FLOATS).is_ok());
+    assert!(Tensor::f_zeros([1], ground::floats()).is_ok());
 }
 
 #[test]
@@ -92,7 +93,8 @@ fn threads_that_race_for_the_last_bytes_never_exceed_them_and_leave_none_unused(
     let _budget = Budget::beyond_allocated(10 * ROW);
     cpu::reset_peak_allocated_bytes();
     let winners: usize = thread::scope(|scope| {
-        let racer = || (0..8).filter_map(|_| Tensor::f_zeros([1024], FLOATS).ok()).collect::<Vec<_>>();
+        let racer =
+            || (0..8).filter_map(|_| Tensor::f_zeros([1024], ground::floats()).ok()).collect::<Vec<_>>();
         // Held until all threads are done.
         let racers: Vec<_> = (0..4).map(|_| scope.spawn(racer)).collect();
         let held: Vec<_> = racers.into_iter().map(|racer| racer.join().unwrap()).collect();
@@ -116,7 +118,7 @@ fn sizes_that_are_a_mistake_are_not_out_of_memory_and_those_beyond_all_addresses
         ([1, i64::MAX / 4 - 16], too_large),
         ([2, 1 << 58], too_large),
     ] {
-        let error = Tensor::f_empty(sizes, FLOATS).unwrap_err();
+        let error = Tensor::f_empty(sizes, ground::floats()).unwrap_err();
         assert_eq!(error.classify().class, class, "{error}");
         assert_eq!([cpu::allocated_bytes(), cpu::peak_allocated_bytes()], [before; 2], "{sizes:?}");
     }
@@ -125,7 +127,7 @@ fn sizes_that_are_a_mistake_are_not_out_of_memory_and_those_beyond_all_addresses
 #[test]
 fn an_injected_failure_comes_once_on_its_own_thread_and_goes_with_its_guard() {
     let _alone = alone();
-    let is_refused = || Tensor::f_zeros([1], FLOATS).is_err();
+    let is_refused = || Tensor::f_zeros([1], ground::floats()).is_err();
     let failing = FailingAllocation::after(1);
     assert!(!thread::spawn(move || is_refused() || is_refused()).join().unwrap());
     assert!(!failing.has_failed());

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use tch::nn::{self, OptimizerConfig as _};
-use tch::{Device, Kind, Tensor};
-use toma_torch::cpu::{self, FailingAllocation};
+use tch::{Kind, Tensor};
 use toma_torch::{Error, ErrorKind, ModeGuard, RngState, dry_run, dry_run_by_shapes, record};
 use toma_trace::{Place, Trace};
 
+use crate::ground::{self, FailingAllocation};
 use crate::nets::{self, Net, Road};
 use crate::nine;
 use crate::rounds::rounds;
-use crate::stage::{FLOATS, alone, caught, panic_of, printed_by, size};
+use crate::stage::{alone, caught, panic_of, printed_by, size};
 
 const NETS: [fn() -> Net; 6] = [
     nets::perceptron,
@@ -55,7 +55,7 @@ fn state(net: &Net) -> (Vec<Tensor>, Vec<bool>, Vec<Tensor>, RngState) {
     let defined = gradients.iter().map(Tensor::defined).collect();
     let gradients = gradients.into_iter().filter(Tensor::defined).map(|gradient| gradient.copy()).collect();
     let variables = net.weights().into_iter().chain(net.buffers()).map(|tensor| tensor.detach().copy());
-    (gradients, defined, variables.collect(), RngState::of(Device::Cpu).unwrap())
+    (gradients, defined, variables.collect(), RngState::of(ground::device()).unwrap())
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn a_dry_step_has_the_leaves_and_the_bytes_of_a_real_one() {
 #[test]
 fn autocast_chooses_types_as_in_a_real_step_and_keeps_no_dry_casts() {
     let _alone = alone();
-    let input = Tensor::ones([16, 64], FLOATS);
-    let weight = Tensor::ones([64, 64], FLOATS).set_requires_grad(true);
+    let input = Tensor::ones([16, 64], ground::floats());
+    let weight = Tensor::ones([64, 64], ground::floats()).set_requires_grad(true);
     let step = || {
         let _modes = ModeGuard::new();
         enter_cpu_autocast();
@@ -137,9 +137,9 @@ pub(crate) fn enter_cpu_autocast() {
 #[test]
 fn an_older_tensor_that_a_step_frees_is_recorded() {
     let _alone = alone();
-    let mut held = Some(Tensor::zeros([1000], FLOATS));
+    let mut held = Some(Tensor::zeros([1000], ground::floats()));
     let trace = record(|| {
-        let made = Tensor::zeros([10], FLOATS);
+        let made = Tensor::zeros([10], ground::floats());
         drop(held.take());
         made
     });
@@ -185,10 +185,11 @@ fn host_code_reads_what_it_wrote_and_zeros() {
 #[test]
 fn rules_give_the_shapes_of_other_operators() {
     let _alone = alone();
-    let input = Tensor::randn([4, 6, 10, 10], FLOATS).set_requires_grad(true);
-    let one = Tensor::ones([1], FLOATS);
-    let words = Tensor::zeros([4, 3], (Kind::Int64, Device::Cpu));
-    let (filter, turned) = (Tensor::ones([6, 3, 3, 2], FLOATS), Tensor::ones([6, 4, 3, 3], FLOATS));
+    let input = Tensor::randn([4, 6, 10, 10], ground::floats()).set_requires_grad(true);
+    let one = Tensor::ones([1], ground::floats());
+    let words = Tensor::zeros([4, 3], (Kind::Int64, ground::device()));
+    let (filter, turned) =
+        (Tensor::ones([6, 3, 3, 2], ground::floats()), Tensor::ones([6, 4, 3, 3], ground::floats()));
     let none = None::<&Tensor>;
     let operators: [(&str, &dyn Fn() -> Tensor); 11] = [
         ("aten::where.self", &|| input.where_self(&input.gt(0.0), &one)),
@@ -226,15 +227,15 @@ pub(crate) fn assert_twins(name: &str, dry: &Trace, real: &Trace) {
 #[track_caller]
 fn assert_unchanged_by(net: &Net, work: impl FnOnce()) {
     let before = state(net);
-    let (allocated, modes) = (cpu::allocated_bytes(), modes());
+    let (allocated, modes) = (ground::allocated_bytes(), modes());
     work();
-    assert_eq!((cpu::allocated_bytes(), self::modes()), (allocated, modes), "{}", net.name);
+    assert_eq!((ground::allocated_bytes(), self::modes()), (allocated, modes), "{}", net.name);
     assert_eq!(state(net), before, "{}", net.name);
 }
 
 /// Returns the grad mode, and a number that differs if operators run dry.
 fn modes() -> (bool, f64) {
-    let result = Tensor::ones([2], FLOATS).set_requires_grad(true) * 2.0;
+    let result = Tensor::ones([2], ground::floats()).set_requires_grad(true) * 2.0;
     (result.requires_grad(), result.sum(Kind::Double).double_value(&[]))
 }
 
@@ -297,7 +298,7 @@ fn a_panic_anywhere_changes_nothing_and_is_printed_once() {
 #[test]
 fn operators_are_as_many_as_there_are_layers() {
     let _alone = alone();
-    let input = Tensor::ones([4, 8], FLOATS).set_requires_grad(true);
+    let input = Tensor::ones([4, 8], ground::floats()).set_requires_grad(true);
     let operators = |depth| {
         let step = || (0..depth).fold(&input + 0.0, |x, _| &x + x.relu()).sum(Kind::Float).backward();
         dry_run(step).unwrap().operators().len()
@@ -335,7 +336,7 @@ fn many_runs_of_two_threads_change_nothing_and_leave_nothing() {
 #[test]
 fn a_dry_evaluation_beside_a_training_thread_leaves_its_gradients_alone() {
     let _alone = alone();
-    let variables = nn::VarStore::new(Device::Cpu);
+    let variables = nn::VarStore::new(ground::device());
     let weight = variables.root().ones("weight", &[64]);
     let mut optimizer = nn::Sgd::default().build(&variables, 0.0).unwrap();
     let (read, is_done) = (weight.shallow_clone(), &AtomicBool::new(false));
@@ -364,10 +365,10 @@ fn memory_map_lines() -> usize {
 #[test]
 fn an_operator_that_cannot_run_dry_is_refused_by_its_name() {
     let _alone = alone();
-    let weight = Tensor::ones([4, 4], FLOATS).set_requires_grad(true);
+    let weight = Tensor::ones([4, 4], ground::floats()).set_requires_grad(true);
     let outside = &weight * 2.0;
     let mut kept = None;
-    panic_of(|| drop(dry_run(|| kept = Some(Tensor::ones([4, 4], FLOATS)))));
+    panic_of(|| drop(dry_run(|| kept = Some(Tensor::ones([4, 4], ground::floats())))));
     let kept = kept.unwrap();
     let quantized = weight.detach().quantize_per_tensor(0.1, 0, Kind::QInt8);
     let bodies: [(&str, &dyn Fn() -> Tensor); 8] = [
@@ -375,7 +376,7 @@ fn an_operator_that_cannot_run_dry_is_refused_by_its_name() {
         ("aten::mm: takes a tensor that was kept from another dry run", &|| weight.mm(&kept)),
         ("aten::resize_: would change the shape of a tensor from outside", &|| weight.detach().resize_([2])),
         ("aten::bincount: the shape of its result depends on data", &|| {
-            Tensor::zeros([4], (Kind::Int64, Device::Cpu)).bincount(None::<&Tensor>, 0)
+            Tensor::zeros([4], (Kind::Int64, ground::device())).bincount(None::<&Tensor>, 0)
         }),
         ("aten::_to_sparse: makes a tensor of layout Sparse", &|| {
             weight.detach().to_sparse(None, None::<i64>, None) + 1.0
@@ -407,7 +408,7 @@ fn an_operator_that_cannot_run_dry_is_refused_by_its_name() {
 #[test]
 fn a_loop_that_never_ends_is_refused() {
     let _alone = alone();
-    let error = Tensor::ones([1], FLOATS);
+    let error = Tensor::ones([1], ground::floats());
     let step = || while error.double_value(&[0]) > 0.1 {};
     let mut outcome = None;
     let printed = printed_by(|| outcome = Some(caught(|| dry_run(step))));
@@ -421,7 +422,7 @@ fn a_loop_that_never_ends_is_refused() {
 fn a_body_that_keeps_a_dry_tensor_panics_with_operator_and_bytes() {
     let _alone = alone();
     let mut kept = None;
-    let text = panic_of(|| drop(dry_run(|| kept = Some(Tensor::ones([64, 64], FLOATS)))));
+    let text = panic_of(|| drop(dry_run(|| kept = Some(Tensor::ones([64, 64], ground::floats())))));
     assert!(text.contains("kept 1 tensors of 16384 bytes") && text.contains("ones"), "{text}");
     drop(kept);
 }
@@ -429,12 +430,12 @@ fn a_body_that_keeps_a_dry_tensor_panics_with_operator_and_bytes() {
 #[test]
 fn results_that_depend_on_data_are_assumed() {
     let _alone = alone();
-    let data = Tensor::zeros([size(6), 2], FLOATS);
+    let data = Tensor::zeros([size(6), 2], ground::floats());
     dry_run(|| {
         assert_eq!(data.sum(Kind::Float).double_value(&[]), 1.0);
         assert_eq!(data.nonzero().size(), [12, 2]);
         assert_eq!(data.masked_select(&data.gt(0.0)).size(), [12]);
-        let column = Tensor::zeros([size(6), 1], FLOATS);
+        let column = Tensor::zeros([size(6), 1], ground::floats());
         assert_eq!(column.masked_select(&column.gt(0.0).transpose(0, 1)).size(), [36]);
         assert_eq!(data.index(&[Some(data.select(1, 0).gt(0.0))]).size(), [6, 2]);
     })
@@ -450,7 +451,7 @@ fn on_another_thread<R: Send>(tensor: &Tensor, work: impl Fn(Tensor) -> R + Sync
 #[test]
 fn training_of_another_thread_is_not_affected() {
     let _alone = alone();
-    let w = Tensor::ones([4], FLOATS).set_requires_grad(true);
+    let w = Tensor::ones([4], ground::floats()).set_requires_grad(true);
     let mut loss = None;
     dry_run(|| {
         let _seen = &w * 2.0;
@@ -461,15 +462,15 @@ fn training_of_another_thread_is_not_affected() {
         }));
     })
     .unwrap();
-    assert_eq!(w.grad(), Tensor::ones([4], FLOATS) * 3.0);
+    assert_eq!(w.grad(), Tensor::ones([4], ground::floats()) * 3.0);
     loss.unwrap().backward();
-    assert_eq!(w.grad(), Tensor::ones([4], FLOATS) * 7.0);
+    assert_eq!(w.grad(), Tensor::ones([4], ground::floats()) * 7.0);
 }
 
 #[test]
 fn a_backward_of_another_thread_on_a_gradient_of_a_dry_run_is_refused() {
     let _alone = alone();
-    let w = Tensor::ones([4], FLOATS).set_requires_grad(true);
+    let w = Tensor::ones([4], ground::floats()).set_requires_grad(true);
     let mut refused = None;
     dry_run(|| {
         w.square().sum(Kind::Float).backward();

@@ -10,22 +10,22 @@ use toma_core::execute;
 use toma_core::predict::is_dry;
 use toma_core::report::{self, Report};
 use toma_core::{GlobalCache, NoCache};
-use toma_torch::cpu::{self, Budget};
 use toma_torch::{Device, DryRun};
 
 use crate::child;
 use crate::executor::block_on;
+use crate::ground::{self, Budget};
 use crate::named::Named;
 use crate::nine;
 use crate::predict::counted;
-use crate::stage::{FLOATS, alone, panic_of, printed_by, rows, size};
+use crate::stage::{alone, panic_of, printed_by, rows, size};
 
 const ITEMS: usize = 48;
 
 type With<'a> = execute::With<'a, Halve, Auto, ()>;
 
 fn cpu_device() -> Device {
-    Device::new(tch::Device::Cpu)
+    Device::new(ground::device())
 }
 
 fn with(device: &Device) -> With<'_> {
@@ -68,7 +68,7 @@ const FORMS: [(&str, Form); 9] = [
     ("range", |with, data| with.range(0..ITEMS, ITEMS, |start, end| drop(work(data, start, end)))),
     ("chunked", |with, data| with.chunked(data, ITEMS, |rows, _, _| drop(rows.exp().square()))),
     ("fold", |with, data| {
-        let zero = Tensor::zeros([], FLOATS);
+        let zero = Tensor::zeros([], ground::floats());
         let sum = with.fold(0..ITEMS, ITEMS, zero, |sum, start, end| {
             sum + work(data, start, end).sum(tch::Kind::Float)
         });
@@ -304,7 +304,7 @@ fn a_prediction_is_kept_by_line_key_and_shape() {
             });
         })
     };
-    let (narrow, wide) = (Tensor::ones([48, 8], FLOATS), Tensor::ones([48, 16], FLOATS));
+    let (narrow, wide) = (Tensor::ones([48, 8], ground::floats()), Tensor::ones([48, 16], ground::floats()));
     assert_eq!([run(&narrow, 1), run(&narrow, 1)], [6, 0]);
     assert_eq!([run(&wide, 1), run(&wide, 1), run(&narrow, 1)], [6, 0, 0]);
     assert_eq!([run(&narrow, 2), run(&narrow, 2)], [6, 0]);
@@ -326,8 +326,8 @@ fn nothing_is_learned_reported_or_left_by_a_dry_run() {
     let _alone = alone();
     let (data, device, cache) = (rows(ITEMS), cpu_device(), GlobalCache::new());
     let inner = Cell::new(0);
-    cpu::count();
-    let allocated = cpu::allocated_bytes();
+    ground::count();
+    let allocated = ground::allocated_bytes();
     with(&device).cache(&cache).range(0..ITEMS, ITEMS, |start, end| {
         // A nested loop runs its body once, and notifies no observer.
         let nested = execute::with::<GlobalCache>().cache(&cache).device(&device).predict(&DryRun);
@@ -338,7 +338,7 @@ fn nothing_is_learned_reported_or_left_by_a_dry_run() {
             drop(work(&data, start, end));
         });
     });
-    assert_eq!(cpu::allocated_bytes(), allocated);
+    assert_eq!(ground::allocated_bytes(), allocated);
     assert_eq!(cache.entries().len(), 0);
     // Twice at three sizes for the outer loop, and as often for the nested loop, which is predicted, too.
     assert_eq!(inner.get(), 6 + 6);

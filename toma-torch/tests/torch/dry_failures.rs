@@ -7,18 +7,16 @@ use tch::Tensor;
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::report;
-use toma_torch::cpu::{self, FailingAllocation};
 use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss, RngState, Rollback, predict};
 
+use crate::ground::{self, FailingAllocation};
 use crate::nets::{self, Net, Road};
 use crate::rounds::rounds;
 use crate::stage::{alone, copies, difference, printed_by};
 
-const CPU: tch::Device = tch::Device::Cpu;
-
 /// Adds the gradients of all rows to existing ones; `key` is the key of its prediction.
 fn train(net: &Net, rollback: &Rollback, key: u32) -> Tensor {
-    let device = Device::new(CPU);
+    let device = Device::new(ground::device());
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(key);
     let form = form.before_retry(|_| rollback.restore());
     let data = (&net.input, &net.target);
@@ -38,7 +36,7 @@ fn a_failure_at_any_allocation_of_a_prediction_is_made_good() {
         let values = |loss: Tensor| copies(net.gradients().iter().chain([&loss]));
         let right = values(train(&net, &rollback, u32::MAX));
         let largest = right.iter().map(|tensor| tensor.abs().max().double_value(&[])).fold(1.0, f64::max);
-        let allocated = cpu::allocated_bytes();
+        let allocated = ground::allocated_bytes();
         let (mut allocation, mut has_failed, mut dry) = (0, true, 0);
         while has_failed {
             net.zero_gradients();
@@ -58,7 +56,7 @@ fn a_failure_at_any_allocation_of_a_prediction_is_made_good() {
             assert!(!is_dry || report.predicted.is_none(), "{} at {allocation}: {report}", net.name);
             dry += u32::from(is_dry);
             drop(trained);
-            assert_eq!(cpu::allocated_bytes(), allocated, "{} at {allocation}", net.name);
+            assert_eq!(ground::allocated_bytes(), allocated, "{} at {allocation}", net.name);
             allocation += stride;
         }
         assert!(
@@ -73,7 +71,7 @@ fn a_failure_at_any_allocation_of_a_prediction_is_made_good() {
 #[test]
 fn two_threads_predict_one_line_at_once() {
     let _alone = alone();
-    let allocated = cpu::allocated_bytes();
+    let allocated = ground::allocated_bytes();
     let nets = [(); 2].map(|()| nets::perceptron());
     let right = infer(&nets[0], 0);
     let work = |net: Net, right: Tensor| {
@@ -87,11 +85,11 @@ fn two_threads_predict_one_line_at_once() {
     });
     drop(right);
     assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
-    assert_eq!(cpu::allocated_bytes(), allocated);
+    assert_eq!(ground::allocated_bytes(), allocated);
 }
 
 fn infer(net: &Net, key: u32) -> Tensor {
-    let device = Device::new(CPU);
+    let device = Device::new(ground::device());
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(key).max(5);
     form.forward(&net.input, |rows| net.of(rows))
 }
@@ -99,11 +97,12 @@ fn infer(net: &Net, key: u32) -> Tensor {
 #[test]
 fn predictions_by_the_hundred_agree_and_leave_nothing() {
     let _alone = alone();
-    let (net, device) = (nets::perceptron(), Device::new(CPU));
+    let (net, device) = (nets::perceptron(), Device::new(ground::device()));
     let step = |rows: usize| net.loss(Road::Panics, &(0..rows)).unwrap().backward();
     let of_ten = || predict(&device, step).unwrap().needs_bytes(10);
-    let (first, allocated, random) = (of_ten(), cpu::allocated_bytes(), RngState::of(CPU).unwrap());
+    let (first, allocated, random) =
+        (of_ten(), ground::allocated_bytes(), RngState::of(ground::device()).unwrap());
     assert!((0..rounds(150, 1000)).all(|_| of_ten() == first));
-    assert_eq!((cpu::allocated_bytes(), RngState::of(CPU).unwrap()), (allocated, random));
+    assert_eq!((ground::allocated_bytes(), RngState::of(ground::device()).unwrap()), (allocated, random));
     assert!(net.weights().iter().all(|weight| !weight.grad().defined()));
 }

@@ -10,8 +10,8 @@ use tch::{TchError, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::Rollback;
-use toma_torch::cpu::{self, FailingAllocation};
 
+use crate::ground::{self, FailingAllocation};
 use crate::nets::{self, Net, ROADS, Road, copy};
 use crate::rounds::rounds;
 use crate::stage::{alone, caught, copies, printed_by};
@@ -47,12 +47,12 @@ impl Accumulation {
     fn survives_a_failure_anywhere(&self, road: Road) {
         let right = self.run(road, MOST).expect_err("so many there are not");
         // Read only once, so that bytes left by one failure do not become the level of the next.
-        let allocated = cpu::allocated_bytes();
+        let allocated = ground::allocated_bytes();
         let mut allocation = 0;
         while let Ok(values) = self.run(road, allocation) {
             assert_eq!(values, right, "{} at allocation {allocation}", self.net.name);
             drop(values);
-            assert_eq!(cpu::allocated_bytes(), allocated, "allocation {allocation}");
+            assert_eq!(ground::allocated_bytes(), allocated, "allocation {allocation}");
             assert_eq!(self.levels.take(), [allocated; 2], "allocation {allocation}");
             allocation += 1;
         }
@@ -69,7 +69,7 @@ impl Accumulation {
         let printed = printed_by(|| {
             let failing = FailingAllocation::after(allocation);
             loss = execute::with::<NoCache>().before_retry(|_| rollback.restore()).batch(2, |_| {
-                self.levels.borrow_mut().push(cpu::allocated_bytes());
+                self.levels.borrow_mut().push(ground::allocated_bytes());
                 rollback.refresh()?;
                 let loss = self.net.loss(road, &SOME_ROWS)?;
                 self.net.backward(road, &loss)?;
@@ -99,7 +99,7 @@ fn of_gradients_that_are_accumulated() {
 #[test]
 fn of_two_threads_at_once() {
     let _alone = alone();
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     let works = [nets::perceptron(), nets::transformer(0.0)].map(Accumulation::new);
     let survive = |work: Accumulation| {
         let right = work.run(Road::Panics, MOST).unwrap_err();
@@ -111,7 +111,7 @@ fn of_two_threads_at_once() {
             scope.spawn(move || survive(work));
         }
     });
-    assert_eq!(cpu::allocated_bytes(), before);
+    assert_eq!(ground::allocated_bytes(), before);
 }
 
 type MakeOptimizer = fn(&VarStore) -> Optimizer;
@@ -127,7 +127,7 @@ impl Training {
     fn survives_a_failure_anywhere(&self) -> u32 {
         let (has_failed, right) = self.run(MOST);
         assert!(!has_failed);
-        let allocated = cpu::allocated_bytes();
+        let allocated = ground::allocated_bytes();
         let [mut through, mut refused] = [0, 0];
         loop {
             let (has_failed, trained) = self.run(through + refused);
@@ -138,7 +138,7 @@ impl Training {
                 through += 1;
             }
             drop(trained);
-            assert_eq!(cpu::allocated_bytes(), allocated, "after {through} and {refused}");
+            assert_eq!(ground::allocated_bytes(), allocated, "after {through} and {refused}");
             if !has_failed {
                 break;
             }

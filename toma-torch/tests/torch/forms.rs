@@ -4,15 +4,17 @@ use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{Device, Kind, Reduction, TchError, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
-use toma_torch::cpu::{Budget, FailingAllocation};
 use toma_torch::{Backward as _, Clipped, Forward as _, Loss, backward, backward_step, forward};
 
-use crate::stage::{FLOATS, alone, caught, panic_of, size};
+use crate::ground::{self, Budget, FailingAllocation};
+use crate::stage::{alone, caught, panic_of, size};
 
 /// A prime number, so that all pieces are equal only if they have one item.
 const ITEMS: usize = 23;
 
-const DOUBLES: (Kind, Device) = (Kind::Double, Device::Cpu);
+fn doubles() -> (Kind, Device) {
+    (Kind::Double, ground::device())
+}
 
 /// A weight that is used twice and another one, both with gradients, and data to learn from.
 struct Task {
@@ -25,16 +27,16 @@ struct Task {
 impl Task {
     fn new() -> Self {
         tch::manual_seed(11);
-        let weight = |sizes: &[i64]| Tensor::randn(sizes, DOUBLES).set_requires_grad(true);
+        let weight = |sizes: &[i64]| Tensor::randn(sizes, doubles()).set_requires_grad(true);
         let (tied, other) = (weight(&[6, 6]), weight(&[6, 4]));
         for weight in [&tied, &other] {
             weight.sum(Kind::Double).backward();
         }
-        let labels = Tensor::randint(4, [size(ITEMS)], (Kind::Int64, Device::Cpu));
+        let labels = Tensor::randint(4, [size(ITEMS)], (Kind::Int64, ground::device()));
         // Ignored labels: the first five, which are all that pieces of up to five see, and some others.
         let _ = labels.narrow(0, 0, 5).fill_(-100);
         let _ = labels.narrow(0, 13, 2).fill_(-100);
-        Self { tied, other, input: Tensor::randn([size(ITEMS), 6], DOUBLES), labels }
+        Self { tied, other, input: Tensor::randn([size(ITEMS), 6], doubles()), labels }
     }
 
     fn weights(&self) -> [&Tensor; 2] {
@@ -134,7 +136,7 @@ fn a_failure_at_any_allocation_is_made_good() {
 #[test]
 fn an_output_is_filled_once_and_never_held_twice() {
     let _alone = alone();
-    let input = Tensor::randn([size(ITEMS), 1024], FLOATS).set_requires_grad(true);
+    let input = Tensor::randn([size(ITEMS), 1024], ground::floats()).set_requires_grad(true);
     let right = input.detach().square();
     let of_an_item = 4096;
     for fit in [1, 2, 5, 11, 22] {
@@ -157,10 +159,10 @@ fn an_output_is_filled_once_and_never_held_twice() {
 
 #[test]
 fn an_output_shares_no_memory_with_its_data() {
-    let input = Tensor::arange(4, FLOATS);
+    let input = Tensor::arange(4, ground::floats());
     for body in [Tensor::shallow_clone, |rows: &Tensor| rows.view([-1])] {
         let _changed = forward(&input, body).fill_(7.0);
-        assert_eq!(input, Tensor::arange(4, FLOATS));
+        assert_eq!(input, Tensor::arange(4, ground::floats()));
     }
 }
 
@@ -172,13 +174,13 @@ fn steps_are_those_of_the_optimizer() {
     let _alone = alone();
     let build = || {
         tch::manual_seed(5);
-        let variables = nn::VarStore::new(Device::Cpu);
+        let variables = nn::VarStore::new(ground::device());
         let net = nn::linear(variables.root(), 6, 4, nn::LinearConfig::default());
         let optimizer = nn::Adam::default().build(&variables, 1e-2).unwrap();
         (variables, net, optimizer)
     };
-    let input = Tensor::randn([size(ITEMS), 6], FLOATS);
-    let labels = Tensor::randint(4, [size(ITEMS)], (Kind::Int64, Device::Cpu));
+    let input = Tensor::randn([size(ITEMS), 6], ground::floats());
+    let labels = Tensor::randint(4, [size(ITEMS)], (Kind::Int64, ground::device()));
     let steps: [(Ours, Theirs); 3] = [
         (
             |optimizer, data, net| backward_step(optimizer, data, |data| loss(net, data)),
@@ -227,7 +229,10 @@ fn values(variables: &nn::VarStore) -> Vec<Tensor> {
 #[test]
 fn no_items_have_an_empty_output_and_no_loss() {
     let _alone = alone();
-    let (empty, weight) = (Tensor::zeros([0, 3], FLOATS), Tensor::ones([3], FLOATS).set_requires_grad(true));
+    let (empty, weight) = (
+        Tensor::zeros([0, 3], ground::floats()),
+        Tensor::ones([3], ground::floats()).set_requires_grad(true),
+    );
     assert_eq!(forward(&empty, |rows| rows.narrow(1, 0, 2)).size(), [0, 2]);
     let loss = backward(&weight, &empty, |rows| (rows * &weight).mean(None));
     assert_eq!(loss.double_value(&[]), 0.0);
@@ -237,11 +242,11 @@ fn no_items_have_an_empty_output_and_no_loss() {
 #[test]
 fn a_failed_step_changes_no_variable() {
     let _alone = alone();
-    let variables = nn::VarStore::new(Device::Cpu);
+    let variables = nn::VarStore::new(ground::device());
     let net = nn::linear(variables.root(), 6, 4, nn::LinearConfig::default());
     let mut optimizer = nn::Sgd::default().build(&variables, 1.0).unwrap();
     let before: Vec<_> = values(&variables).iter().map(Tensor::copy).collect();
-    let input = Tensor::randn([8, 6], FLOATS);
+    let input = Tensor::randn([8, 6], ground::floats());
     let result =
         execute::with::<NoCache>().max(4).backward_step(Loss::Mean, &mut optimizer, &input, |rows| {
             let is_last = rows.data_ptr() != input.data_ptr();
@@ -254,15 +259,18 @@ fn a_failed_step_changes_no_variable() {
 #[test]
 fn mistakes_are_named_with_their_values() {
     let _alone = alone();
-    let input = Tensor::ones([9, 3], FLOATS);
-    let weight = Tensor::ones([3], FLOATS).set_requires_grad(true);
+    let input = Tensor::ones([9, 3], ground::floats());
+    let weight = Tensor::ones([3], ground::floats()).set_requires_grad(true);
     let with = || execute::with::<NoCache>().max(5);
     let square = |rows: &Tensor| (rows * &weight).square();
     let texts = [
-        panic_of(|| drop(with().forward(&input, |_| Tensor::ones([5, 2], FLOATS)))),
+        panic_of(|| drop(with().forward(&input, |_| Tensor::ones([5, 2], ground::floats())))),
         panic_of(|| drop(with().forward(&input, |rows| rows.sum(None)))),
         panic_of(|| {
-            drop(with().forward(&input, |rows| Tensor::ones([rows.size()[0], rows.size()[0]], FLOATS)));
+            drop(
+                with()
+                    .forward(&input, |rows| Tensor::ones([rows.size()[0], rows.size()[0]], ground::floats())),
+            );
         }),
         panic_of(|| {
             let kind = |rows: &Tensor| if rows.size()[0] == 5 { Kind::Float } else { Kind::Double };
@@ -271,7 +279,7 @@ fn mistakes_are_named_with_their_values() {
         panic_of(|| drop(with().backward(Loss::Mean, &weight, &input, square))),
         panic_of(|| drop(with().backward(Loss::Mean, &weight, &input, |rows| rows.sum(None)))),
         panic_of(|| {
-            let counts = Tensor::ones([7], FLOATS);
+            let counts = Tensor::ones([7], ground::floats());
             drop(with().backward(Loss::Counted(&counts), &weight, &input, |rows| square(rows).mean(None)));
         }),
         panic_of(|| {
@@ -279,7 +287,7 @@ fn mistakes_are_named_with_their_values() {
             drop(with().backward(Loss::Counted(&counts), &weight, &input, |rows| square(rows).mean(None)));
         }),
         panic_of(|| {
-            let counts = Tensor::full([9], f64::INFINITY, FLOATS);
+            let counts = Tensor::full([9], f64::INFINITY, ground::floats());
             drop(with().backward(Loss::Counted(&counts), &weight, &input, |rows| square(rows).mean(None)));
         }),
         panic_of(|| {
@@ -287,7 +295,8 @@ fn mistakes_are_named_with_their_values() {
                 with().backward(Loss::Mean, &weight, (&input, &input.narrow(0, 0, 7)), |_| weight.sum(None)),
             );
         }),
-        caught(|| drop(forward(Tensor::scalar_tensor(1.0, FLOATS), Tensor::shallow_clone))).unwrap_err(),
+        caught(|| drop(forward(Tensor::scalar_tensor(1.0, ground::floats()), Tensor::shallow_clone)))
+            .unwrap_err(),
     ];
     let expected = [
         "forward: the body returned shape [5, 2] for 4 items: must be one row for each",

@@ -2,9 +2,9 @@
 
 use tch::{Kind, TchError, Tensor};
 use toma_torch::accumulate_gradients;
-use toma_torch::cpu::FailingAllocation;
 
-use crate::stage::{FLOATS, alone, size};
+use crate::ground::{self, FailingAllocation};
+use crate::stage::{alone, size};
 
 /// Returns the gradients of the variables, `None` where one is undefined.
 fn gradients(variables: &[Tensor]) -> Vec<Option<Tensor>> {
@@ -19,7 +19,7 @@ fn fresh(variables: &[Tensor]) -> Vec<Tensor> {
 }
 
 fn variable(sizes: &[i64]) -> Tensor {
-    Tensor::randn(sizes, FLOATS).set_requires_grad(true)
+    Tensor::randn(sizes, ground::floats()).set_requires_grad(true)
 }
 
 /// Losses whose gradients come in every form: as one tensor for two variables, as a view of one element, not at all,
@@ -34,7 +34,7 @@ fn losses(of: &[Tensor]) -> Result<Tensor, TchError> {
 
 fn variables() -> Vec<Tensor> {
     tch::manual_seed(3);
-    let frozen = Tensor::randn([4], FLOATS);
+    let frozen = Tensor::randn([4], ground::floats());
     vec![variable(&[4]), variable(&[4]), variable(&[3, 5]), variable(&[2]), frozen]
 }
 
@@ -106,7 +106,7 @@ fn a_gradient_that_cannot_be_added_is_named_and_changes_nothing() {
     let loss = || weight.square().sum(Kind::Float);
     let many = text(accumulate_gradients(&weight.square(), &[&weight]));
     assert!(many.contains("loss of 8 elements: must have exactly one"), "{many}");
-    let constant = Tensor::ones([1], FLOATS);
+    let constant = Tensor::ones([1], ground::floats());
     let computed = text(accumulate_gradients(&loss(), &[&constant, &weight, &(&weight * 2.0)]));
     assert!(computed.contains("variable 2: was computed from others"), "{computed}");
     let complex = loss().to_kind(Kind::ComplexFloat);

@@ -11,7 +11,8 @@ use toma_torch::profile::{Inventory, Stocktaking, inventory};
 use toma_trace::Place;
 use toma_trace::holdings::Item;
 
-use crate::stage::{FLOATS, alone, in_child, size};
+use crate::ground;
+use crate::stage::{alone, in_child, size};
 
 const HOST: Place = Place::HOST;
 
@@ -45,7 +46,7 @@ fn a_linear_layer_has_the_figures_of_memlab() {
     let _alone = alone();
     let before = cpu::allocated_bytes();
     let variables = store();
-    let (layer, input) = (linear(&variables), Tensor::ones([512, 1024], FLOATS));
+    let (layer, input) = (linear(&variables), Tensor::ones([512, 1024], ground::floats()));
     let loss = layer.forward(&input).mean(Kind::Float);
     let take = || inventory().variables(&variables).tensor("input", &input).tensor("loss", &loss);
     assert_eq!(figures(before, take()), (1_573_889, 6_295_556));
@@ -70,7 +71,7 @@ fn a_saved_tensor_of_a_graph_is_a_row() {
     let _alone = alone();
     let before = cpu::allocated_bytes();
     let variables = store();
-    let (layer, input) = (linear(&variables), Tensor::ones([512, 1024], FLOATS));
+    let (layer, input) = (linear(&variables), Tensor::ones([512, 1024], ground::floats()));
     let loss = layer.forward(&(&input * (&input + 2.0))).mean(Kind::Float);
     let taken =
         inventory().variables(&variables).tensor("input", &input).tensor("loss", &loss).take().unwrap();
@@ -84,7 +85,7 @@ fn tied_weights_count_once() {
     let _alone = alone();
     let before = cpu::allocated_bytes();
     let (variables, second) = (store(), store());
-    let (layer, input) = (linear(&variables), Tensor::ones([512, 1024], FLOATS));
+    let (layer, input) = (linear(&variables), Tensor::ones([512, 1024], ground::floats()));
     let bias = second.root().sub("1").zeros("bias", &[1024]);
     let loss = input.linear(&layer.ws, layer.bs.as_ref()).linear(&layer.ws, Some(&bias)).mean(Kind::Float);
     loss.backward();
@@ -106,7 +107,7 @@ fn an_lstm_has_the_totals_of_memlab() {
     let variables = store();
     let lstm =
         nn::lstm(variables.root(), 1024, 1024, nn::RNNConfig { batch_first: true, ..Default::default() });
-    let input = Tensor::ones([10, 10, 1024], FLOATS);
+    let input = Tensor::ones([10, 10, 1024], ground::floats());
     let take = || inventory().variables(&variables).tensor("input", &input);
     assert_eq!(figures(before, take()), (8_499_200, 33_996_800));
     let (output, nn::LSTMState((h, c))) = lstm.seq(&input);
@@ -126,7 +127,7 @@ fn flattened_weights_are_aliases_of_what_begins_their_storage() {
     let _alone = alone();
     let variables = store();
     let lstm = nn::lstm(variables.root(), 8, 8, nn::RNNConfig::default());
-    let flat = Tensor::zeros([2 * 256 + 2 * 32], FLOATS);
+    let flat = Tensor::zeros([2 * 256 + 2 * 32], ground::floats());
     // The layout that libtorch gives them.
     for (name, at, length) in [
         ("weight_ih_l0", 0, 256),
@@ -139,7 +140,7 @@ fn flattened_weights_are_aliases_of_what_begins_their_storage() {
         tch::no_grad(|| variable.set_data(&piece));
     }
     drop(flat);
-    lstm.seq(&Tensor::ones([2, 3, 8], FLOATS)).0.sum(Kind::Float).backward();
+    lstm.seq(&Tensor::ones([2, 3, 8], ground::floats())).0.sum(Kind::Float).backward();
     let text = format!("{:#}", inventory().variables(&variables).take().unwrap());
     let expected = "\
 weight_ih_l0                                         (32, 8)     2.25K
@@ -163,12 +164,12 @@ fn the_table_is_in_the_layout_of_memlab() {
     let variables = store();
     let config = nn::LinearConfig { bias: false, ..Default::default() };
     let layer = nn::linear(variables.root() / "net", 256, 512, config);
-    let input = Tensor::ones([2, 256], FLOATS);
+    let input = Tensor::ones([2, 256], ground::floats());
     let _kept = layer.forward(&input).relu();
-    let _more = [Tensor::ones([10], FLOATS), Tensor::ones([10], FLOATS)];
+    let _more = [Tensor::ones([10], ground::floats()), Tensor::ones([10], ground::floats())];
     let first = input.get(0);
     let scalar = Tensor::from(1.5_f32);
-    let empty = Tensor::ones([0, 3], FLOATS);
+    let empty = Tensor::ones([0, 3], ground::floats());
     let taken = inventory().variables(&variables).tensor("first", &first).tensor("x", &input);
     let taken = taken.tensor("scalar", &scalar).tensor("empty", &empty).take().unwrap();
     let expected = "\
@@ -212,7 +213,7 @@ fn the_parts_of_a_sparse_gradient_follow_their_variable() {
 #[test]
 fn parts_of_sparse_tensors_of_each_layout_are_rows() {
     let _alone = alone();
-    let dense = Tensor::eye(4, FLOATS);
+    let dense = Tensor::eye(4, ground::floats());
     for (sparse, parts) in [
         (dense.to_sparse_sparse_dim(2), ["indices", "values"].as_slice()),
         (dense.to_sparse_csr(None), &["crow_indices", "col_indices", "values"]),
@@ -232,7 +233,7 @@ fn parts_of_sparse_tensors_of_each_layout_are_rows() {
 #[test]
 fn a_view_is_no_row_and_stands_for_its_storage_where_it_alone_has_a_name() {
     let _alone = alone();
-    let whole = Tensor::ones([10, 10], FLOATS);
+    let whole = Tensor::ones([10, 10], ground::floats());
     let [row, column] = [whole.get(3), whole.select(1, 2)];
     let shared = inventory().tensor("row", &row).tensor("column", &column).tensor("whole", &whole);
     let shared = shared.take().unwrap();
@@ -255,7 +256,7 @@ fn a_variable_stands_for_its_storage_wherever_it_begins() {
     let _alone = alone();
     let variables = store();
     let mut weight = variables.root().zeros("weight", &[4]);
-    let flat = Tensor::zeros([12], FLOATS);
+    let flat = Tensor::zeros([12], ground::floats());
     tch::no_grad(|| weight.set_data(&flat.narrow(0, 4, 4)));
     let taken = inventory().tensor("flat", &flat).variables(&variables).take().unwrap();
     let aliases: Vec<_> = taken.items()[0].aliases.iter().map(|alias| (&*alias.name, alias.offset)).collect();
@@ -265,7 +266,7 @@ fn a_variable_stands_for_its_storage_wherever_it_begins() {
 #[test]
 fn gradients_of_other_tensors_are_rows_if_they_are_leaves() {
     let _alone = alone();
-    let leaf = Tensor::ones([5], FLOATS).set_requires_grad(true);
+    let leaf = Tensor::ones([5], ground::floats()).set_requires_grad(true);
     let doubled = &leaf * 2.0;
     doubled.sum(Kind::Float).backward();
     let taken = inventory().tensor("leaf", &leaf).tensor("doubled", &doubled).take().unwrap();
@@ -280,7 +281,7 @@ fn names_that_are_taken_get_a_number_and_gradients_stay_with_theirs() {
     for layer in &layers {
         layer.ws.sum(Kind::Float).backward();
     }
-    let other = Tensor::ones([3], FLOATS);
+    let other = Tensor::ones([3], ground::floats());
     let taken = inventory().variables(&stores[0]).variables(&stores[1]).variables(&stores[0]);
     let taken = taken.tensor("weight#2", &other).take().unwrap();
     let expected = ["weight", "weight.grad", "weight#2", "weight#2.grad", "bias", "bias#2", "weight#2#2"];
@@ -328,10 +329,14 @@ fn states_of_an_optimizer_are_rows_without_a_name() {
 #[test]
 fn other_elements_than_floats_have_their_bytes() {
     let _alone = alone();
-    let floats = Tensor::ones([6, 5], FLOATS);
+    let floats = Tensor::ones([6, 5], ground::floats());
     let quantized = floats.quantize_per_tensor(0.1, 3, Kind::QUInt8);
-    let by_channel =
-        floats.quantize_per_channel(&Tensor::ones([6], FLOATS), &Tensor::zeros([6], FLOATS), 0, Kind::QInt8);
+    let by_channel = floats.quantize_per_channel(
+        &Tensor::ones([6], ground::floats()),
+        &Tensor::zeros([6], ground::floats()),
+        0,
+        Kind::QInt8,
+    );
     let complex = Tensor::ones([6, 5], (Kind::ComplexDouble, Device::Cpu));
     let taken = inventory().tensor("q", &quantized).tensor("channels", &by_channel).tensor("c", &complex);
     let taken = taken.take().unwrap();
@@ -345,8 +350,8 @@ fn memory_that_is_not_counted_is_a_row_beside_what_is() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&[1; 4000]).unwrap();
     let path = file.path().to_str().unwrap();
-    let mapped = Tensor::from_file(path, false, 1000, FLOATS);
-    let ours = Tensor::ones([7], FLOATS);
+    let mapped = Tensor::from_file(path, false, 1000, ground::floats());
+    let ours = Tensor::ones([7], ground::floats());
     let taken = inventory().tensor("mapped", &mapped).tensor("view", &mapped.get(8)).tensor("ours", &ours);
     let taken = taken.take().unwrap();
     assert_eq!(rows(&taken), [("mapped", 4000), ("ours", 28)]);
@@ -361,12 +366,12 @@ fn tensors_from_before_counting_are_rows_beside_what_is_counted() {
     if !in_child("inventory::tensors_from_before_counting_are_rows_beside_what_is_counted") {
         return;
     }
-    let old = Tensor::ones([100], FLOATS);
+    let old = Tensor::ones([100], ground::floats());
     let uncounted = inventory().tensor("old", &old).take().unwrap();
     assert_eq!((rows(&uncounted), uncounted.used_bytes(&HOST)), (vec![("old", 400)], 400));
     assert!(!uncounted.to_string().contains("allocated memory"), "{uncounted}");
     cpu::count();
-    let (new, _nameless) = (Tensor::ones([10], FLOATS), Tensor::ones([5], FLOATS));
+    let (new, _nameless) = (Tensor::ones([10], ground::floats()), Tensor::ones([5], ground::floats()));
     let taken = inventory().tensor("old", &old).tensor("new", &new).take().unwrap();
     assert_eq!(rows(&taken), [("old", 400), ("new", 40)]);
     assert_eq!((taken.used_bytes(&HOST), cpu::allocated_bytes()), (460, 60));
@@ -379,9 +384,10 @@ fn tensors_from_before_counting_are_rows_beside_what_is_counted() {
 #[test]
 fn tensors_without_known_memory_are_refused_by_name() {
     let _alone = alone();
-    let dense = Tensor::ones([4, 4], FLOATS);
+    let dense = Tensor::ones([4, 4], ground::floats());
     let shapes = Tensor::from_slice2(&[[3_i64, 4], [2, 4]]);
-    let nested = Tensor::internal_nested_from_padded(&Tensor::ones([2, 3, 4], FLOATS), &shapes, false);
+    let nested =
+        Tensor::internal_nested_from_padded(&Tensor::ones([2, 3, 4], ground::floats()), &shapes, false);
     for (tensor, words) in [
         (Tensor::new(), "must be defined"),
         (dense.to_mkldnn(), "has no storage, as of oneDNN's own layout; make it dense first"),
@@ -396,7 +402,7 @@ fn tensors_without_known_memory_are_refused_by_name() {
 #[test]
 fn a_device_can_be_chosen_and_one_that_is_not_there_is_named() {
     let _alone = alone();
-    let tensor = Tensor::ones([4], FLOATS);
+    let tensor = Tensor::ones([4], ground::floats());
     let of = |device| inventory().tensor("x", &tensor).device(device).take();
     assert_eq!(names(&of(Device::Cpu).unwrap()), ["x"]);
     for (device, name) in [(Device::Cuda(9999), "cuda:9999"), (Device::Vulkan, "vulkan:0")] {
@@ -414,7 +420,7 @@ fn tensors_of_a_dry_run_have_no_bytes() {
     let _alone = alone();
     let mut bytes = None;
     let dry = toma_torch::dry_run(|| {
-        let tensor = Tensor::ones([100], FLOATS);
+        let tensor = Tensor::ones([100], ground::floats());
         let taken = inventory().tensor("x", &tensor).take().unwrap();
         bytes = Some((rows(&taken).iter().map(|row| row.1).sum::<u64>(), taken.used_bytes(&HOST)));
     });

@@ -2,7 +2,6 @@
 //! left.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -11,15 +10,16 @@ use toma::memory::{set_cpu_memory_limit, used_bytes};
 use toma::report;
 use toma_core::NoCache;
 use toma_core::execute;
-use toma_torch::cpu::{self, Budget};
 
+use crate::executor::pause;
+use crate::ground::{self, Budget};
 use crate::nets::{ROADS, Road};
 use crate::resident;
-use crate::stage::{FLOATS, ROW, alone, in_child, rows, size};
+use crate::stage::{ROW, alone, in_child, rows, size};
 
 /// Makes this many rows; fails by an error or a panic, as `road` says.
 fn rows_by(road: Road, count: usize) -> Result<Tensor, TchError> {
-    road.of(Tensor::f_zeros([size(count), 1024], FLOATS))
+    road.of(Tensor::f_zeros([size(count), 1024], ground::floats()))
 }
 
 /// Runs out of memory 1,200 times. The first 200 fill caches that a process keeps for good.
@@ -38,9 +38,9 @@ fn leaves_memory_level(run_out_once: impl Fn()) {
 /// Runs out of memory as often, and compares every allocated byte.
 fn leaves_nothing_allocated(run_out_once: impl Fn()) {
     let _alone = alone();
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     leaves_memory_level(run_out_once);
-    assert_eq!(cpu::allocated_bytes(), before);
+    assert_eq!(ground::allocated_bytes(), before);
 }
 
 /// Runs out of memory once, and retries.
@@ -51,7 +51,7 @@ fn run_out_forward(road: Road) {
 }
 
 fn run_out_backward(road: Road) {
-    let weight = Tensor::ones([1024], FLOATS).set_requires_grad(true);
+    let weight = Tensor::ones([1024], ground::floats()).set_requires_grad(true);
     // Two rows fit forward, one fits backward.
     let _budget = Budget::beyond_allocated(5 * ROW);
     let done = execute::with::<NoCache>().batch(2, |batch_size| {
@@ -77,7 +77,7 @@ fn a_thousand_errors_of_the_systems_own() {
     if in_child("leaks::a_thousand_errors_of_the_systems_own") {
         leaves_memory_level(|| {
             let done = execute::with::<NoCache>().batch(2, |batch_size| {
-                Tensor::f_empty([if batch_size == 2 { 1 << 50 } else { 1 }], FLOATS).map(drop)
+                Tensor::f_empty([if batch_size == 2 { 1 << 50 } else { 1 }], ground::floats()).map(drop)
             });
             done.unwrap();
         });
@@ -92,17 +92,17 @@ fn the_system_has_no_more() {
     }
     let floats = 2 << 20;
     tch::set_num_threads(1);
-    let weight = Tensor::ones([floats], FLOATS).set_requires_grad(true);
+    let weight = Tensor::ones([floats], ground::floats()).set_requires_grad(true);
     (&weight * &weight).sum(Kind::Float).backward();
     weight.shallow_clone().zero_grad();
     let limit = set_cpu_memory_limit(used_bytes().unwrap() + (48 << 20)).unwrap();
-    let text = Tensor::f_zeros([16, floats], FLOATS).unwrap_err().to_string();
+    let text = Tensor::f_zeros([16, floats], ground::floats()).unwrap_err().to_string();
     assert!(text.contains("DefaultCPUAllocator: can't allocate memory"), "{text}");
     for road in ROADS {
         let tried = RefCell::new(Vec::new());
         let work = |batch_size| {
             tried.borrow_mut().push(batch_size);
-            road.of(Tensor::f_zeros([size(batch_size), floats], FLOATS)).map(drop)
+            road.of(Tensor::f_zeros([size(batch_size), floats], ground::floats())).map(drop)
         };
         execute::with::<NoCache>().batch(16, work).unwrap();
         assert_eq!(tried.take(), [16, 8, 4]);
@@ -130,16 +130,10 @@ async fn waits(batch_size: usize, road: Road) -> Result<usize, TchError> {
     Ok(batch_size)
 }
 
-/// Is pending once.
-async fn pause() {
-    let mut first = true;
-    poll_fn(|_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }).await;
-}
-
 #[test]
 fn a_task_that_is_given_up_drops_what_it_held() {
     let _alone = alone();
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     let _budget = Budget::beyond_allocated(5 * ROW);
     let mut context = Context::from_waker(Waker::noop());
     for road in ROADS {
@@ -148,7 +142,7 @@ fn a_task_that_is_given_up_drops_what_it_held() {
             let mut task = Box::pin(waits(road));
             let done = (0..polls).any(|_| task.as_mut().poll(&mut context).is_ready());
             drop(task);
-            assert_eq!(cpu::allocated_bytes(), before, "after {polls} polls");
+            assert_eq!(ground::allocated_bytes(), before, "after {polls} polls");
             if done {
                 break;
             }

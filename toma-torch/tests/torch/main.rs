@@ -20,6 +20,8 @@ mod every_allocation;
 mod executor;
 mod forms;
 mod gradients;
+#[path = "../common/ground.rs"]
+mod ground;
 mod inventory;
 mod leaks;
 mod modes;

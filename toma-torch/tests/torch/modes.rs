@@ -5,14 +5,14 @@ use tch::Tensor;
 use toma::execute;
 use toma_core::NoCache;
 use toma_torch::ModeGuard;
-use toma_torch::cpu::{self, Budget};
 
 use crate::dry::enter_cpu_autocast;
-use crate::stage::{FLOATS, ROW, alone, printed_by, rows};
+use crate::ground::{self, Budget};
+use crate::stage::{ROW, alone, printed_by, rows};
 
 /// Returns true if operators of this thread record gradients.
 fn records() -> bool {
-    let weight = Tensor::ones([2], FLOATS).set_requires_grad(true);
+    let weight = Tensor::ones([2], ground::floats()).set_requires_grad(true);
     (weight * 2.0).requires_grad()
 }
 
@@ -41,23 +41,23 @@ fn grad_mode_survives_a_panic_inside_no_grad_and_with_grad() {
 #[test]
 fn attempts_that_fail_inside_a_region_leave_nothing_cast() {
     let _alone = alone();
-    let weight = Tensor::ones([64, 64], FLOATS).set_requires_grad(true);
-    let input = Tensor::ones([1, 64], FLOATS);
-    let before = cpu::allocated_bytes();
+    let weight = Tensor::ones([64, 64], ground::floats()).set_requires_grad(true);
+    let input = Tensor::ones([1, 64], ground::floats());
+    let before = ground::allocated_bytes();
     let cast = || {
         drop(input.matmul(&weight));
-        cpu::allocated_bytes() - before
+        ground::allocated_bytes() - before
     };
     let (modes, mut found) = (ModeGuard::new(), Vec::new());
     enter_cpu_autocast();
     execute::with::<NoCache>().batch(4, |batch_size| {
-        found.push(cpu::allocated_bytes() - before);
+        found.push(ground::allocated_bytes() - before);
         cast();
         assert!(batch_size < 2, "CUDA out of memory.");
     });
     let kept = cast();
     drop(modes);
-    assert_eq!((found, kept, cpu::allocated_bytes() - before), (vec![0; 3], 64 * 64 * 2, 0));
+    assert_eq!((found, kept, ground::allocated_bytes() - before), (vec![0; 3], 64 * 64 * 2, 0));
 }
 
 #[test]

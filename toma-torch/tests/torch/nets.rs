@@ -4,10 +4,11 @@
 use std::ops::Range;
 
 use tch::nn::{self, Module as _, ModuleT as _, Path, RNN as _};
-use tch::{Device, Kind, Reduction, TchError, Tensor};
+use tch::{Kind, Reduction, TchError, Tensor};
 use toma_torch::{Rollback, accumulate_gradients};
 
-use crate::stage::{FLOATS, size};
+use crate::ground;
+use crate::stage::size;
 
 /// Rows of training data for each net. Halves of 22 are odd, so last pieces are ragged.
 pub(crate) const ROWS: usize = 22;
@@ -60,9 +61,9 @@ impl Net {
         layers: impl FnOnce(&Path<'_>) -> L,
     ) -> Self {
         tch::manual_seed(7);
-        let variables = nn::VarStore::new(Device::Cpu);
+        let variables = nn::VarStore::new(ground::device());
         let layers = Box::new(layers(&variables.root()));
-        let random = |row: &[i64]| Tensor::randn([&[size(ROWS)], row].concat(), FLOATS);
+        let random = |row: &[i64]| Tensor::randn([&[size(ROWS)], row].concat(), ground::floats());
         Self { name, variables, input: random(input), target: random(target), layers, is_random: false }
     }
 
@@ -99,7 +100,7 @@ impl Net {
 
     /// Returns a rollback of all state that a failed attempt may have changed.
     pub(crate) fn rollback(&self, road: Road) -> Rollback {
-        let rollback = Rollback::new().rng(Device::Cpu).unwrap().buffers(&self.variables).unwrap();
+        let rollback = Rollback::new().rng(ground::device()).unwrap().buffers(&self.variables).unwrap();
         match road {
             Road::Errors => rollback,
             Road::Panics => rollback.gradients(&self.weights()).unwrap(),
@@ -241,7 +242,7 @@ impl Layers for Lstm {
     }
 
     fn f_forward(&self, input: &Tensor, train: bool) -> Result<Tensor, TchError> {
-        let zeros = Tensor::f_zeros([1, input.size()[0], 8], FLOATS)?;
+        let zeros = Tensor::f_zeros([1, input.size()[0], 8], ground::floats())?;
         let state = [zeros.f_view_as(&zeros)?, zeros];
         let weights: Vec<_> = self.weights.iter().map(Tensor::shallow_clone).collect();
         Ok(input.f_lstm(&state, &weights, true, 1, 0.0, train, false, true)?.0)

@@ -1,9 +1,9 @@
 //! Nine nets of the kinds that people train, each with a loss, small enough to run by the hundred.
 
 use tch::nn::{self, Module as _, ModuleT as _, Path, RNN as _};
-use tch::{Device, Kind, Reduction, Tensor};
+use tch::{Kind, Reduction, Tensor};
 
-use crate::stage::FLOATS;
+use crate::ground;
 
 type Forward = Box<dyn Fn(&Tensor) -> Tensor>;
 
@@ -64,9 +64,9 @@ pub(crate) fn each(mut use_net: impl FnMut(&Learner)) {
     ];
     for (name, row, forward) in nets {
         tch::manual_seed(3);
-        let variables = nn::VarStore::new(Device::Cpu);
+        let variables = nn::VarStore::new(ground::device());
         let forward = forward(&variables.root());
-        let input = Tensor::randn([&[MOST_ROWS], row].concat(), FLOATS);
+        let input = Tensor::randn([&[MOST_ROWS], row].concat(), ground::floats());
         use_net(&Learner { name, variables, input, forward });
     }
 }

@@ -6,6 +6,7 @@ use toma_core::execute;
 use toma_torch::{Backward as _, Forward as _, Loss, Prediction, dry_run, predict, record};
 
 use crate::dry::assert_twins;
+use crate::ground;
 use crate::stage::{alone, difference, size};
 
 mod table;
@@ -16,7 +17,9 @@ use table::{BINARY, CASTS, COMPARISONS, LAYERS, RANGES, SHAPES, UNARY};
 /// Rows that each operator gets; pieces of 3 leave ragged last ones.
 const ROWS: usize = 10;
 
-const DOUBLES: (Kind, Device) = (Kind::Double, Device::Cpu);
+fn doubles() -> (Kind, Device) {
+    (Kind::Double, ground::device())
+}
 
 /// The way in which results of pieces make up the result of the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +71,7 @@ struct Task {
 impl Task {
     fn new() -> Self {
         tch::manual_seed(5);
-        let between = |sizes: &[i64]| Tensor::rand(sizes, DOUBLES) * 0.8 + 0.1;
+        let between = |sizes: &[i64]| Tensor::rand(sizes, doubles()) * 0.8 + 0.1;
         let weight = |sizes: &[i64]| between(sizes).set_requires_grad(true);
         let data = [(); 2].map(|()| between(&[size(ROWS), 6]));
         Self { data, matrix: weight(&[6, 6]), vector: weight(&[6]) }
@@ -115,7 +118,7 @@ impl Task {
     }
 
     fn prediction(&self, row: &Row) -> Prediction {
-        predict(&toma_torch::Device::new(Device::Cpu), |rows| self.step(row, rows)).unwrap()
+        predict(&toma_torch::Device::new(ground::device()), |rows| self.step(row, rows)).unwrap()
     }
 
     /// Returns loss and gradients of the whole in pieces.
@@ -196,7 +199,7 @@ fn queries_of_shapes_have_the_same_answers_dry() {
         ("is_floating_point", |x| vec![x.is_floating_point().into()]),
         ("is_complex", |x| vec![x.is_complex().into()]),
         ("requires_grad", |x| vec![x.requires_grad().into()]),
-        ("size of a broadcast sum", |x| (x + Tensor::ones([4, 1, 1], DOUBLES)).size()),
+        ("size of a broadcast sum", |x| (x + Tensor::ones([4, 1, 1], doubles())).size()),
     ];
     let task = Task::new();
     for (name, query) in queries {
@@ -212,7 +215,7 @@ fn queries_of_shapes_have_the_same_answers_dry() {
 fn bytes_of_what_is_shared_count_once() {
     type Body = fn(&Tensor) -> Tensor;
     let _alone = alone();
-    let input = Tensor::ones([size(ROWS), 100], DOUBLES);
+    let input = Tensor::ones([size(ROWS), 100], doubles());
     let of_one = ROWS as u64 * 800;
     let bodies: [(u64, Body); 4] = [
         (1, |x| x + 1.0),

@@ -7,11 +7,11 @@ use tch::{Kind, TchError, Tensor};
 use toma::NoCache;
 use toma::classify::{Class, classify_panic, classify_text};
 use toma::{assert_peak, execute};
-use toma_torch::cpu::{self, Budget};
 use toma_torch::dry_run;
 
+use crate::ground::{self, Budget};
 use crate::nets::{NETS, ROWS, Road};
-use crate::stage::{FLOATS, ROW, alone, caught, panic_of, rows, size};
+use crate::stage::{ROW, alone, caught, panic_of, rows, size};
 
 #[test]
 fn the_bound_itself_is_not_too_much_and_one_byte_less_is() {
@@ -35,7 +35,7 @@ fn the_largest_holders_at_the_peak_are_named_with_operator_and_shape() {
     let text = panic_of(|| {
         let _ = assert_peak!(0, {
             let product = input.matmul(&weight);
-            let _gone = Tensor::zeros([1], FLOATS);
+            let _gone = Tensor::zeros([1], ground::floats());
             drop(product.exp());
             drop(product.relu());
             product.sum(Kind::Float)
@@ -82,7 +82,7 @@ fn out_of_memory_within_goes_through_to_the_loop() {
     });
     let by_error: Result<(), TchError> = execute::with::<NoCache>().batch(16, |items| {
         seen(items);
-        assert_peak!(5 * ROW, drop((rows(1), Tensor::f_zeros([size(items), 1024], FLOATS)?)));
+        assert_peak!(5 * ROW, drop((rows(1), Tensor::f_zeros([size(items), 1024], ground::floats())?)));
         Ok(())
     });
     by_error.unwrap();
@@ -131,7 +131,7 @@ fn ends(end: u32) -> Result<u32, TchError> {
                 0 => return Ok(100),
                 1 => break,
                 2 => continue,
-                3 => Tensor::f_zeros([-1], FLOATS).map(|_| 0)?,
+                3 => Tensor::f_zeros([-1], ground::floats()).map(|_| 0)?,
                 _ => end,
             },
         );
@@ -146,9 +146,9 @@ fn control_flow_is_as_without_it() {
     let ended: Vec<_> = (0..5).map(|end| ends(end).ok()).collect();
     assert_eq!(ended, [Some(100), Some(200), Some(200), None, Some(4)]);
     // Measuring has ended, and nothing is left over.
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     drop(rows(10));
-    assert_eq!(cpu::allocated_bytes(), before);
+    assert_eq!(ground::allocated_bytes(), before);
     assert_peak!(ROW, drop(rows(1)));
 }
 
@@ -210,12 +210,12 @@ fn a_backward_is_measured_with_what_it_leaves() {
     let peak = text.split_once('(').and_then(|(_, rest)| rest.split_once(' ')).unwrap().0;
     let peak: u64 = peak.parse().unwrap();
     assert!(peak >= 8 * ROW, "{text}");
-    cpu::reset_peak_allocated_bytes();
-    let before = cpu::allocated_bytes();
+    ground::reset_peak_allocated_bytes();
+    let before = ground::allocated_bytes();
     weight.shallow_clone().zero_grad();
     step();
     // A step with gradients defined allocates no more than one before.
-    assert!(cpu::peak_allocated_bytes() - before <= peak, "{text}");
+    assert!(ground::peak_allocated_bytes() - before <= peak, "{text}");
 }
 
 #[test]
@@ -228,10 +228,10 @@ fn a_dry_run_is_not_measured() {
 
 /// Returns the peak bytes that the allocator counts while `step` runs, beyond those before.
 fn counted(step: &dyn Fn()) -> u64 {
-    cpu::reset_peak_allocated_bytes();
-    let before = cpu::allocated_bytes();
+    ground::reset_peak_allocated_bytes();
+    let before = ground::allocated_bytes();
     step();
-    cpu::peak_allocated_bytes() - before
+    ground::peak_allocated_bytes() - before
 }
 
 #[track_caller]
@@ -262,11 +262,11 @@ fn random_programs_take_exactly_what_the_allocator_counts() {
     let _alone = alone();
     let program = |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut living = vec![Tensor::ones([4], FLOATS)];
+        let mut living = vec![Tensor::ones([4], ground::floats())];
         for _ in 0..60 {
             let of = &living[random.usize(..living.len())];
             let made = match random.u32(..6) {
-                0 => Tensor::zeros([size(random.usize(..50)), 3], FLOATS),
+                0 => Tensor::zeros([size(random.usize(..50)), 3], ground::floats()),
                 1 => of.exp(),
                 2 => Tensor::stack(&[of, of], 0).mean(Kind::Double),
                 3 => of.detach().reshape(-1),
@@ -292,7 +292,7 @@ fn random_programs_take_exactly_what_the_allocator_counts() {
 #[test]
 fn the_example_prints_the_documented_text() {
     let _alone = alone();
-    let rows = Tensor::ones([1024, 256], FLOATS);
+    let rows = Tensor::ones([1024, 256], ground::floats());
     let text = panic_of(|| drop(assert_peak!(1 << 20, rows.cos().exp())));
     assert_eq!(
         text,

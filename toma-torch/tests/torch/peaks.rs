@@ -4,7 +4,8 @@ use tch::{Kind, Reduction, Tensor};
 use toma_torch::{dry_run, record};
 use toma_trace::{Place, Trace};
 
-use crate::stage::{FLOATS, alone};
+use crate::ground;
+use crate::stage::alone;
 
 const NONE: Option<&Tensor> = None;
 
@@ -24,12 +25,12 @@ struct Inputs {
 impl Inputs {
     fn new() -> Self {
         tch::manual_seed(9);
-        let between = |sizes: &[i64]| Tensor::rand(sizes, FLOATS) * 0.8 + 0.1;
+        let between = |sizes: &[i64]| Tensor::rand(sizes, ground::floats()) * 0.8 + 0.1;
         let weight = |sizes: &[i64]| between(sizes).set_requires_grad(true);
         Self {
             rows: weight(&[8, 64]),
             targets: between(&[8, 64]),
-            labels: Tensor::zeros([8], (Kind::Int64, tch::Device::Cpu)),
+            labels: Tensor::zeros([8], (Kind::Int64, ground::device())),
             texts: weight(&[8, 4, 64]),
             images: weight(&[8, 4, 16, 16]),
             volumes: weight(&[8, 4, 8, 8, 8]),

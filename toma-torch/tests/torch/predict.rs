@@ -4,26 +4,26 @@ use tch::{Device, Kind, Tensor};
 use toma_core::report;
 use toma_core::{NoCache, execute};
 use toma_plan::HeadRoom;
-use toma_torch::cpu::{self, Budget};
 use toma_torch::{Prediction, predict};
 
+use crate::ground::{self, Budget};
 use crate::nine::{self, Learner};
 use crate::rounds::rounds;
-use crate::stage::{FLOATS, alone, caught, panic_of, printed_by, size};
+use crate::stage::{alone, caught, panic_of, printed_by, size};
 
 fn of(net: &Learner) -> Prediction {
-    predict(&toma_torch::Device::new(Device::Cpu), |size| net.step(size)).unwrap()
+    predict(&toma_torch::Device::new(ground::device()), |size| net.step(size)).unwrap()
 }
 
 /// Returns the peak bytes beyond those before while pieces run one after the other and their losses are held.
 pub(crate) fn counted(net: &Learner, rows: usize, pieces: usize) -> u64 {
     net.forget_gradients();
-    let before = cpu::allocated_bytes();
-    cpu::reset_peak_allocated_bytes();
+    let before = ground::allocated_bytes();
+    ground::reset_peak_allocated_bytes();
     let held: Vec<Tensor> = (0..pieces).map(|_| net.step(rows)).collect();
     drop(held);
     net.forget_gradients();
-    cpu::peak_allocated_bytes() - before
+    ground::peak_allocated_bytes() - before
 }
 
 #[test]
@@ -76,12 +76,12 @@ fn any_budget_is_used_to_95_percent_and_never_exceeded() {
 #[test]
 fn memory_that_grows_with_the_square_shows_at_a_third_size() {
     let _alone = alone();
-    let input = Tensor::ones([64, 8], FLOATS);
+    let input = Tensor::ones([64, 8], ground::floats());
     let step = |rows: usize| {
         let rows = input.narrow(0, 0, size(rows));
         rows.matmul(&rows.transpose(0, 1)).sum(Kind::Float)
     };
-    let prediction = predict(&toma_torch::Device::new(Device::Cpu), step).unwrap();
+    let prediction = predict(&toma_torch::Device::new(ground::device()), step).unwrap();
     let exact = 32 * 32 * 4 + 4;
     assert!(prediction.needs_bytes(32) < exact);
     assert!(prediction.confirm(32, step).unwrap().needs_bytes(32) >= exact);
@@ -112,8 +112,8 @@ fn rows_that_see_each_other_are_found_and_no_others() {
         assert_eq!(rows.combined.err(), None, "{}", net.name);
         assert_eq!(rows.batch_statistics.is_empty(), !net.name.contains("norm"), "{}", net.name);
     });
-    let input = Tensor::ones([64, 8], FLOATS);
-    let weight = Tensor::ones([8, 8], FLOATS).set_requires_grad(true);
+    let input = Tensor::ones([64, 8], ground::floats());
+    let weight = Tensor::ones([8, 8], ground::floats()).set_requires_grad(true);
     let losses: [(&str, Loss); 6] = [
         ("aten::sub.Tensor", |x| (x - x.mean_dim(0, true, Kind::Float)).square().sum(Kind::Float)),
         ("aten::_softmax", |x| x.softmax(0, Kind::Float).sum(Kind::Float)),
@@ -124,13 +124,14 @@ fn rows_that_see_each_other_are_found_and_no_others() {
             turned.layer_norm([turned.size()[1]], none, none, 1e-5, false).sum(Kind::Float)
         }),
         ("aten::convolution", |x| {
-            let (turned, kernel) = (x.transpose(0, 1).unsqueeze(0), Tensor::ones([2, 8, 3], FLOATS));
+            let (turned, kernel) =
+                (x.transpose(0, 1).unsqueeze(0), Tensor::ones([2, 8, 3], ground::floats()));
             turned.conv1d(&kernel, None::<&Tensor>, 1, 1, 1, 1).sum(Kind::Float)
         }),
     ];
     for (operator, loss) in losses {
         let step = |rows: usize| loss(&input.narrow(0, 0, size(rows)).matmul(&weight)).backward();
-        let rows = predict(&toma_torch::Device::new(Device::Cpu), step).unwrap().rows().unwrap();
+        let rows = predict(&toma_torch::Device::new(ground::device()), step).unwrap().rows().unwrap();
         assert_eq!(rows.combined.err().map(|coupled| coupled.name).as_deref(), Some(operator));
     }
 }
@@ -138,9 +139,9 @@ fn rows_that_see_each_other_are_found_and_no_others() {
 #[test]
 fn it_explains_itself() {
     let _alone = alone();
-    let weight = Tensor::ones([16, 4], FLOATS);
-    let prediction = predict(&toma_torch::Device::new(Device::Cpu), |rows| {
-        let output = Tensor::ones([size(rows), 16], FLOATS).matmul(&weight);
+    let weight = Tensor::ones([16, 4], ground::floats());
+    let prediction = predict(&toma_torch::Device::new(ground::device()), |rows| {
+        let output = Tensor::ones([size(rows), 16], ground::floats()).matmul(&weight);
         assert!(output.double_value(&[0, 0]) > 0.0);
         output
     });
@@ -168,8 +169,8 @@ cpu, from dry runs of 4 and 8 items
 #[test]
 fn strange_steps_have_stated_answers() {
     let _alone = alone();
-    let cpu = toma_torch::Device::new(Device::Cpu);
-    let weight = Tensor::ones([16, 4], FLOATS);
+    let cpu = toma_torch::Device::new(ground::device());
+    let weight = Tensor::ones([16, 4], ground::floats());
     let constant = predict(&cpu, |_| weight.sum(Kind::Float)).unwrap();
     assert_eq!(
         (constant.needs_bytes(1), constant.needs_bytes(1_000_000), constant.fits(1 << 20)),
@@ -178,7 +179,7 @@ fn strange_steps_have_stated_answers() {
     let nothing = predict(&cpu, |_| ()).unwrap();
     assert_eq!((nothing.needs_bytes(7), nothing.fits(0)), (0, Some(usize::MAX)));
     let gpu = toma_torch::Device::new(Device::Cuda(0));
-    let elsewhere = predict(&gpu, |size| Tensor::ones([self::size(size)], FLOATS)).unwrap_err();
+    let elsewhere = predict(&gpu, |size| Tensor::ones([self::size(size)], ground::floats())).unwrap_err();
     assert_eq!(elsewhere.to_string(), "predict: the step makes no memory on cuda:0, but on host");
     let branches = predict(&cpu, |size| if size > 4 { weight.relu() } else { weight.tanh() }).unwrap_err();
     assert_eq!(
@@ -195,12 +196,12 @@ fn strange_steps_have_stated_answers() {
 #[test]
 fn a_body_that_returned_a_tensor_is_predicted_in_a_loop_that_holds_none() {
     let _alone = alone();
-    let device = toma_torch::Device::new(Device::Cpu);
-    let data = Tensor::ones([4096, 256], (Kind::Float, Device::Cpu));
+    let device = toma_torch::Device::new(ground::device());
+    let data = Tensor::ones([4096, 256], (Kind::Float, ground::device()));
     let rows = |from: usize, to: usize| data.narrow(0, size(from), size(to - from)).tanh().square();
     let prediction = predict(&device, |size| rows(0, size)).unwrap();
     // All rows of the result are 4 MiB.
-    let budget = Budget::new(cpu::allocated_bytes() + (3 << 20));
+    let budget = Budget::new(ground::allocated_bytes() + (3 << 20));
     let form = execute::with::<NoCache>().device(&device).predict(&prediction);
     form.range(0..4096, 4096, |from, to| drop(rows(from, to)));
     let report = report::last().unwrap();
@@ -212,8 +213,9 @@ fn a_body_that_returned_a_tensor_is_predicted_in_a_loop_that_holds_none() {
 #[test]
 fn a_head_room_of_ones_own_is_left_free() {
     let _alone = alone();
-    let prediction =
-        predict(&toma_torch::Device::new(Device::Cpu), |size| Tensor::ones([self::size(size)], FLOATS));
+    let prediction = predict(&toma_torch::Device::new(ground::device()), |size| {
+        Tensor::ones([self::size(size)], ground::floats())
+    });
     let prediction = prediction.unwrap();
     assert_eq!(prediction.fits(4000), Some(990));
     assert_eq!(prediction.clone().head_room(HeadRoom::per_mille(0)).fits(4000), Some(1000));

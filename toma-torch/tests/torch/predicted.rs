@@ -6,11 +6,11 @@ use toma_core::execute;
 use toma_core::predict::is_dry;
 use toma_core::report::{self, Report};
 use toma_core::{Adaptive, NoCache};
-use toma_torch::cpu::{self, Budget};
 use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
 
+use crate::ground::{self, Budget};
 use crate::nets::{self, Net, ROWS};
-use crate::stage::{FLOATS, alone, caught, panic_of, peak_of, size};
+use crate::stage::{alone, caught, panic_of, peak_of, size};
 
 fn nets() -> [Net; 5] {
     [nets::perceptron(), nets::convolution(), nets::lstm(), nets::transformer(0.1), nets::residual()]
@@ -21,7 +21,7 @@ fn report() -> Report {
 }
 
 fn train(net: &Net, most: usize) {
-    let device = Device::new(tch::Device::Cpu);
+    let device = Device::new(ground::device());
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
     let mut optimizer = nn::Sgd::default().build(&net.variables, 0.0).unwrap();
     let loss =
@@ -33,7 +33,7 @@ fn train(net: &Net, most: usize) {
 }
 
 fn infer(net: &Net, most: usize) {
-    let device = Device::new(tch::Device::Cpu);
+    let device = Device::new(ground::device());
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
     drop(form.forward(&net.input, |input| net.of(input)));
 }
@@ -70,8 +70,8 @@ fn nets_within_any_budget_never_run_out_of_memory() {
 fn evidence_beats_a_prediction() {
     let _alone = alone();
     let cache = toma_core::GlobalCache::new();
-    let rows = Tensor::ones([size(ROWS), 1024], FLOATS);
-    let device = Device::new(tch::Device::Cpu);
+    let rows = Tensor::ones([size(ROWS), 1024], ground::floats());
+    let device = Device::new(ground::device());
     let run = |limit: i64| {
         let form = execute::with::<NoCache>().cache(&cache).device(&device).predict(&DryRun);
         let result = form.forward(&rows, |rows| {
@@ -91,8 +91,8 @@ fn evidence_beats_a_prediction() {
 #[test]
 fn a_body_that_cannot_run_dry_is_measured() {
     let _alone = alone();
-    let rows = Tensor::ones([size(ROWS), 64], FLOATS);
-    let device = Device::new(tch::Device::Cpu);
+    let rows = Tensor::ones([size(ROWS), 64], ground::floats());
+    let device = Device::new(ground::device());
     let form = || execute::with::<NoCache>().device(&device).predict(&DryRun);
     let budget = Budget::beyond_allocated(20 * 256 * 2);
     let fails_dry = |rows: &Tensor| {
@@ -113,15 +113,15 @@ fn a_dry_run_leaves_no_trace() {
     let _alone = alone();
     let net = nets::convolution();
     let state = || {
-        let random = Tensor::rand([4], (Kind::Float, tch::Device::Cpu));
+        let random = Tensor::rand([4], (Kind::Float, ground::device()));
         net.state().iter().map(Tensor::copy).chain([random]).collect::<Vec<_>>()
     };
     net.zero_gradients();
     tch::manual_seed(3);
     let before = state();
     tch::manual_seed(3);
-    let allocated = cpu::allocated_bytes();
-    let device = Device::new(tch::Device::Cpu);
+    let allocated = ground::allocated_bytes();
+    let device = Device::new(ground::device());
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max_attempts(1);
     let stopped = form.backward(Loss::Mean, &net.variables, (&net.input, &net.target), |(input, target)| {
         if !is_dry() {
@@ -131,13 +131,13 @@ fn a_dry_run_leaves_no_trace() {
     });
     assert!(stopped.is_err());
     drop(stopped);
-    assert_eq!(cpu::allocated_bytes(), allocated);
+    assert_eq!(ground::allocated_bytes(), allocated);
     assert_eq!(state()[..before.len() - 1], before[..before.len() - 1]);
 }
 
 /// Trains under a budget that does not fit the whole, but each row.
 fn train_by(data: &Tensor, weight: &Tensor, loss: fn(&Tensor) -> Tensor) -> Report {
-    let device = Device::new(tch::Device::Cpu);
+    let device = Device::new(ground::device());
     let _budget = Budget::beyond_allocated(60 << 10);
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(loss);
     let _ = caught(|| form.backward(Loss::Mean, weight, data, |rows| loss(&(rows * weight))));
@@ -147,8 +147,10 @@ fn train_by(data: &Tensor, weight: &Tensor, loss: fn(&Tensor) -> Tensor) -> Repo
 #[test]
 fn rows_that_see_each_other_are_never_split() {
     let _alone = alone();
-    let (data, weight) =
-        (Tensor::ones([64, 256], FLOATS), Tensor::ones([256], FLOATS).set_requires_grad(true));
+    let (data, weight) = (
+        Tensor::ones([64, 256], ground::floats()),
+        Tensor::ones([256], ground::floats()).set_requires_grad(true),
+    );
     let coupled: [fn(&Tensor) -> Tensor; 4] = [
         |rows| rows.softmax(0, Kind::Float).square().mean(None),
         |rows| (rows - rows.mean_dim(&[0_i64][..], true, Kind::Float)).square().mean(None),
@@ -168,8 +170,11 @@ fn rows_that_see_each_other_are_never_split() {
 #[test]
 fn the_smallest_size_stays_the_users() {
     let _alone = alone();
-    let (data, weight) = (Tensor::ones([20, 8], FLOATS), Tensor::ones([8], FLOATS).set_requires_grad(true));
-    let device = Device::new(tch::Device::Cpu);
+    let (data, weight) = (
+        Tensor::ones([20, 8], ground::floats()),
+        Tensor::ones([8], ground::floats()).set_requires_grad(true),
+    );
+    let device = Device::new(ground::device());
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).min(4);
     let result = form.backward(Loss::Mean, &weight, &data, |rows| {
         if !is_dry() && rows.size()[0] > 3 {
@@ -181,12 +186,37 @@ fn the_smallest_size_stays_the_users() {
     assert!(report().tried.iter().all(|tried| tried.size >= 4), "{}", report());
 }
 
+/// The last batch of an epoch may have fewer rows than the least size.
+#[test]
+fn data_below_the_least_size_are_one_piece() {
+    let _alone = alone();
+    let device = Device::new(ground::device());
+    let mut weight = Tensor::ones([8], ground::floats()).set_requires_grad(true);
+    for (rows, number) in [(0, 0.0), (1, 1.0), (5, 5.0)] {
+        let data = Tensor::ones([rows, 8], ground::floats());
+        for (min, multiple_of) in [(8, 1), (1, 8)] {
+            let form = || {
+                let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+                form.min(min).multiple_of(multiple_of)
+            };
+            assert_eq!(form().forward(&data, |rows| rows * 2.0).size(), [rows, 8]);
+            weight.zero_grad();
+            drop(form().backward(Loss::Sum, &weight, &data, |rows| (rows * &weight).sum(Kind::Float)));
+            let gradient = weight.grad();
+            assert!(rows == 0 || gradient.eq(number).all().int64_value(&[]) == 1, "{gradient}");
+        }
+    }
+}
+
 /// A bound that would split coupled rows is refused.
 #[test]
 fn rows_that_see_each_other_are_split_by_no_option() {
     let _alone = alone();
-    let (data, weight) = (Tensor::ones([10, 8], FLOATS), Tensor::ones([8], FLOATS).set_requires_grad(true));
-    let device = Device::new(tch::Device::Cpu);
+    let (data, weight) = (
+        Tensor::ones([10, 8], ground::floats()),
+        Tensor::ones([8], ground::floats()).set_requires_grad(true),
+    );
+    let device = Device::new(ground::device());
     let pieces = |most: usize, multiple_of: usize| {
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
         let form = form.max(most).multiple_of(multiple_of);
@@ -211,8 +241,10 @@ fn rows_that_see_each_other_are_split_by_no_option() {
 #[test]
 fn rows_that_see_each_other_are_not_split_where_sizes_are_measured() {
     let _alone = alone();
-    let (data, weight) =
-        (Tensor::ones([64, 128], FLOATS), Tensor::ones([128], FLOATS).set_requires_grad(true));
+    let (data, weight) = (
+        Tensor::ones([64, 128], ground::floats()),
+        Tensor::ones([128], ground::floats()).set_requires_grad(true),
+    );
     let distances = |rows: &Tensor| Tensor::cdist(rows, rows, 2.0, None::<i64>).mean(None);
     let report = train_by(&data, &weight, distances);
     assert_eq!((report.attempts, report.start, report.predicted), (1, 64, None), "{report}");
@@ -230,7 +262,7 @@ fn a_step_within_a_loop_that_runs_dry_is_taken_for_real_alone() {
     let weights = || net.variables.trainable_variables().iter().map(Tensor::copy).collect::<Vec<_>>();
     let before = (gradients(), weights());
     let mut optimizer = nn::Adam::default().build(&net.variables, 1e-2).unwrap();
-    let (device, mut real) = (Device::new(tch::Device::Cpu), 0);
+    let (device, mut real) = (Device::new(ground::device()), 0);
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
     form.chunked((&net.input, &net.target), ROWS, |data, _, _| {
         if !is_dry() {
@@ -247,9 +279,9 @@ fn a_step_within_a_loop_that_runs_dry_is_taken_for_real_alone() {
 #[test]
 fn a_prediction_is_of_one_net() {
     let _alone = alone();
-    let rows = Tensor::ones([64, 16], FLOATS);
-    let device = Device::new(tch::Device::Cpu);
-    let nets = [8, 512].map(|width| Tensor::ones([16, width], FLOATS).set_requires_grad(true));
+    let rows = Tensor::ones([64, 16], ground::floats());
+    let device = Device::new(ground::device());
+    let nets = [8, 512].map(|width| Tensor::ones([16, width], ground::floats()).set_requires_grad(true));
     let _budget = Budget::beyond_allocated(256 << 10);
     let sizes = [0, 1, 0, 1].map(|net: usize| {
         let weight = &nets[net];
@@ -267,9 +299,9 @@ fn a_prediction_is_of_one_net() {
 #[test]
 fn another_net_on_one_line_is_found_by_what_it_takes() {
     let _alone = alone();
-    let rows = Tensor::ones([64, 16], FLOATS);
-    let device = Device::new(tch::Device::Cpu);
-    let nets = [8, 512].map(|width| Tensor::ones([16, width], FLOATS));
+    let rows = Tensor::ones([64, 16], ground::floats());
+    let device = Device::new(ground::device());
+    let nets = [8, 512].map(|width| Tensor::ones([16, width], ground::floats()));
     let _budget = Budget::beyond_allocated(128 << 10);
     let evaluate = |net: usize| {
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun).policy(Adaptive::default());
@@ -294,8 +326,8 @@ fn another_net_on_one_line_is_found_by_what_it_takes() {
 #[test]
 fn a_report_has_the_reason_why_nothing_was_predicted() {
     let _alone = alone();
-    let device = Device::new(tch::Device::Cpu);
-    let rows = Tensor::ones([64, 16], FLOATS);
+    let device = Device::new(ground::device());
+    let rows = Tensor::ones([64, 16], ground::floats());
     let form = || execute::with::<NoCache>().device(&device).predict(&DryRun);
     let square = |rows: &Tensor| {
         if is_dry() { Err(TchError::FileFormat("of no model".to_owned())) } else { Ok(rows.square()) }
@@ -315,10 +347,10 @@ fn a_report_has_the_reason_why_nothing_was_predicted() {
 #[test]
 fn a_known_program_is_not_judged_again() {
     let _alone = alone();
-    let device = Device::new(tch::Device::Cpu);
-    let layers = nn::VarStore::new(tch::Device::Cpu);
+    let device = Device::new(ground::device());
+    let layers = nn::VarStore::new(ground::device());
     let net = nn::linear(layers.root(), 16, 8, nn::LinearConfig::default());
-    let rows = Tensor::ones([64, 16], FLOATS);
+    let rows = Tensor::ones([64, 16], ground::floats());
     let runs = std::cell::Cell::new([0; 2]);
     let train = |loss| {
         let form = execute::with::<NoCache>().device(&device).max(16).predict(&DryRun);

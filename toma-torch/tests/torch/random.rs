@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use tch::nn::{self, RNN as _};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use toma_torch::{RngState, checkpoint, dry_run};
 
-use crate::stage::{FLOATS, alone};
+use crate::ground;
+use crate::stage::alone;
 
 const NONE: Option<&Tensor> = None;
 
@@ -20,7 +21,7 @@ fn drawn_beside(beside: impl FnOnce()) -> Vec<i64> {
         let draws = scope.spawn(|| {
             let mut drawn = Vec::new();
             while !is_over.load(Ordering::Relaxed) {
-                drawn.push(Tensor::randint(1 << 30, [1], (Kind::Int64, Device::Cpu)).int64_value(&[0]));
+                drawn.push(Tensor::randint(1 << 30, [1], (Kind::Int64, ground::device())).int64_value(&[0]));
             }
             drawn
         });
@@ -34,8 +35,9 @@ fn drawn_beside(beside: impl FnOnce()) -> Vec<i64> {
 fn assert_drawn_once(drawn: &[i64]) {
     assert!(drawn.len() > 100, "{} numbers", drawn.len());
     tch::manual_seed(17);
-    let alone =
-        drawn.iter().map(|_| Tensor::randint(1 << 30, [1], (Kind::Int64, Device::Cpu)).int64_value(&[0]));
+    let alone = drawn
+        .iter()
+        .map(|_| Tensor::randint(1 << 30, [1], (Kind::Int64, ground::device())).int64_value(&[0]));
     let differs = alone.zip(drawn).position(|(alone, drawn)| alone != *drawn);
     assert_eq!(differs, None, "of {}", drawn.len());
 }
@@ -57,18 +59,18 @@ const DRAW: [(&str, Draws); 20] = [
         Tensor::scaled_dot_product_attention(&x, &x, &x, NONE, 0.0, false, None, false).reshape([8, 8])
     }),
     ("lstm", |x| {
-        let vs = nn::VarStore::new(Device::Cpu);
+        let vs = nn::VarStore::new(ground::device());
         let config = nn::RNNConfig { num_layers: 2, dropout: 0.5, train: true, ..Default::default() };
         let states = nn::lstm(vs.root(), 8, 8, config).seq(&x.reshape([2, 4, 8])).0;
         states.reshape([8, 8])
     }),
-    ("rand", |x| x * Tensor::rand([8, 8], FLOATS)),
-    ("randn", |x| x * Tensor::randn([8, 8], FLOATS)),
+    ("rand", |x| x * Tensor::rand([8, 8], ground::floats())),
+    ("randn", |x| x * Tensor::randn([8, 8], ground::floats())),
     ("rand_like", |x| x * x.rand_like()),
     ("randn_like", |x| x * x.randn_like()),
-    ("randint", |x| x * Tensor::randint(9, [8, 8], FLOATS)),
+    ("randint", |x| x * Tensor::randint(9, [8, 8], ground::floats())),
     ("randint_like", |x| x * x.randint_like(9)),
-    ("randperm", |x| x.index_select(0, &Tensor::randperm(8, (Kind::Int64, Device::Cpu)))),
+    ("randperm", |x| x.index_select(0, &Tensor::randperm(8, (Kind::Int64, ground::device())))),
     ("normal_", |x| x * x.zeros_like().normal_(0.0, 1.0)),
     ("uniform_", |x| x * x.zeros_like().uniform_(0.0, 1.0)),
     ("exponential_", |x| x * x.zeros_like().exponential_(1.0)),
@@ -80,7 +82,7 @@ const DRAW: [(&str, Draws); 20] = [
 #[test]
 fn a_dry_run_takes_no_numbers_of_another_thread() {
     let _alone = alone();
-    let x = Tensor::ones([8, 8], FLOATS).set_requires_grad(true);
+    let x = Tensor::ones([8, 8], ground::floats()).set_requires_grad(true);
     let drawn = drawn_beside(|| {
         for _ in 0..20 {
             for (_, draws) in DRAW {
@@ -94,7 +96,7 @@ fn a_dry_run_takes_no_numbers_of_another_thread() {
 #[test]
 fn measuring_takes_no_numbers_of_another_thread() {
     let _alone = alone();
-    let x = Tensor::ones([8, 8], FLOATS).set_requires_grad(true);
+    let x = Tensor::ones([8, 8], ground::floats()).set_requires_grad(true);
     let drawn = drawn_beside(|| {
         for _ in 0..20 {
             for (name, draws) in DRAW {
@@ -116,18 +118,18 @@ fn measuring_takes_no_numbers_of_another_thread() {
 #[test]
 fn a_seed_within_a_dry_run_or_a_measurement_is_put_back() {
     let _alone = alone();
-    let x = Tensor::ones([8, 8], FLOATS).set_requires_grad(true);
+    let x = Tensor::ones([8, 8], ground::floats()).set_requires_grad(true);
     for (seed, drawn) in [(3, 0), (3, 5), (4, 5)] {
         tch::manual_seed(3);
-        let _ = Tensor::rand([1 + drawn], FLOATS);
-        let before = RngState::of(Device::Cpu).unwrap();
+        let _ = Tensor::rand([1 + drawn], ground::floats());
+        let before = RngState::of(ground::device()).unwrap();
         let body = || {
             tch::manual_seed(seed);
             x.dropout(0.5, true).tanh()
         };
         dry_run(|| body().sum(Kind::Float).backward()).unwrap();
-        assert_eq!(RngState::of(Device::Cpu).unwrap(), before, "dry: {seed} after {drawn}");
+        assert_eq!(RngState::of(ground::device()).unwrap(), before, "dry: {seed} after {drawn}");
         checkpoint::with().measure(body).unwrap();
-        assert_eq!(RngState::of(Device::Cpu).unwrap(), before, "measured: {seed} after {drawn}");
+        assert_eq!(RngState::of(ground::device()).unwrap(), before, "measured: {seed} after {drawn}");
     }
 }

@@ -7,16 +7,16 @@ use tch::{Device, Kind, TchError, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::report::{self, Report};
-use toma_torch::cpu::{self, Budget, FailingAllocation};
 use toma_torch::{DryRun, ErrorKind, RngState, Rollback};
 
+use crate::ground::{self, Budget, FailingAllocation};
 use crate::nets::{self, Net, Road};
-use crate::stage::{FLOATS, ROW, alone, copies, panic_of, rows, size};
+use crate::stage::{ROW, alone, copies, panic_of, rows, size};
 
 /// One step of a linear layer, wide enough for its gradient to matter, in pieces that begin with a refresh.
 fn predicted_step(weight: &Tensor, data: &Tensor, rollback: &Rollback) -> Report {
     let rows = data.size()[0];
-    let device = toma_torch::Device::new(Device::Cpu);
+    let device = toma_torch::Device::new(ground::device());
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
     let form = form.before_retry(|_failed| rollback.restore());
     let result = form.range(0..usize::try_from(rows).unwrap(), 64, |from, to| -> Result<(), TchError> {
@@ -33,35 +33,35 @@ fn predicted_step(weight: &Tensor, data: &Tensor, rollback: &Rollback) -> Report
 #[test]
 fn a_refresh_in_a_dry_run_keeps_nothing_and_is_counted() {
     let _alone = alone();
-    let mut weight = (Tensor::ones([128, 4096], FLOATS) / 64.0).set_requires_grad(true);
-    let data = Tensor::arange(64 * 128, FLOATS).reshape([64, 128]) / 8192.0;
+    let mut weight = (Tensor::ones([128, 4096], ground::floats()) / 64.0).set_requires_grad(true);
+    let data = Tensor::arange(64 * 128, ground::floats()).reshape([64, 128]) / 8192.0;
     data.matmul(&weight).square().mean(Kind::Float).backward();
     let plain = weight.grad().copy();
     for _step in 0..2 {
         weight = weight.detach().set_requires_grad(true);
-        let random = RngState::of(Device::Cpu).unwrap();
-        let rollback = Rollback::new().rng(Device::Cpu).unwrap().gradients(&[&weight]).unwrap();
+        let random = RngState::of(ground::device()).unwrap();
+        let rollback = Rollback::new().rng(ground::device()).unwrap().gradients(&[&weight]).unwrap();
         // Room for the gradient and a copy of it, each as large as the weight, and for fewer rows than all.
-        let budget = Budget::new(cpu::allocated_bytes() + 8 * 128 * 4096 + (3 << 20));
+        let budget = Budget::new(ground::allocated_bytes() + 8 * 128 * 4096 + (3 << 20));
         let report = predicted_step(&weight, &data, &rollback);
         drop(budget);
         assert!(report.predicted.is_some() && report.attempts > 1, "{report}");
         assert_eq!(report.out_of_memory, 0, "{report}");
         assert!((weight.grad() - &plain).abs().max().double_value(&[]) < 1e-6);
-        assert_eq!(RngState::of(Device::Cpu).unwrap(), random);
+        assert_eq!(RngState::of(ground::device()).unwrap(), random);
     }
 }
 
 /// A training step that changes gradients, running averages and random state.
 fn step(net: &Net, rows: Range<usize>) {
-    drop(Tensor::rand([1], FLOATS));
+    drop(Tensor::rand([1], ground::floats()));
     net.loss(Road::Panics, &rows).unwrap().backward();
 }
 
 /// All state that a step changes.
 fn state(net: &Net) -> (Vec<Option<Tensor>>, Vec<Tensor>, RngState) {
     let gradients = net.gradients().into_iter().map(|gradient| gradient.defined().then(|| gradient.copy()));
-    (gradients.collect(), copies(&net.buffers()), RngState::of(Device::Cpu).unwrap())
+    (gradients.collect(), copies(&net.buffers()), RngState::of(ground::device()).unwrap())
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn everything_comes_back_also_gradients_that_were_not_there() {
     for round in 0..2 {
         let before = state(&net);
         assert_eq!(before.0.iter().all(Option::is_none), round == 0);
-        let level = cpu::allocated_bytes();
+        let level = ground::allocated_bytes();
         let rollback = net.rollback(Road::Panics);
         step(&net, 0..8);
         assert_ne!(state(&net), before);
@@ -83,7 +83,7 @@ fn everything_comes_back_also_gradients_that_were_not_there() {
         assert_eq!(state(&net), before);
         drop(before);
         if round == 0 {
-            assert!(cpu::allocated_bytes() <= level, "gradients that were not there hold nothing");
+            assert!(ground::allocated_bytes() <= level, "gradients that were not there hold nothing");
         }
         step(&net, 0..8);
     }
@@ -136,24 +136,24 @@ fn copies_take_what_they_are_copies_of_and_frozen_variables_none() {
     let _alone = alone();
     let mut net = nets::convolution();
     net.variables.freeze();
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     let rollback = Rollback::new().buffers(&net.variables).unwrap();
     // The running mean and variance of four channels.
-    assert_eq!(cpu::allocated_bytes(), before + 2 * 4 * 4);
+    assert_eq!(ground::allocated_bytes(), before + 2 * 4 * 4);
     rollback.refresh().unwrap();
-    assert_eq!(cpu::allocated_bytes(), before + 2 * 4 * 4);
+    assert_eq!(ground::allocated_bytes(), before + 2 * 4 * 4);
     drop(rollback);
-    assert_eq!(cpu::allocated_bytes(), before);
+    assert_eq!(ground::allocated_bytes(), before);
 }
 
 #[test]
 fn tensors_of_the_users_own_come_back_also_those_that_share_memory() {
     let _alone = alone();
-    let (average, hidden) = (Tensor::ones([4], FLOATS).set_requires_grad(true), rows(2));
+    let (average, hidden) = (Tensor::ones([4], ground::floats()).set_requires_grad(true), rows(2));
     let column = hidden.narrow(1, 5, 1);
-    let before = cpu::allocated_bytes();
+    let before = ground::allocated_bytes();
     let rollback = Rollback::new().tensors(&[&average, &hidden, &column]).unwrap();
-    assert_eq!(cpu::allocated_bytes(), before + 16 + 2 * ROW + 8);
+    assert_eq!(ground::allocated_bytes(), before + 16 + 2 * ROW + 8);
     let change = |more: f64| {
         let _off = tch::no_grad_guard();
         for tensor in [&average, &hidden, &column] {
@@ -177,8 +177,8 @@ fn tensors_of_the_users_own_come_back_also_those_that_share_memory() {
 #[test]
 fn tensors_that_could_not_be_put_back_are_refused_when_they_are_taken() {
     let _alone = alone();
-    let dense = || Tensor::ones([2, 3], FLOATS);
-    let expanded = Tensor::ones([3], FLOATS).expand([2, 3], false);
+    let dense = || Tensor::ones([2, 3], ground::floats());
+    let expanded = Tensor::ones([3], ground::floats()).expand([2, 3], false);
     for (tensor, reason) in [
         (Tensor::new(), "undefined tensor"),
         (dense().to_sparse(None, None::<i64>, None), "sparse tensor"),
@@ -199,7 +199,7 @@ fn state_that_cannot_be_saved_is_an_error() {
     let _alone = alone();
     let error = Rollback::new().rng(Device::Cuda(9999)).unwrap_err();
     assert_ne!(error.kind(), ErrorKind::OutOfMemory);
-    let weight = Tensor::ones([4, 2], FLOATS).set_requires_grad(true);
+    let weight = Tensor::ones([4, 2], ground::floats()).set_requires_grad(true);
     let rows = Tensor::from_slice(&[1_i64]);
     Tensor::embedding(&weight, &rows, -1, false, true).sum(Kind::Float).backward();
     let error = Rollback::new().gradients(&[&weight]).unwrap_err();
@@ -215,7 +215,7 @@ fn state_that_cannot_be_saved_is_an_error() {
 #[test]
 fn a_buffer_that_cannot_be_restored_is_a_panic() {
     let _alone = alone();
-    let mut variables = nn::VarStore::new(Device::Cpu);
+    let mut variables = nn::VarStore::new(ground::device());
     let buffer = variables.root().zeros_no_train("buffer", &[4]);
     let rollback = Rollback::new().buffers(&variables).unwrap();
     variables.unfreeze();
@@ -227,17 +227,17 @@ fn a_buffer_that_cannot_be_restored_is_a_panic() {
 #[test]
 fn random_states_need_no_memory_and_leave_none_allocated() {
     let _alone = alone();
-    let before = cpu::allocated_bytes();
-    cpu::reset_peak_allocated_bytes();
-    let state = RngState::of(Device::Cpu).unwrap();
+    let before = ground::allocated_bytes();
+    ground::reset_peak_allocated_bytes();
+    let state = RngState::of(ground::device()).unwrap();
     state.restore().unwrap();
-    assert_eq!([cpu::allocated_bytes(), cpu::peak_allocated_bytes()], [before; 2]);
-    let draw = || Tensor::randn([16], FLOATS);
+    assert_eq!([ground::allocated_bytes(), ground::peak_allocated_bytes()], [before; 2]);
+    let draw = || Tensor::randn([16], ground::floats());
     let numbers = draw();
     let budget = Budget::new(0);
     let failing = FailingAllocation::after(0);
     state.restore().unwrap();
-    assert_eq!(RngState::of(Device::Cpu).unwrap(), state);
+    assert_eq!(RngState::of(ground::device()).unwrap(), state);
     assert!(!failing.has_failed());
     drop((budget, failing));
     assert_eq!(draw(), numbers);

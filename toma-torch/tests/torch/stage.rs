@@ -7,10 +7,9 @@ use std::panic;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use tch::{Device, Kind, Tensor};
-use toma_torch::cpu;
+use tch::Tensor;
 
-pub(crate) const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
+use crate::ground;
 
 /// Bytes of one row of [`rows`].
 pub(crate) const ROW: u64 = 4096;
@@ -26,7 +25,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static FIRST: Once = Once::new();
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     FIRST.call_once(|| {
-        cpu::count();
+        ground::count();
         count_panics();
     });
     // A single thread keeps the order of sums fixed, so that values can be compared exactly. The number is per thread.
@@ -61,7 +60,7 @@ pub(crate) fn printed_by(work: impl FnOnce()) -> usize {
 
 /// A tensor of `count` rows of [`ROW`] bytes.
 pub(crate) fn rows(count: usize) -> Tensor {
-    Tensor::zeros([size(count), 1024], FLOATS)
+    Tensor::zeros([size(count), 1024], ground::floats())
 }
 
 pub(crate) fn size(count: usize) -> i64 {
@@ -70,10 +69,10 @@ pub(crate) fn size(count: usize) -> i64 {
 
 /// Returns the peak bytes beyond those before, while `work` runs.
 pub(crate) fn peak_of(work: impl FnOnce()) -> u64 {
-    let before = cpu::allocated_bytes();
-    cpu::reset_peak_allocated_bytes();
+    let before = ground::allocated_bytes();
+    ground::reset_peak_allocated_bytes();
     work();
-    cpu::peak_allocated_bytes() - before
+    ground::peak_allocated_bytes() - before
 }
 
 /// Returns the message of the panic.

@@ -6,21 +6,20 @@ use tch::{Kind, TchError, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::report;
-use toma_torch::cpu::{self, Budget};
 use toma_torch::{Backward as _, Device, DryRun, ErrorKind, Forward as _, Loss, dry_run, predict};
 
-use crate::stage::{FLOATS, alone, caught, panic_of, printed_by, size};
-
-const CPU: tch::Device = tch::Device::Cpu;
+use crate::ground::{self, Budget};
+use crate::stage::{alone, caught, panic_of, printed_by, size};
 
 fn weight() -> Tensor {
-    Tensor::ones([8], FLOATS).set_requires_grad(true)
+    Tensor::ones([8], ground::floats()).set_requires_grad(true)
 }
 
 /// Returns the error of a training form for a loss, which must be printed once; nothing stays allocated.
 fn refusal(loss: impl Fn(&Tensor, &Tensor) -> Tensor) -> String {
-    let (weight, data, device) = (weight(), Tensor::ones([10, 8], FLOATS), Device::new(CPU));
-    let before = cpu::allocated_bytes();
+    let (weight, data, device) =
+        (weight(), Tensor::ones([10, 8], ground::floats()), Device::new(ground::device()));
+    let before = ground::allocated_bytes();
     let mut text = String::new();
     let printed = printed_by(|| {
         text = panic_of(|| {
@@ -28,7 +27,7 @@ fn refusal(loss: impl Fn(&Tensor, &Tensor) -> Tensor) -> String {
             drop(form.backward(Loss::Mean, &weight, &data, |rows| loss(rows, &weight)));
         });
     });
-    assert_eq!((printed, cpu::allocated_bytes()), (1, before), "{text}");
+    assert_eq!((printed, ground::allocated_bytes()), (1, before), "{text}");
     assert!(!weight.grad().defined(), "{text}");
     text
 }
@@ -50,9 +49,9 @@ fn losses_that_are_none_are_refused_once() {
 #[test]
 fn a_body_that_ignores_its_piece_has_the_answer_of_its_own() {
     let _alone = alone();
-    let (data, device) = (Tensor::ones([10, 8], FLOATS), Device::new(CPU));
+    let (data, device) = (Tensor::ones([10, 8], ground::floats()), Device::new(ground::device()));
     let form = |most| execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
-    let text = panic_of(|| drop(form(10).forward(&data, |_| Tensor::ones([4, 2], FLOATS))));
+    let text = panic_of(|| drop(form(10).forward(&data, |_| Tensor::ones([4, 2], ground::floats()))));
     assert_eq!(text, "forward: the body returned shape [4, 2] for 10 items: must be one row for each");
     for most in [10, 3] {
         let weight = weight();
@@ -67,9 +66,9 @@ fn a_body_that_ignores_its_piece_has_the_answer_of_its_own() {
 #[test]
 fn few_items_are_predicted_from_fewer() {
     let _alone = alone();
-    let device = Device::new(CPU);
+    let device = Device::new(ground::device());
     for items in 1..=5 {
-        let data = Tensor::ones([size(items), 8], FLOATS);
+        let data = Tensor::ones([size(items), 8], ground::floats());
         // Room for the output, and for a piece of one item with its operands.
         let _budget = Budget::beyond_allocated(items as u64 * 32 + 64);
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
@@ -85,10 +84,10 @@ fn few_items_are_predicted_from_fewer() {
 #[test]
 fn bytes_of_several_devices_are_each_ones_own() {
     let _alone = alone();
-    let [here, there] = [CPU, tch::Device::Mps].map(Device::new);
+    let [here, there] = [ground::device(), tch::Device::Mps].map(Device::new);
     let step = |items: usize| {
         let there = Tensor::ones([size(items), 100], (Kind::Float, tch::Device::Mps));
-        [there, Tensor::ones([size(items), 5], FLOATS)]
+        [there, Tensor::ones([size(items), 5], ground::floats())]
     };
     let predictions = [&here, &there].map(|device| {
         let tensors = |items| drop(step(items));
@@ -102,10 +101,10 @@ fn bytes_of_several_devices_are_each_ones_own() {
 fn a_missing_device_is_reported_by_its_name() {
     let _alone = alone();
     let far = |index| Device::new(tch::Device::Cuda(index));
-    let elsewhere = predict(&far(0), |items| Tensor::ones([size(items)], FLOATS)).unwrap_err();
+    let elsewhere = predict(&far(0), |items| Tensor::ones([size(items)], ground::floats())).unwrap_err();
     assert_eq!(elsewhere.to_string(), "predict: the step makes no memory on cuda:0, but on host");
     // Its memory cannot be read, so there is no prediction, and everything runs as without one.
-    let (data, device) = (Tensor::ones([10, 8], FLOATS), far(9999));
+    let (data, device) = (Tensor::ones([10, 8], ground::floats()), far(9999));
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
     assert_eq!(form.forward(&data, Tensor::exp).size(), [10, 8]);
     assert_eq!(report::last().unwrap().predicted, None);
@@ -114,7 +113,7 @@ fn a_missing_device_is_reported_by_its_name() {
 #[test]
 fn threads_that_a_body_starts_run_for_real() {
     let _alone = alone();
-    let (data, device) = (Tensor::ones([10, 8], FLOATS), Device::new(CPU));
+    let (data, device) = (Tensor::ones([10, 8], ground::floats()), Device::new(ground::device()));
     let doubled = |rows: &Tensor| {
         let rows = rows.shallow_clone();
         thread::spawn(move || rows * 2.0).join().unwrap()
@@ -138,7 +137,8 @@ fn threads_that_a_body_starts_run_for_real() {
 #[test]
 fn a_panic_in_a_dry_run_alone_is_no_prediction() {
     let _alone = alone();
-    let (weight, data, device) = (weight(), Tensor::ones([10, 8], FLOATS), Device::new(CPU));
+    let (weight, data, device) =
+        (weight(), Tensor::ones([10, 8], ground::floats()), Device::new(ground::device()));
     let loss = || {
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
         form.backward(Loss::Sum, &weight, &data, |rows| {
@@ -155,14 +155,14 @@ fn a_panic_in_a_dry_run_alone_is_no_prediction() {
 #[test]
 fn an_error_of_the_body_goes_through_as_it_is() {
     let _alone = alone();
-    let (data, device) = (Tensor::ones([10, 8], FLOATS), Device::new(CPU));
+    let (data, device) = (Tensor::ones([10, 8], ground::floats()), Device::new(ground::device()));
     let broken = |_: &Tensor| Err::<Tensor, _>(TchError::Torch("broken".to_owned()));
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
     assert_eq!(form.forward(&data, broken).unwrap_err().to_string(), "Internal torch error: broken");
     let error = predict(&device, |_| broken(&data)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Other);
     assert!(error.to_string().starts_with("dry run of 4 items: "), "{error}");
-    let empty = Tensor::zeros([0, 8], FLOATS);
+    let empty = Tensor::zeros([0, 8], ground::floats());
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
     assert_eq!(form.forward(&empty, Tensor::exp).size(), [0, 8], "the body runs once, for its shape");
     assert_eq!(caught(|| dry_run(|| empty.exp()).is_ok()), Ok(true));

@@ -8,9 +8,9 @@ use std::ops::Range;
 use tch::{TchError, Tensor};
 use toma_core::GlobalCache;
 use toma_core::execute;
-use toma_torch::cpu::{self, Budget};
 use toma_torch::{Concatenate as _, Rollback};
 
+use crate::ground::{self, Budget};
 use crate::nets::{self, Net, ROADS, ROWS, Road, of_rows};
 use crate::rounds::rounds;
 use crate::stage::{alone, caught, copies, difference, printed_by};
@@ -99,7 +99,7 @@ impl Work<'_> {
     }
 
     fn observed(&self, rows: Range<usize>) -> Result<Vec<Tensor>, TchError> {
-        let level = cpu::allocated_bytes() - self.base.get();
+        let level = ground::allocated_bytes() - self.base.get();
         self.attempts.borrow_mut().push((rows.clone(), level));
         self.attempt(&rows)
     }
@@ -187,14 +187,14 @@ impl<'n> Work<'n> {
 
     fn measure(&self, rows: &Range<usize>) -> Cost {
         self.reset();
-        let before = cpu::allocated_bytes();
+        let before = ground::allocated_bytes();
         // Refreshing a rollback is never refused, so its bytes are not part of the peak that must fit.
-        cpu::reset_peak_allocated_bytes();
+        ground::reset_peak_allocated_bytes();
         let values = self.work(rows).unwrap();
-        let peak = cpu::peak_allocated_bytes() - before;
-        let kept = cpu::allocated_bytes() - before;
+        let peak = ground::peak_allocated_bytes() - before;
+        let kept = ground::allocated_bytes() - before;
         drop(values);
-        assert_eq!(cpu::allocated_bytes(), before);
+        assert_eq!(ground::allocated_bytes(), before);
         Cost { peak, kept }
     }
 
@@ -266,7 +266,7 @@ impl Work<'_> {
         let name = format!("{} {:?} {:?} {room} bytes", self.net.name, self.form, self.road);
         let right = self.right(&expected.done);
         self.reset();
-        self.base.set(cpu::allocated_bytes());
+        self.base.set(ground::allocated_bytes());
         self.attempts.take();
         let mut outcome = None;
         let budget = Budget::beyond_allocated(room);
@@ -287,7 +287,7 @@ impl Work<'_> {
         }
         self.failures.set(self.failures.get() + expected.attempts.len() - expected.done.len());
         assert_eq!(printed, usize::from(!expected.fits && self.road == Road::Panics), "{name}");
-        assert_eq!(cpu::allocated_bytes(), self.base.get(), "{name}");
+        assert_eq!(ground::allocated_bytes(), self.base.get(), "{name}");
         assert_eq!(self.state(), right.1, "{name}");
     }
 

@@ -7,11 +7,11 @@ use toma_core::Bisect;
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::report::{self, Report};
-use toma_torch::cpu::{self, Budget};
 use toma_torch::{Backward as _, Device, DryRun, Loss};
 
+use crate::ground::{self, Budget};
 use crate::rounds::rounds;
-use crate::stage::{FLOATS, alone};
+use crate::stage::alone;
 
 const IMAGES: i64 = 24;
 
@@ -30,16 +30,16 @@ struct Classes {
 impl Classes {
     fn new(name: &'static str, build: fn(&Path<'_>) -> Box<dyn ModuleT>) -> Self {
         tch::manual_seed(1);
-        let variables = VarStore::new(tch::Device::Cpu);
+        let variables = VarStore::new(ground::device());
         let module = build(&variables.root());
-        let images = Tensor::rand([IMAGES, 3, 64, 64], FLOATS);
-        let labels = Tensor::randint(10, [IMAGES], (Kind::Int64, tch::Device::Cpu));
+        let images = Tensor::rand([IMAGES, 3, 64, 64], ground::floats());
+        let labels = Tensor::randint(10, [IMAGES], (Kind::Int64, ground::device()));
         Self { name, variables, module, images, labels }
     }
 
     /// Adds gradients of pieces of at most `most` images.
     fn train(&self, most: usize) -> Report {
-        let device = Device::new(tch::Device::Cpu);
+        let device = Device::new(ground::device());
         let form = execute::with::<NoCache>()
             .device(&device)
             .predict(&DryRun)
@@ -56,10 +56,10 @@ impl Classes {
     /// Returns the peak bytes of such pieces beyond those before.
     fn peak(&self, most: usize, prepare: &mut impl FnMut()) -> u64 {
         prepare();
-        let before = cpu::allocated_bytes();
-        cpu::reset_peak_allocated_bytes();
+        let before = ground::allocated_bytes();
+        ground::reset_peak_allocated_bytes();
         self.train(most);
-        cpu::peak_allocated_bytes() - before
+        ground::peak_allocated_bytes() - before
     }
 
     fn never_runs_out(&self, prepare: &mut impl FnMut()) {

@@ -69,13 +69,20 @@ impl KnownSources {
         if let Some(known) = self.numbers.get(name).and_then(|sizes| sizes.get(&size)) {
             return *known;
         }
-        let title = if self.groups.len() < GROUPS { title(name, size) } else { "other sizes".into() };
+        let is_own = self.groups.len() < GROUPS;
         if self.groups.len() <= GROUPS {
+            let title = if is_own { format!("size {size} of {name}") } else { "other sizes".to_owned() };
             self.groups.push(Attempts { title, succeeded: 0, failed: BTreeMap::new() });
         }
         let group = Group(u32::try_from(self.groups.len()).unwrap_or(u32::MAX));
-        self.numbers.entry(name.to_owned()).or_default().insert(size, group);
+        if is_own {
+            self.numbers.entry(name.to_owned()).or_default().insert(size, group);
+        }
         group
+    }
+
+    pub(super) fn title(&mut self, group: Group) -> String {
+        self.attempts(group).map_or_else(String::new, |attempts| attempts.title.clone())
     }
 
     pub(super) fn succeeded(&mut self, group: Group) {
@@ -151,11 +158,6 @@ impl std::fmt::Display for Attempts {
         let colon = if outcomes.is_empty() { "" } else { ": " };
         write!(f, "{}{colon}{}", self.title, outcomes.join(", "))
     }
-}
-
-/// Returns the title of attempts of one size.
-pub(super) fn title(call: &str, size: usize) -> String {
-    format!("size {size} of {call}")
 }
 
 fn source(function: &Function, group: Group) -> Source {

@@ -51,6 +51,9 @@ impl Node {
     }
 }
 
+/// Number of threads beyond which those that have ended are dropped.
+const THREADS: usize = 256;
+
 /// The makers of all threads, by the thread bits of their nodes.
 #[derive(Debug, Default)]
 pub(super) struct AllMakers(Mutex<HashMap<u64, Arc<Makers>>>);
@@ -58,6 +61,10 @@ pub(super) struct AllMakers(Mutex<HashMap<u64, Arc<Makers>>>);
 impl AllMakers {
     pub(super) fn of_thread(&self, node: Node) -> Arc<Makers> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= THREADS {
+            // A thread that records holds its own.
+            all.retain(|_, makers| Arc::strong_count(makers) > 1);
+        }
         Arc::clone(all.entry(node.0 >> Node::THREAD).or_default())
     }
 
@@ -100,6 +107,19 @@ mod tests {
                 assert_eq!(makers.of(Node(node)), expected, "{node} of {count}");
             }
         }
+    }
+
+    #[test]
+    fn threads_that_have_ended_are_dropped_once_there_are_many() {
+        let all = AllMakers::default();
+        let node = |thread: u64| Node(thread << Node::THREAD);
+        let lives = all.of_thread(node(0));
+        lives.in_force(LineId(7), node(0));
+        for thread in 1..1000 {
+            all.of_thread(node(thread));
+        }
+        assert!(all.0.lock().unwrap().len() <= THREADS);
+        assert_eq!(all.line(node(0)), Some(LineId(7)));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::marker::PhantomData;
 
 use super::here::{here, unless_paused};
-use super::known::title;
 use super::packed::Packed;
 
 /// A named part of a step. It is a row of its own if the thread is in no line.
@@ -53,7 +52,10 @@ impl Attempt {
     /// waited.
     pub fn enter(call: &str, size: usize, resumes: bool) -> Self {
         let row = unless_paused(|here| {
-            let group = here.shared.known().group(call, size);
+            let mut known = here.shared.known();
+            let group = known.group(call, size);
+            let title = known.title(group);
+            drop(known);
             here.attempts(!resumes);
             here.groups.push(group);
             if !resumes {
@@ -61,9 +63,8 @@ impl Attempt {
                 here.begins_anew();
                 here.attempt_began = here.moment();
             }
-            let text = title(call, size);
-            here.record_named(Packed::Attempt, &text);
-            here.enter_row("attempts", &text, resumes)
+            here.record_named(Packed::Attempt, &title);
+            here.enter_row("attempts", &title, resumes)
         });
         Self { row, of_thread: PhantomData }
     }

@@ -99,7 +99,8 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// Runs programs two at a time, because most of them keep one core busy. Each prints when it has ended.
+/// Runs programs two at a time, because most of them keep one core busy. Each prints when it has ended, and the result
+/// is its standard output.
 pub(super) fn in_pairs(programs: Vec<(String, Command)>, fail_fast: bool) -> Vec<Ended> {
     let (queue, ended) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
     let work = || {
@@ -108,7 +109,7 @@ pub(super) fn in_pairs(programs: Vec<(String, Command)>, fail_fast: bool) -> Vec
             let program = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((name, program)) = program else { break };
             let begun = Instant::now();
-            let result = run_quietly(&name, program).map(|()| String::new());
+            let result = run_quietly(&name, program);
             let is_last = fail_fast && result.is_err();
             let last = Ended { name, time: begun.elapsed(), result };
             ended.lock().unwrap_or_else(PoisonError::into_inner).push(last);
@@ -124,15 +125,16 @@ pub(super) fn in_pairs(programs: Vec<(String, Command)>, fail_fast: bool) -> Vec
     ended.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a program and prints its whole output when it ends, so that the outputs of two do not mix.
-fn run_quietly(line: &str, mut program: Command) -> Result<()> {
+/// Runs a program and prints its whole output when it ends, so that the outputs of two do not mix. Returns its standard
+/// output.
+fn run_quietly(line: &str, mut program: Command) -> Result<String> {
     let Output { status, stdout, stderr } =
         program.output().with_context(|| format!("cannot run `{line}`"))?;
     let (mut out, mut errors) = (io::stdout().lock(), io::stderr().lock());
     errors.write_all(&stderr)?;
     out.write_all(&stdout)?;
     ensure!(status.success(), "`{line}`: {status}");
-    Ok(())
+    Ok(String::from_utf8_lossy(&stdout).into_owned())
 }
 
 /// Fails with the problems, one per line, if there are any.

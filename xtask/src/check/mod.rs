@@ -120,7 +120,11 @@ impl Checks<'_> {
             let command = command.args(seed.clone());
             (step.name.to_owned(), command.args(["--attempts", &self.length.attempts]).into())
         };
-        Ok(print_results(&in_pairs(steps.iter().map(program).collect(), self.how.fail_fast)))
+        let mut ended = in_pairs(steps.iter().map(program).collect(), self.how.fail_fast);
+        for step in &mut ended {
+            step.result = std::mem::replace(&mut step.result, Ok(String::new())).map(|output| note(&output));
+        }
+        Ok(print_results(&ended))
     }
 
     /// Runs a step, whose programs have a temporary folder of their own.
@@ -138,6 +142,12 @@ impl Checks<'_> {
 fn print_results(ended: &[Ended]) -> ExitCode {
     print!("\n{}", table(ended));
     ExitCode::from(u8::from(ended.iter().any(|step| step.result.is_err())))
+}
+
+/// The note of the only step in a table, which is the last line of the output.
+fn note(output: &str) -> String {
+    let row = output.lines().last().and_then(|row| row.split_once(" s  ok"));
+    row.map(|(_, note)| note.trim().to_owned()).unwrap_or_default()
 }
 
 /// A line for each step, with the seconds that passed, then the problems of those that failed.
@@ -182,6 +192,8 @@ mod tests {
                     profiles            1.2 s  ok      no fixtures\n\n\
                     layout:\n  a.rs:3: first\n  b.rs: second\n";
         assert_eq!(table(&steps), expected);
+        let [fmt, _, profiles] = steps;
+        assert_eq!([fmt, profiles].map(|step| note(&table(&[step]))), ["", "no fixtures"]);
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
         ["calibrated", "none_is_killed"],
         ["checkpoint", "optimum::"],
         ["checkpoint", "properties::"],
+        ["checkpoint", "recording::"],
+        ["checkpoint", "steps::"],
         ["checkpoint", "tables::"],
         ["loops", "chunks::"],
         ["loops", "rules::"],

@@ -50,7 +50,15 @@ pub(super) fn compile_fail(checks: &Checks<'_>) -> Result<String> {
 
 /// Compares the public items of each package with `tests/surface`.
 pub(super) fn surface(checks: &Checks<'_>) -> Result<String> {
-    let cargo = checks.project.cargo("test").args(["-p", "xtask", "--test", "surface", "--", "--ignored"]);
+    let cargo = checks.project.cargo("test").args([
+        "-p",
+        "xtask",
+        "--test",
+        "surface",
+        "--",
+        "--ignored",
+        "--nocapture",
+    ]);
     checks.pass([cargo])
 }
 

@@ -51,6 +51,7 @@ const OUT_OF_MEMORY: &[Case] = &[
     ("cublas", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", None),
     ("cusolver", "cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`", None),
     ("cufft", "cuFFT error: CUFFT_ALLOC_FAILED", None),
+    ("curand", "CurandError(CURAND_STATUS_ALLOCATION_FAILED)", None),
     ("cusparse alloc", "CUDA error: CUSPARSE_STATUS_ALLOC_FAILED when calling `cusparseCreate(handle)`", None),
     ("cusparse resources", "CUDA error: CUSPARSE_STATUS_INSUFFICIENT_RESOURCES when calling `cusparseSpGEMM_compute(handle)`", None),
     ("cusparse alloc described", "CUDA error: resource allocation failed when calling `cusparseCreate(handle)`", None),

@@ -3,17 +3,17 @@
 use std::cell::Cell;
 
 use tch::nn::{self, Module as _, OptimizerConfig as _, RNN as _};
-use tch::{Device, Kind, Reduction, Tensor};
+use tch::{Kind, Reduction, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::predict::is_dry;
 use toma_core::report::{self, Report};
-use toma_torch::cpu::Budget;
 use toma_torch::{Backward as _, DryRun, Forward as _, Loss, ModeGuard, dry_run, record};
 
-use super::{DOUBLES, ROWS};
+use super::{ROWS, doubles};
 use crate::dry::{assert_twins, enter_cpu_autocast};
-use crate::stage::{FLOATS, alone, difference, peak_of, size};
+use crate::ground::{self, Budget};
+use crate::stage::{alone, difference, peak_of, size};
 
 /// Returns the report of `work` in about as much memory as half of the rows take.
 fn in_half_the_memory(mut work: impl FnMut(usize)) -> Report {
@@ -44,9 +44,9 @@ fn layers(path: &nn::Path<'_>) -> nn::Sequential {
 fn the_tutorials_perceptron_on_rows_3_to_6() {
     let _alone = alone();
     tch::manual_seed(2);
-    let variables = nn::VarStore::new(Device::Cpu);
+    let variables = nn::VarStore::new(ground::device());
     let net = layers(&variables.root());
-    let images = Tensor::rand([9, 28, 28], FLOATS);
+    let images = Tensor::rand([9, 28, 28], ground::floats());
     let labels = Tensor::from_slice(&[3_i64, 1, 4, 1, 5, 9, 2, 6, 5]);
     let loss = |images: &Tensor, labels: &Tensor| {
         net.forward(&images.flatten(1, -1)).cross_entropy_for_logits(labels)
@@ -66,11 +66,11 @@ fn the_tutorials_perceptron_on_rows_3_to_6() {
 #[test]
 fn sixteen_residual_blocks_are_evaluated_once_for_each_piece() {
     let _alone = alone();
-    let weight = Tensor::ones([6, 6], DOUBLES).set_requires_grad(true);
-    let data = Tensor::rand([size(ROWS), 6], DOUBLES);
+    let weight = Tensor::ones([6, 6], doubles()).set_requires_grad(true);
+    let data = Tensor::rand([size(ROWS), 6], doubles());
     let [dry, real] = [(); 2].map(|()| Cell::new(0));
     let form = execute::with::<NoCache>().predict(&DryRun).max(5);
-    let device = toma_torch::Device::new(Device::Cpu);
+    let device = toma_torch::Device::new(ground::device());
     let loss = form.device(&device).backward(Loss::Mean, &weight, &data, |rows| {
         let block = |x: Tensor, _| {
             let count = if is_dry() { &dry } else { &real };
@@ -87,8 +87,8 @@ fn sixteen_residual_blocks_are_evaluated_once_for_each_piece() {
 #[test]
 fn a_body_that_names_the_batch_or_a_number_works_in_pieces_that_fit() {
     let _alone = alone();
-    let weight = Tensor::rand([64, 64], FLOATS);
-    let data = Tensor::rand([size(ROWS), 8, 8], FLOATS);
+    let weight = Tensor::rand([64, 64], ground::floats());
+    let data = Tensor::rand([size(ROWS), 8, 8], ground::floats());
     let bodies: [fn(&Tensor, &Tensor) -> Tensor; 4] = [
         |x, _| x.exp().view([x.size()[0], -1]).sqrt(),
         |x, _| x * 2.0 + 1.0,
@@ -96,7 +96,7 @@ fn a_body_that_names_the_batch_or_a_number_works_in_pieces_that_fit() {
         |x, _| x.permute([0, 2, 1]).contiguous().exp(),
     ];
     for (at, body) in bodies.into_iter().enumerate() {
-        let device = toma_torch::Device::new(Device::Cpu);
+        let device = toma_torch::Device::new(ground::device());
         let run = |most| {
             let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(at).max(most);
             form.forward(&data, |rows| body(rows, &weight))
@@ -111,7 +111,7 @@ fn a_body_that_names_the_batch_or_a_number_works_in_pieces_that_fit() {
 #[test]
 fn a_tensor_that_is_used_twice_has_one_mask() {
     let _alone = alone();
-    let data = Tensor::ones([size(ROWS), 1000], FLOATS);
+    let data = Tensor::ones([size(ROWS), 1000], ground::floats());
     let output = execute::with::<NoCache>().max(3).forward(&data, |rows| {
         let dropped = rows.dropout(0.5, true);
         Tensor::stack(&[&dropped, &(&dropped * 1.0)], 1)
@@ -126,10 +126,10 @@ fn a_tensor_that_is_used_twice_has_one_mask() {
 fn bfloat16_attention_and_lstm_are_protected() {
     let _alone = alone();
     tch::manual_seed(1);
-    let variables = nn::VarStore::new(Device::Cpu);
+    let variables = nn::VarStore::new(ground::device());
     let lstm = nn::lstm(&variables.root() / "lstm", 32, 32, nn::RNNConfig::default());
     let linear = nn::linear(&variables.root() / "linear", 32, 96, nn::LinearConfig::default());
-    let data = Tensor::rand([size(ROWS), 8, 32], FLOATS);
+    let data = Tensor::rand([size(ROWS), 8, 32], ground::floats());
     let attend = |rows: &Tensor| {
         let heads = linear.forward(rows).view([-1, 8, 3, 2, 16]).permute([2, 0, 3, 1, 4]);
         let [queries, keys, values] = [0, 1, 2].map(|at| heads.get(at));
@@ -154,7 +154,7 @@ fn bfloat16_attention_and_lstm_are_protected() {
     let nets: [&dyn Fn(&Tensor) -> Tensor; 3] = [&cast, &attend, &|rows| lstm.seq(rows).0];
     for (at, net) in nets.into_iter().enumerate() {
         let mut optimizer = nn::Sgd::default().build(&variables, 0.0).unwrap();
-        let device = toma_torch::Device::new(Device::Cpu);
+        let device = toma_torch::Device::new(ground::device());
         let report = in_half_the_memory(|most| {
             let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(at).max(most);
             let loss = form.backward(Loss::Mean, &variables, &data, |rows| {
@@ -171,7 +171,7 @@ fn bfloat16_attention_and_lstm_are_protected() {
 #[test]
 fn reading_a_number_runs_nothing_again() {
     let _alone = alone();
-    let data = Tensor::rand([size(ROWS), 6], FLOATS);
+    let data = Tensor::rand([size(ROWS), 6], ground::floats());
     let calls = Cell::new(0);
     let trace = record(|| {
         let form = execute::with::<NoCache>().max(5);
@@ -191,8 +191,8 @@ fn reading_a_number_runs_nothing_again() {
 #[test]
 fn a_loss_that_passes_over_padding_is_that_of_the_whole() {
     let _alone = alone();
-    let weight = Tensor::rand([6, 4], DOUBLES);
-    let data = Tensor::rand([size(ROWS), 6], DOUBLES);
+    let weight = Tensor::rand([6, 4], doubles());
+    let data = Tensor::rand([size(ROWS), 6], doubles());
     let labels = Tensor::from_slice(&[-100_i64, -100, -100, 1, 2, -100, 3, 0, -100, 1]);
     let loss = |weight: &Tensor, data: &Tensor, labels: &Tensor| {
         data.matmul(weight).cross_entropy_loss::<Tensor>(labels, None, Reduction::Mean, -100, 0.0)

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use tch::{Kind, TchError, Tensor};
 
+use crate::ground;
 use crate::nets::Road;
-use crate::stage::{FLOATS, size};
+use crate::stage::size;
 
 /// Numbers in a row.
 pub(super) const WIDTH: usize = 256;
@@ -15,7 +16,7 @@ pub(super) const ROWS: usize = 64;
 
 /// Makes rows; each element of row n is n.
 pub(super) fn numbered() -> Tensor {
-    let column = Tensor::arange(size(ROWS), FLOATS).unsqueeze(1);
+    let column = Tensor::arange(size(ROWS), ground::floats()).unsqueeze(1);
     column.expand([size(ROWS), size(WIDTH)], false).contiguous()
 }
 

@@ -19,8 +19,9 @@ use super::World;
 use super::log::Log;
 use super::mishap;
 use super::rows::{ROWS, numbered, numbers, plain, with_tensors};
+use crate::ground;
 use crate::nets::{ROADS, Road};
-use crate::stage::{FLOATS, caught, printed_by, size};
+use crate::stage::{caught, printed_by, size};
 
 /// A thread with tensors of its own, which it holds all the time.
 pub(super) struct Worker<'w> {
@@ -51,7 +52,7 @@ pub(super) const LONG: Duration = Duration::from_secs(20);
 impl<'w> Worker<'w> {
     pub(super) fn new(world: &'w World, thread: usize, random: Rng) -> Self {
         let input = numbered();
-        let output = Tensor::zeros([size(ROWS)], FLOATS);
+        let output = Tensor::zeros([size(ROWS)], ground::floats());
         let weight = Tensor::zeros_like(&input).set_requires_grad(true);
         // Makes the gradient, which stays from then on.
         (&weight * &input).sum(Kind::Float).backward();
