@@ -41,7 +41,8 @@ impl Scene<'_> {
             assert_eq!(number, last, "another failure goes through than the last: {log:?}");
             assert!(
                 self.may_give_up(class, here, log.is_in_fallback()),
-                "given up too early for {class:?}: {log:?}"
+                "given up too early for {class:?}: {log:?}, {:?}",
+                report::last().map(|report| report.gave_up)
             );
         } else {
             log.succeed_without(self.plan);

@@ -89,10 +89,6 @@ impl Ledger {
         let mut woken = self.waiting.skip(now, Some(key));
         let ahead = self.waiting.place(key).unwrap_or_else(|| self.waiting.push(key, (), until));
         let all = bytes.saturating_add(promised);
-        if let (Some(reserved), Some(free)) = (&mut self.reserved, free) {
-            // Another program may have ended. Reservations that are not allocated yet are among the free bytes.
-            reserved.limit_bytes = reserved.limit_bytes.max(free.free_bytes);
-        }
         let fits = ahead == 0 && self.has_room_for(all);
         if let Some(free) = free.filter(|free| fits && all <= free.free_bytes) {
             self.grant(bytes, free.free_bytes);

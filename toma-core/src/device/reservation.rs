@@ -19,7 +19,8 @@ use crate::nesting::Nesting;
 /// running out of memory because others use them. A reservation allocates nothing, and binds only calls that
 /// reserve. It is granted if `bytes` are free now, and if all live reservations of the device together stay within
 /// the bytes that were free when the first of them was granted. So bytes that are reserved and not yet allocated
-/// are not given away twice.
+/// are not given away twice. Bytes that become free later are granted once none of these reservations lives, because
+/// their users may allocate them again.
 ///
 /// Inside an attempt with a `device` it does not wait and behaves as [`try_reserve`], because the attempt holds
 /// memory that others may wait for. The error does not count as out of memory: a body that returns it, or panics

@@ -444,7 +444,7 @@ fn a_verdict_is_of_one_body_alone() {
 #[test]
 fn a_piece_in_which_nothing_counts_adds_nothing() {
     let _alone = alone();
-    let counts = Tensor::from_slice(&[0.0, 0.0, 0.0, 2.0, 1.0, 3.0]);
+    let counts = Tensor::from_slice(&[0.0, 0.0, 0.0, 2.0, 1.0, 3.0]).to_device(ground::device());
     let x = Tensor::arange(6, doubles()) + 1.0;
     let weight = Tensor::ones([1], doubles()).set_requires_grad(true);
     let device = toma_torch::Device::new(ground::device());
@@ -459,7 +459,7 @@ fn a_piece_in_which_nothing_counts_adds_nothing() {
 #[test]
 fn labels_that_are_left_out_split_only_where_they_are_counted() {
     let _alone = alone();
-    let labels = Tensor::from_slice(&[-100_i64, 1, 0, 1, 1, 0, 1, 0]);
+    let labels = Tensor::from_slice(&[-100_i64, 1, 0, 1, 1, 0, 1, 0]).to_device(ground::device());
     let counts = labels.ne(-100).to_kind(Kind::Double);
     let x = between(&[8, 3]);
     let weight = between(&[3, 2]).set_requires_grad(true);

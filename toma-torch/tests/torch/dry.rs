@@ -174,7 +174,7 @@ fn without_gradients_dry_and_real_are_the_same_too() {
 fn host_code_reads_what_it_wrote_and_zeros() {
     let _alone = alone();
     dry_run(|| {
-        let tensor = Tensor::from_slice(&[1.0_f32, 2.0, 3.0]);
+        let tensor = Tensor::from_slice(&[1.0_f32, 2.0, 3.0]).to_device(ground::device());
         assert_eq!(Vec::<f32>::try_from(&tensor).unwrap(), [1.0, 2.0, 3.0]);
         assert_eq!(Vec::<f32>::try_from(&tensor * 2.0).unwrap(), [0.0; 3]);
     })

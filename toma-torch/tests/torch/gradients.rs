@@ -116,7 +116,7 @@ fn a_gradient_that_cannot_be_added_is_named_and_changes_nothing() {
     let constant = Tensor::from(1.0_f32);
     let constant = text(accumulate_gradients(&constant, &[&weight]));
     assert!(constant.contains("loss: was computed from nothing"), "{constant}");
-    let rows = Tensor::from_slice(&[0_i64, 2]);
+    let rows = Tensor::from_slice(&[0_i64, 2]).to_device(ground::device());
     let sparse = Tensor::embedding(&weight, &rows, -1, false, true).sum(Kind::Float);
     let sparse = text(accumulate_gradients(&sparse, &[&weight]));
     assert!(sparse.contains("sparse gradient"), "{sparse}");

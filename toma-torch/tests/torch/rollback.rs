@@ -200,7 +200,7 @@ fn state_that_cannot_be_saved_is_an_error() {
     let error = Rollback::new().rng(Device::Cuda(9999)).unwrap_err();
     assert_ne!(error.kind(), ErrorKind::OutOfMemory);
     let weight = Tensor::ones([4, 2], ground::floats()).set_requires_grad(true);
-    let rows = Tensor::from_slice(&[1_i64]);
+    let rows = Tensor::from_slice(&[1_i64]).to_device(ground::device());
     Tensor::embedding(&weight, &rows, -1, false, true).sum(Kind::Float).backward();
     let error = Rollback::new().gradients(&[&weight]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);

@@ -47,7 +47,7 @@ fn the_tutorials_perceptron_on_rows_3_to_6() {
     let variables = nn::VarStore::new(ground::device());
     let net = layers(&variables.root());
     let images = Tensor::rand([9, 28, 28], ground::floats());
-    let labels = Tensor::from_slice(&[3_i64, 1, 4, 1, 5, 9, 2, 6, 5]);
+    let labels = Tensor::from_slice(&[3_i64, 1, 4, 1, 5, 9, 2, 6, 5]).to_device(ground::device());
     let loss = |images: &Tensor, labels: &Tensor| {
         net.forward(&images.flatten(1, -1)).cross_entropy_for_logits(labels)
     };
@@ -193,7 +193,8 @@ fn a_loss_that_passes_over_padding_is_that_of_the_whole() {
     let _alone = alone();
     let weight = Tensor::rand([6, 4], doubles());
     let data = Tensor::rand([size(ROWS), 6], doubles());
-    let labels = Tensor::from_slice(&[-100_i64, -100, -100, 1, 2, -100, 3, 0, -100, 1]);
+    let labels =
+        Tensor::from_slice(&[-100_i64, -100, -100, 1, 2, -100, 3, 0, -100, 1]).to_device(ground::device());
     let loss = |weight: &Tensor, data: &Tensor, labels: &Tensor| {
         data.matmul(weight).cross_entropy_loss::<Tensor>(labels, None, Reduction::Mean, -100, 0.0)
     };

@@ -30,12 +30,25 @@ const SETTINGS: [(&str, &str); 2] = [("PAPER_CARD_BYTES", "64G"), ("PAPER_CARD_P
 /// Suites of the CPU that also run on a card: their names, their filters, and the tests that need the CPU: bytes as its
 /// allocator counts them, budgets below a workspace of cuBLAS, scripts that compile kernels, and texts that name the
 /// CPU.
-const SUITES: [(&str, &str, &str); 2] = [
+const SUITES: [(&str, &str, &str); 4] = [
     (
         "checkpoint",
         "",
         "bytes::a_budget bytes::too_few failures:: retry::an_excess retry::a_size_that_fails \
          retry::a_training_form script:: statistics::operators",
+    ),
+    (
+        "torch",
+        "bodies:: chunks:: forms:: gradients:: nine:: original:: random:: rollback:: strange::",
+        "a_body_that_names a_failure_at_any a_missing_device a_refresh_in a_size_that_follows after_a_refresh \
+         attributes_take_tensors bfloat16_attention cannot_be_saved copies_take few_items numbers_of_another \
+         of_the_users_own of_what_is_shared put_back_are_refused several_devices",
+    ),
+    (
+        "lines",
+        "a_backward_belongs a_dry_run_is a_peak_in_backward a_recording blocks_freed_by_another every_byte_of_a_step \
+         frames_of_all operators_stand recordings_ recursion_through",
+        "",
     ),
     (
         "offload",
