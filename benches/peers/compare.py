@@ -71,7 +71,7 @@ def main(rounds=4):
 
 
 def install(folder):
-    """Installs the peers, without their dependencies, because most are for GPUs, and libraries that PyTorch misses."""
+    """Installs the peers without dependencies, most of which are for GPUs, and stand-ins for libraries of GPUs."""
     if not (INSTALLED / "done").exists():
         options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--upgrade", "--target", INSTALLED]
         pip = [sys.executable, "-m", "pip", "install", *options, "-r", HERE / "requirements.txt"]

@@ -14,7 +14,9 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/IndexingUtils.h>
 
+#include <chrono>
 #include <sstream>
+#include <thread>
 
 #include "reductions.h"
 #include "rules.h"
@@ -361,6 +363,14 @@ void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {
   // Kernels drew from another generator, but the body may have set a seed.
   for (const auto& random : dry.random) {
     random.undo_seed();
+  }
+  const auto keeps_blocks = [&dry] {
+    const std::lock_guard<std::mutex> held(dry.lock);
+    return !dry.living.empty();
+  };
+  // A thread of backward drops the last nodes of a step on a GPU a moment after the step.
+  for (int waits = 0; waits < 100 && keeps_blocks(); ++waits) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const std::lock_guard<std::mutex> held(dry.lock);
   *out = {dry.living.size(), 0, {}, {}, {}};

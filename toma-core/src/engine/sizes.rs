@@ -13,6 +13,13 @@ pub(crate) struct SizeOptions {
     pub(crate) multiple_of: usize,
 }
 
+impl SizeOptions {
+    /// The smallest size; `None` if there is none in the address space.
+    pub(crate) fn floor(&self) -> Option<usize> {
+        self.min.max(self.multiple_of).checked_next_multiple_of(self.multiple_of)
+    }
+}
+
 impl Default for SizeOptions {
     fn default() -> Self {
         Self { initial: None, first: None, min: 1, max: None, multiple_of: 1 }
@@ -46,7 +53,7 @@ impl Sizes {
 
     fn of_multiples(options: &SizeOptions, largest: usize) -> Option<Self> {
         let &SizeOptions { min, multiple_of, .. } = options;
-        let floor = min.max(multiple_of).checked_next_multiple_of(multiple_of)?;
+        let floor = options.floor()?;
         let cap = largest / multiple_of * multiple_of;
         (0 < min && floor <= largest).then_some(Self { floor, cap, multiple_of })
     }
@@ -74,7 +81,7 @@ fn refuse(options: &SizeOptions, of: &impl Display) -> ! {
     for (name, value) in given {
         assert!(value != Some(0), "{of}: {name} 0: must be at least 1");
     }
-    let floor = min.max(multiple_of).checked_next_multiple_of(multiple_of).unwrap_or(usize::MAX);
+    let floor = options.floor().unwrap_or(usize::MAX);
     for (name, limit) in [("initial", initial), ("max", max)] {
         let limit = limit.unwrap_or(usize::MAX);
         assert!(min <= limit, "{of}: min {min}: must be at most {name} {limit}");

@@ -109,6 +109,14 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     }
 }
 
+impl<P, K, B, U> With<'_, P, K, B, U> {
+    /// Returns the initial size of a loop that begins with all of its items, which may be fewer than the smallest size.
+    #[doc(hidden)]
+    pub fn initial_for_all(&self, items: usize) -> usize {
+        items.max(self.core.options.sizes.floor().unwrap_or(1))
+    }
+}
+
 /// The forms with the caller's location as a value, and sizes of any integer type.
 impl<P: Policy, K, B: Undo> With<'_, P, K, B> {
     #[inline(never)]

@@ -75,24 +75,24 @@ struct Row {
     items: usize,
     /// Bytes of tensors, predicted and counted.
     needed: [u64; 2],
-    /// Bytes of segments, predicted and counted. A CPU reserves none.
-    reserved: [u64; 2],
+    /// Bytes of segments, predicted and counted; a CPU has none.
+    reserved: Option<[u64; 2]>,
     bars: [f64; 2],
 }
 
 impl Row {
     fn is_off(&self) -> bool {
         let within = |bytes, [most, least]: [f64; 2]| (least..=most).contains(&per_mille(bytes));
-        !(within(self.needed, self.bars)
-            && (self.reserved[1] == 0 || within(self.reserved, BARS_OF_SEGMENTS)))
+        !(within(self.needed, self.bars) && self.reserved.is_none_or(|bytes| within(bytes, BARS_OF_SEGMENTS)))
     }
 
     fn print(&self) {
         let Self { name, kind, items, needed, reserved, .. } = self;
-        let [needed, reserved] = [needed, reserved].map(|&[predicted, counted]| {
+        let shown = |[predicted, counted]: [u64; 2]| {
             format!("{predicted} | {counted} | {:+.3} %", per_mille([predicted, counted]) / 10.0)
-        });
-        println!("| {name} | {kind:?} | {items} | {needed} | {reserved} |");
+        };
+        let reserved = reserved.map_or_else(|| "| |".to_owned(), shown);
+        println!("| {name} | {kind:?} | {items} | {} | {reserved} |", shown(*needed));
     }
 }
 
@@ -171,7 +171,8 @@ fn measured(net: Net, kind: Kind, arguments: &Arguments) -> Result<Row, String> 
     drop(step(items));
     let after = stats()?;
     let needed = [prediction.needs_bytes(items), after.peak_allocated_bytes - before.allocated_bytes];
-    let reserved = [predicted_segments, after.peak_reserved_bytes - before.reserved_bytes];
+    let reserved =
+        arguments.cuda.then(|| [predicted_segments, after.peak_reserved_bytes - before.reserved_bytes]);
     let bars = if arguments.cuda && net.items() == "images" { BARS_OF_CONVOLUTIONS } else { BARS };
     Ok(Row { name: net.name, kind, items, needed, reserved, bars })
 }

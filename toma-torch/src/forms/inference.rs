@@ -8,7 +8,7 @@ use toma_core::execute::{Undo, With};
 use toma_core::policy::Policy;
 use toma_core::{Judge, Outcome};
 
-use super::pieces::{ALL, after_failure, case_of, cut, decide, result, site_of, splitting_of};
+use super::pieces::{after_failure, case_of, cut, decide, result, site_of, splitting_of};
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Recording};
 use crate::predict::{Key, Program, Purpose, StepPrediction, Work};
@@ -78,7 +78,8 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         });
         if items == 0 {
             // Ranks vote although nothing can be cut here: the others may have rows.
-            let voted: R = form.fold(0..0, ALL, Tensor::new(), |rows, _, _| R::of(rows.shallow_clone()));
+            let initial = form.initial_for_all(items);
+            let voted: R = form.fold(0..0, initial, Tensor::new(), |rows, _, _| R::of(rows.shallow_clone()));
             return match voted.branch::<Tensor>() {
                 ControlFlow::Continue(_) => run.into_inner()(None, 0..0),
                 ControlFlow::Break(error) => error,
@@ -92,7 +93,8 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         decide(&splitting, prediction.as_ref(), &mut *run.borrow_mut(), &take_back);
         let again = |piece| after_failure(prediction.as_ref(), step, &take_back, piece);
         let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(again);
-        form.evenly().fold(0..items, ALL, Tensor::new(), |output, start, end| {
+        let initial = form.initial_for_all(items);
+        form.evenly().fold(0..items, initial, Tensor::new(), |output, start, end| {
             if splitting.is_done(start) {
                 return R::of(output.shallow_clone());
             }

@@ -21,10 +21,6 @@ const DATA: &CStr = c"data";
 /// The scope in which the result of a piece is taken: [`toma_plan::RESULT`].
 const RESULT: &CStr = c"result";
 
-/// Initial size of a loop that begins with all items. Their number would be a bound on `min` and `multiple_of`, which may
-/// be larger than the last batch of an epoch.
-pub(super) const ALL: usize = usize::MAX;
-
 pub(super) fn site_of<P, K, B, F>(
     form: &With<'_, P, K, B>,
     caller: &'static Location<'static>,

@@ -14,7 +14,7 @@ use super::first_steps::FirstSteps;
 use super::inference::{tensor_of, then};
 use super::loss::{Loss, Share, Shares};
 use super::optimizer::Steps;
-use super::pieces::{ALL, after_failure, case_of, cut, decide, result, site_of, splitting_of};
+use super::pieces::{after_failure, case_of, cut, decide, result, site_of, splitting_of};
 use super::variables::Variables;
 use crate::accumulate_gradients;
 use crate::ffi::Recording;
@@ -148,7 +148,8 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         decide(&splitting, prediction.as_ref(), &mut *run.borrow_mut(), &take_back);
         let again = |piece| after_failure(prediction.as_ref(), step, &take_back, piece);
         let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(again);
-        let losses = form.evenly().fold(0..items, ALL, Tensor::new(), |sum, start, end| {
+        let initial = form.initial_for_all(items);
+        let losses = form.evenly().fold(0..items, initial, Tensor::new(), |sum, start, end| {
             if splitting.is_done(start) {
                 return R::of(sum.shallow_clone());
             }

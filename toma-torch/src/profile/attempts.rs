@@ -22,7 +22,7 @@ impl Witness for Attempts {
     }
 
     fn leave(&self) {
-        let _ = ENTERED.try_with(|all| drop(all.borrow_mut().pop()));
+        drop(ENTERED.try_with(|all| all.borrow_mut().pop()));
     }
 
     fn ended(&self, attempt: &Attempted<'_>, ended: Ended) {

@@ -159,6 +159,7 @@ fn a_step_that_is_predicted_is_planned_before_it_has_run() {
                 assert_eq!(losses, expected);
                 assert!(predicted[0] < unpredicted[0], "{predicted:?}, {unpredicted:?}");
                 let plan = plan.expect("it is planned");
+                println!("{plan}");
                 predicted[0] <= (plan.bytes_in() + plan.bytes_out()) * 101 / 100
             };
             // On a busy machine a planned move may come too late, and another storage is evicted in its place.

@@ -169,26 +169,26 @@ cpu, from dry runs of 4 and 8 items
 #[test]
 fn strange_steps_have_stated_answers() {
     let _alone = alone();
-    let cpu = toma_torch::Device::new(ground::device());
+    let device = toma_torch::Device::new(ground::device());
     let weight = Tensor::ones([16, 4], ground::floats());
-    let constant = predict(&cpu, |_| weight.sum(Kind::Float)).unwrap();
+    let constant = predict(&device, |_| weight.sum(Kind::Float)).unwrap();
     assert_eq!(
         (constant.needs_bytes(1), constant.needs_bytes(1_000_000), constant.fits(1 << 20)),
         (4, 4, Some(usize::MAX))
     );
-    let nothing = predict(&cpu, |_| ()).unwrap();
+    let nothing = predict(&device, |_| ()).unwrap();
     assert_eq!((nothing.needs_bytes(7), nothing.fits(0)), (0, Some(usize::MAX)));
     let gpu = toma_torch::Device::new(Device::Cuda(0));
     let elsewhere = predict(&gpu, |size| Tensor::ones([self::size(size)], ground::floats())).unwrap_err();
     assert_eq!(elsewhere.to_string(), "predict: the step makes no memory on cuda:0, but on host");
-    let branches = predict(&cpu, |size| if size > 4 { weight.relu() } else { weight.tanh() }).unwrap_err();
+    let branches = predict(&device, |size| if size > 4 { weight.relu() } else { weight.tanh() }).unwrap_err();
     assert_eq!(
         branches.to_string(),
         "predict: operator 0 is `aten::tanh` at size 4, but `aten::relu` at size 8"
     );
-    let failing = predict(&cpu, |size| weight.f_narrow(0, 0, self::size(size) * 4)).unwrap_err();
+    let failing = predict(&device, |size| weight.f_narrow(0, 0, self::size(size) * 4)).unwrap_err();
     assert!(failing.to_string().starts_with("dry run of 8 items: "), "{failing}");
-    let panicking = panic_of(|| drop(predict(&cpu, |size| assert!(size < 8, "the stress test"))));
+    let panicking = panic_of(|| drop(predict(&device, |size| assert!(size < 8, "the stress test"))));
     assert_eq!(panicking, "the stress test");
 }
 

@@ -81,8 +81,9 @@ impl KnownSources {
         group
     }
 
-    pub(super) fn title(&mut self, group: Group) -> String {
-        self.attempts(group).map_or_else(String::new, |attempts| attempts.title.clone())
+    pub(super) fn title(&self, group: Group) -> String {
+        let attempts = (group.0 as usize).checked_sub(1).and_then(|index| self.groups.get(index));
+        attempts.map_or_else(String::new, |attempts| attempts.title.clone())
     }
 
     pub(super) fn succeeded(&mut self, group: Group) {

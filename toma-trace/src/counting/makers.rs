@@ -51,7 +51,7 @@ impl Node {
     }
 }
 
-/// Number of threads beyond which those that have ended are dropped.
+/// Number of threads beyond which those that have ended are dropped: a later backward finds no lines for their nodes.
 const THREADS: usize = 256;
 
 /// The makers of all threads, by the thread bits of their nodes.

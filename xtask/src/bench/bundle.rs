@@ -19,11 +19,12 @@ const DOUBLE: &str = "toma-cuda/tests/cuda/double.rs";
 const LIMITS: &str = "xtask/src/bench/bundle/limits.c";
 
 /// Content of the folder: packages, kinds and names of targets.
-const PROGRAMS: [[&str; 3]; 9] = [
+const PROGRAMS: [[&str; 3]; 10] = [
     ["toma-torch", "--test", "gpu"],
     ["toma-torch", "--test", "checkpoint"],
     ["toma-torch", "--test", "offload"],
     ["toma-torch", "--test", "torch"],
+    ["toma-torch", "--test", "lines"],
     ["toma-cuda", "--test", "cuda"],
     ["toma-torch", "--bench", "steps"],
     ["toma-torch", "--bench", "nets"],

@@ -123,7 +123,7 @@ if [ -n "$cuda" ]; then
     why=$(LD_PRELOAD="$here/liblimits.so" sh -c : 2>&1)
     [ -z "$why" ] || give_up "$here/liblimits.so cannot be loaded: $why"
     # A card of 16 GiB, whose allocations fail where a test asks for it.
-    for suite in checkpoint offload; do
+    for suite in checkpoint torch lines offload; do
         # shellcheck disable=SC2046
         checks "toma-torch: suite $suite on the GPU" env TOMA_TEST_DEVICE=cuda LD_PRELOAD="$here/liblimits.so $cuda" \
             "$here/$suite" $(cat "$here/$suite.txt")

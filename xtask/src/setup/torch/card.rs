@@ -27,8 +27,8 @@ const SOURCES: &str = "card";
 /// written is not zero.
 const SETTINGS: [(&str, &str); 2] = [("PAPER_CARD_BYTES", "64G"), ("PAPER_CARD_POISON", "0x41")];
 
-/// Suites of the CPU that also run on a card: their names, their filters, and the tests that need the CPU: bytes as its
-/// allocator counts them, budgets below a workspace of cuBLAS, scripts that compile kernels, and texts that name the
+/// Suites of the CPU that also run on a card, in whole or in part: their names, the tests that run, and those of them that
+/// need the CPU: bytes as its allocator counts them, budgets below a workspace of cuBLAS, scripts that compile kernels, and texts that name the
 /// CPU.
 const SUITES: [(&str, &str, &str); 4] = [
     (
@@ -39,7 +39,7 @@ const SUITES: [(&str, &str, &str); 4] = [
     ),
     (
         "torch",
-        "bodies:: chunks:: forms:: gradients:: nine:: original:: random:: rollback:: strange::",
+        "bodies:: chunks:: forms:: gradients:: original:: random:: rollback:: strange::",
         "a_body_that_names a_failure_at_any a_missing_device a_refresh_in a_size_that_follows after_a_refresh \
          attributes_take_tensors bfloat16_attention cannot_be_saved copies_take few_items numbers_of_another \
          of_the_users_own of_what_is_shared put_back_are_refused several_devices",
