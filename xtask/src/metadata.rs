@@ -33,6 +33,7 @@ pub(crate) struct Workspace {
 pub(crate) struct Package {
     id: String,
     pub(crate) name: String,
+    pub(crate) version: String,
     #[serde(rename = "manifest_path")]
     pub(crate) manifest: PathBuf,
     features: BTreeMap<String, Vec<String>>,

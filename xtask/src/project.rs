@@ -123,8 +123,7 @@ impl Features<'_> {
     }
 }
 
-/// Selects these packages.
-pub(crate) fn of_packages<'a>(cargo: Cmd<'a>, packages: &[&Package]) -> Cmd<'a> {
+fn of_packages<'a>(cargo: Cmd<'a>, packages: &[&Package]) -> Cmd<'a> {
     packages.iter().fold(cargo, |cargo, package| cargo.arg("-p").arg(&package.name))
 }
 

@@ -39,7 +39,7 @@ impl Scratch {
 pub(crate) fn package(name: &str, more: Value) -> Value {
     let Value::Object(more) = more else { panic!("{more}") };
     let mut package = json!({
-        "id": format!("path#{name}"), "name": name, "manifest_path": format!("/w/{name}/Cargo.toml"),
+        "id": format!("path#{name}"), "name": name, "version": "0.1.0", "manifest_path": format!("/w/{name}/Cargo.toml"),
         "features": {}, "targets": [], "metadata": null,
     });
     package.as_object_mut().unwrap().extend(more);

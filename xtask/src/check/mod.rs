@@ -7,6 +7,7 @@ mod layout;
 mod lints;
 mod marks;
 mod nightly;
+mod package;
 mod programs;
 mod steps;
 mod suites;

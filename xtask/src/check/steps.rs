@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Checks, card, fixtures, layout, lints, marks, nightly, programs, suites, torch};
+use super::{Checks, card, fixtures, layout, lints, marks, nightly, package, programs, suites, torch};
 
 /// One check with a name.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(super) const STEPS: &[Step] = &[
     step("targets", Nightly, "the libraries without libtorch, for macOS and Windows", lints::targets),
     step("private-doc", Nightly, "documentation of private items", lints::private_doc),
     step("surface", Nightly, "public items are those of their snapshots", suites::surface),
-    step("package", Nightly, "packages compile from their own files, with libtorch", torch::package),
+    step("package", Nightly, "packages compile from their own files, with libtorch", package::step),
     step("compile-fail", Nightly, "messages of the compiler for invalid programs", suites::compile_fail),
     step("regret", Nightly, "the bars of the benchmark `regret`, over its whole grid", nightly::regret),
     step("test-bare", Nightly, "unit and integration tests, with no feature", suites::bare),

@@ -13,7 +13,7 @@ use xshell::Cmd;
 use super::{Checks, counted, programs, suites};
 use crate::bench::bundle::Programs;
 use crate::examples::Example;
-use crate::project::{Features, Project, of_packages};
+use crate::project::Project;
 use crate::setup::stamped;
 use crate::setup::torch::{self, Environment};
 
@@ -41,18 +41,6 @@ pub(super) fn benches(checks: &Checks<'_>) -> Result<String> {
     let benches = packages.iter().flat_map(|package| package.targets_of("bench"));
     let runs = benches.map(|bench| programs::run_once(cargo("test"), bench));
     Ok(counted(checks.run_all(runs)?, "benchmark"))
-}
-
-/// Packs the published packages, and builds each from the files in its package.
-pub(super) fn package(checks: &Checks<'_>) -> Result<String> {
-    let (project, environment) = (checks.project, checks.provision.libtorch()?);
-    let published: Vec<_> = project.workspace.published().collect();
-    let cargo = of_packages(project.cargo("package"), &published).arg("--allow-dirty");
-    let cargo = cargo.args(Features::All.args(&project.workspace.packages.iter().collect::<Vec<_>>()));
-    // Not `doc-only`, which leaves the shim out. The dependencies of the other steps have no debug information either.
-    let cargo = cargo.arg("--features=tch").env("CARGO_PROFILE_DEV_DEBUG", "false");
-    environment.give(cargo).run()?;
-    Ok(counted(published.len(), "package"))
 }
 
 /// `cargo SUBCOMMAND` for the tested package, with libtorch. Tests have debug assertions, like all tests.
