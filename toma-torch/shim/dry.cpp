@@ -14,6 +14,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/IndexingUtils.h>
 
+#include <algorithm>
 #include <chrono>
 #include <sstream>
 #include <thread>
@@ -364,12 +365,13 @@ void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {
   for (const auto& random : dry.random) {
     random.undo_seed();
   }
-  const auto keeps_blocks = [&dry] {
+  const auto keeps_on_gpu = [&dry] {
     const std::lock_guard<std::mutex> held(dry.lock);
-    return !dry.living.empty();
+    const auto is_on_gpu = [](const toma::DryBlock* block) { return !block->device.is_cpu(); };
+    return std::any_of(dry.living.begin(), dry.living.end(), is_on_gpu);
   };
   // A thread of backward drops the last nodes of a step on a GPU a moment after the step.
-  for (int waits = 0; waits < 100 && keeps_blocks(); ++waits) {
+  for (int waits = 0; waits < 100 && keeps_on_gpu(); ++waits) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const std::lock_guard<std::mutex> held(dry.lock);

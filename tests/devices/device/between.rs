@@ -11,8 +11,7 @@ use toma::{NoCache, execute};
 
 use crate::child;
 use crate::device::kit::{Other, PATIENT, Watching, alloc, is_free, must_end, patient};
-use crate::executor::block_on_wakes as block_on;
-use crate::executor::poll;
+use crate::executor::{block_on_wakes as block_on, poll};
 
 /// Runs a loop on the device and returns true if it waits.
 fn loop_waits(device: &FakeDevice) -> bool {

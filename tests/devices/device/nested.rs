@@ -17,8 +17,7 @@ use toma::{NoCache, execute};
 
 use crate::device::kit::{Other, Watching, alloc, exclusive_again, is_free, must_end, must_wait, patient};
 use crate::device::tasks::poll_often;
-use crate::executor::block_on_wakes as block_on;
-use crate::executor::{pause, poll};
+use crate::executor::{block_on_wakes as block_on, pause, poll};
 
 const GAVE_WAY: &str = "gives up: the device was contended, and the enclosing attempt, if it fails, is retried with the device to itself";
 

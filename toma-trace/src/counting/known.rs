@@ -82,12 +82,11 @@ impl KnownSources {
     }
 
     pub(super) fn title(&self, group: Group) -> String {
-        let attempts = (group.0 as usize).checked_sub(1).and_then(|index| self.groups.get(index));
-        attempts.map_or_else(String::new, |attempts| attempts.title.clone())
+        self.attempts(group).map_or_else(String::new, |attempts| attempts.title.clone())
     }
 
     pub(super) fn succeeded(&mut self, group: Group) {
-        if let Some(attempts) = self.attempts(group) {
+        if let Some(attempts) = self.attempts_mut(group) {
             attempts.succeeded += 1;
         }
     }
@@ -96,12 +95,16 @@ impl KnownSources {
     pub(super) fn failed(&mut self, group: Group, how: &str, at: Option<LineId>) {
         let position = at.and_then(|line| self.position(line));
         let how = position.map_or_else(|| how.to_owned(), |position| format!("{how} at {position}"));
-        if let Some(attempts) = self.attempts(group) {
+        if let Some(attempts) = self.attempts_mut(group) {
             *attempts.failed.entry(how).or_default() += 1;
         }
     }
 
-    fn attempts(&mut self, group: Group) -> Option<&mut Attempts> {
+    fn attempts(&self, group: Group) -> Option<&Attempts> {
+        self.groups.get((group.0 as usize).checked_sub(1)?)
+    }
+
+    fn attempts_mut(&mut self, group: Group) -> Option<&mut Attempts> {
         self.groups.get_mut((group.0 as usize).checked_sub(1)?)
     }
 
@@ -142,8 +145,7 @@ impl KnownSources {
             sources.truncate(*first, texts.len());
         }
         for ((_, group), first) in &self.firsts {
-            let attempts = (group.0 as usize).checked_sub(1).and_then(|index| self.groups.get(index));
-            if let Some(attempts) = attempts {
+            if let Some(attempts) = self.attempts(*group) {
                 sources.set_attempt(*first, attempts.to_string());
             }
         }

@@ -121,11 +121,9 @@ impl Checks<'_> {
             let command = command.args(seed.clone());
             (step.name.to_owned(), command.args(["--attempts", &self.length.attempts]).into())
         };
-        let mut ended = in_pairs(steps.iter().map(program).collect(), self.how.fail_fast);
-        for step in &mut ended {
-            step.result = std::mem::replace(&mut step.result, Ok(String::new())).map(|output| note(&output));
-        }
-        Ok(print_results(&ended))
+        let ended = in_pairs(steps.iter().map(program).collect(), self.how.fail_fast).into_iter();
+        let noted = ended.map(|step| Ended { result: step.result.map(|output| note(&output)), ..step });
+        Ok(print_results(&noted.collect::<Vec<_>>()))
     }
 
     /// Runs a step, whose programs have a temporary folder of their own.

@@ -50,16 +50,8 @@ pub(super) fn compile_fail(checks: &Checks<'_>) -> Result<String> {
 
 /// Compares the public items of each package with `tests/surface`.
 pub(super) fn surface(checks: &Checks<'_>) -> Result<String> {
-    let cargo = checks.project.cargo("test").args([
-        "-p",
-        "xtask",
-        "--test",
-        "surface",
-        "--",
-        "--ignored",
-        "--nocapture",
-    ]);
-    checks.pass([cargo])
+    let cargo = checks.project.cargo("test").args(["-p", "xtask", "--test", "surface"]);
+    checks.pass([cargo.args(["--", "--ignored", "--nocapture"])])
 }
 
 fn tests(checks: &Checks<'_>, features: Features<'_>, profile: &[&str], cases: &str) -> Result<String> {
