@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <sstream>
 #include <thread>
 
@@ -25,6 +26,9 @@
 namespace toma {
 namespace {
 
+// Operators of a dry run, after which it is refused: a loop that waits for data may never end if all data are 1.
+constexpr size_t most_operators = 1 << 18;
+
 bool is_of(const Dry& run, const at::Tensor& tensor) {
   const auto* block = tensor.defined() && tensor.has_storage() ? block_of(tensor) : nullptr;
   return block != nullptr && block->run.get() == &run;
@@ -32,7 +36,7 @@ bool is_of(const Dry& run, const at::Tensor& tensor) {
 
 // Undoes the changes of autograd and its engine to a tensor of the user. Nothing else is written, because another
 // thread may train the same variables: gradients that it has made or dropped meanwhile stay as they are.
-void put_back(const Dry& run, Held& before) {
+void put_back(const Dry& run, TensorBefore& before) {
   auto& tensor = *before.tensor.unsafeGetTensorImpl();
   if (is_of(run, tensor.grad())) {
     tensor.mutable_grad() = before.gradient;
@@ -44,7 +48,7 @@ void put_back(const Dry& run, Held& before) {
 }
 
 // Refuses a change that could not be undone, and remembers the state of a tensor before one that can.
-void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
+void admit(const Call& call, const at::Tensor& tensor, bool is_written) {
   if (tensor.layout() != c10::kStrided || tensor.is_quantized()) {
     call.refuse(tensor.is_quantized() ? "takes a quantized tensor" : "takes a tensor of layout " + c10::str(tensor.layout()));
   }
@@ -61,18 +65,18 @@ void look_at(const Call& call, const at::Tensor& tensor, bool is_written) {
   if (block == nullptr && !tensor.is_inference() && is_changed) {
     const std::lock_guard<std::mutex> locked(call.run->lock);
     const auto& impl = *root.unsafeGetTensorImpl();
-    const Held now{root, impl.grad(), impl.version_counter().current_version()};
+    const TensorBefore now{root, impl.grad(), impl.version_counter().current_version()};
     call.run->held.try_emplace(&impl, now).first->second.is_written |= is_written;
   }
 }
 
-// Results of the CPU kernel for zeros, as Meta tensors, and the bytes of its scratch. Two `out` arguments are returned
-// as references to the stack, which drops them, so the arguments are held.
+// Results of the CPU kernel for zeros, as Meta tensors, and the bytes of its scratch.
 using KernelResult = std::pair<Stack, size_t>;
 
 KernelResult run_kernel(const Call& call) {
   Undisturbed counted;
   auto stack = twins_on(c10::kCPU, call);
+  // Two `out` arguments are returned as references to the stack, which drops them, so they are held here.
   const auto arguments = stack;
   counted.allocated = counted.peak = 0;
   call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
@@ -138,8 +142,8 @@ Stack by_meta(Call& call) {
   }
 }
 
-// Results that depend on data: the number that the run assumes (1 unless it was set), or the largest possible shape. If
-// another number than 1 is assumed, half of that shape.
+// Results that depend on data: the next number that the run assumes (1 unless it was set), or the largest possible
+// shape. If another number than 1 is assumed, half of that shape.
 Stack unknown(const Call& call) {
   call.run->note(call.name());
   const auto& input = call.arguments[0].toTensor();
@@ -147,10 +151,11 @@ Stack unknown(const Call& call) {
   if (kind == c10::TypeKind::BoolType || kind == c10::TypeKind::NumberType) {
     const auto is_float = c10::isFloatingType(input.scalar_type());
     const auto answer = call.run->answer;
+    call.run->answer += call.run->step;
     if (kind == c10::TypeKind::BoolType || input.scalar_type() == c10::kBool) {
       return {c10::Scalar(answer != 0)};
     }
-    return {is_float ? c10::Scalar(answer) : c10::Scalar(static_cast<int64_t>(answer))};
+    return {is_float ? c10::Scalar(answer) : c10::Scalar(std::isnan(answer) ? int64_t{0} : static_cast<int64_t>(answer))};
   }
   const auto some = [&](int64_t most) { return call.run->answer == 1 ? most : (most + 1) / 2; };
   if (call.named.shape_rule == TOMA_SHAPE_MASKED_SELECT) {
@@ -259,7 +264,9 @@ Stack made(Call& call) {
   return has_meta && !needs_kernel ? by_meta(call) : by_kernel(call);
 }
 
-// The order of these checks matters.
+// An operator may match several of these checks, so they have an order: results that depend on data, for which kernels
+// would read it; changes of shape, which would pass as writes; operators that make nothing; composites, which only call
+// others; operators that make tensors; writes in place, after which the results are the arguments.
 void run(Call& call) {
   const auto& schema = call.op.schema();
   const auto &arguments = schema.arguments(), &results = schema.returns();
@@ -307,14 +314,13 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* st
     const auto& argument = call.arguments[at];
     call.device = argument.isDevice() ? argument.toDevice() : call.device;
     each_tensor(argument, [&](const at::Tensor& tensor) {
-      look_at(call, tensor, is_written(described[at]));
+      admit(call, tensor, is_written(described[at]));
       call.has_copies |= c10::isReducedFloatingType(tensor.scalar_type()) || !tensor.is_non_overlapping_and_dense();
       call.device = tensor.is_cpu() ? call.device : tensor.device();
     });
   }
-  // A loop that waits for data may never end if all data are 1.
-  if (++call.run->operators > 1 << 18) {
-    call.refuse("one more than 262144 operators: a loop that waits for data does not end");
+  if (++call.run->operators > most_operators) {
+    call.refuse("one more than " + std::to_string(most_operators) + " operators: a loop that waits for data does not end");
   }
   run(call);
 }
@@ -348,9 +354,10 @@ int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) n
   });
 }
 
-void toma_dry_answer(toma_recorder* recorder, double answer) noexcept {
+void toma_dry_answer(toma_recorder* recorder, double first, double step) noexcept {
   if (recorder->dry != nullptr) {
-    recorder->dry->answer = answer;
+    recorder->dry->answer = first;
+    recorder->dry->step = step;
   }
 }
 

@@ -20,7 +20,7 @@
 namespace toma {
 
 // A tensor of the user's that autograd may change: its gradient and its version before the run.
-struct Held {
+struct TensorBefore {
   at::Tensor tensor;
   at::Tensor gradient;
   uint32_t version;
@@ -41,8 +41,8 @@ struct Dry final : std::enable_shared_from_this<Dry> {
   }
 
   bool by_shapes = false;
-  // Number that is assumed where a result depends on data.
-  double answer = 1;
+  // Next number that is assumed where a result depends on data, and the step from it to the one after it.
+  double answer = 1, step = 0;
   // State before the run.
   const std::vector<Random> random = Random::of_all();
   std::atomic<size_t> operators = 0;
@@ -53,7 +53,7 @@ struct Dry final : std::enable_shared_from_this<Dry> {
   std::string refused;
   // Names of operators, with a comma after each.
   std::string unknown;
-  std::unordered_map<const c10::TensorImpl*, Held> held;
+  std::unordered_map<const c10::TensorImpl*, TensorBefore> held;
 };
 
 // Addresses without pages until host code writes to them. Keeps its run alive.

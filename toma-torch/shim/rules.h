@@ -158,6 +158,37 @@ inline Stack cudnn_attention_backward(const Stack& arguments) {
   return {gradient(1), gradient(2), gradient(3)};
 }
 
+// Gradients of the gates of a recurrent cell, and of their bias if there is one: a sum over the rows.
+inline Stack with_bias(Stack gradients, const Sizes& gates, at::ScalarType type, bool has_bias, size_t biases) {
+  for (size_t bias = 0; bias < biases; ++bias) {
+    gradients.emplace_back(has_bias ? made({gates[1]}, type) : at::Tensor());
+  }
+  return gradients;
+}
+
+// The fused cells of CUDA, which also run where cuDNN does not. Arguments: gates of the input, gates of the hidden
+// state, state, biases. The workspace of a GRU has five numbers for each of the state. Source: RNN.cu of PyTorch 2.11.0.
+inline Stack lstm_cell(const Stack& arguments) { return {like(arguments[2]), like(arguments[2]), like(arguments[0])}; }
+
+inline Stack gru_cell(const Stack& arguments) {
+  const auto& state = arguments[2].toTensor();
+  return {like(state), made({state.size(0), 5 * state.size(1)}, state.scalar_type())};
+}
+
+// Arguments: gradients of the hidden state and of the cell, the cell before and after, workspace, with bias or not.
+inline Stack lstm_cell_backward(const Stack& arguments) {
+  const auto& workspace = arguments[4].toTensor();
+  return with_bias({like(workspace), like(arguments[2])}, workspace.sizes().vec(), workspace.scalar_type(), arguments[5].toBool(), 1);
+}
+
+// Arguments: gradient of the hidden state, workspace, with bias or not.
+inline Stack gru_cell_backward(const Stack& arguments) {
+  const auto& workspace = arguments[1].toTensor();
+  const Sizes gates{workspace.size(0), workspace.size(1) / 5 * 3};
+  const auto type = workspace.scalar_type();
+  return with_bias({made(gates, type), made(gates, type), like(arguments[0])}, gates, type, arguments[2].toBool(), 2);
+}
+
 // Scratch of CUDA's backward in bytes: sums of gradients of queries, and one number for each query. Source: `mha_bwd`
 // in flash_api.cpp, and `workspace_size` in kernel_backward.h of PyTorch 2.11.0. The sums for keys and values, which
 // some shapes need, are left out. cuDNN 9.19 on an H200 takes a small block forward and 256 bytes more backward.
@@ -208,6 +239,10 @@ inline Rule of(uint8_t rule) {
     case TOMA_SHAPE_CUDNN_ATTENTION_BACKWARD: return cudnn_attention_backward;
     case TOMA_SHAPE_CUDNN_BATCH_NORM: return cudnn_batch_norm;
     case TOMA_SHAPE_CUDNN_BATCH_NORM_BACKWARD: return cudnn_batch_norm_backward;
+    case TOMA_SHAPE_GRU_CELL: return gru_cell;
+    case TOMA_SHAPE_GRU_CELL_BACKWARD: return gru_cell_backward;
+    case TOMA_SHAPE_LSTM_CELL: return lstm_cell;
+    case TOMA_SHAPE_LSTM_CELL_BACKWARD: return lstm_cell_backward;
     default: return nullptr;
   }
 }

@@ -103,6 +103,10 @@ enum toma_shape_rule : uint8_t {
   TOMA_SHAPE_CUDNN_ATTENTION_BACKWARD,
   TOMA_SHAPE_CUDNN_BATCH_NORM,
   TOMA_SHAPE_CUDNN_BATCH_NORM_BACKWARD,
+  TOMA_SHAPE_GRU_CELL,
+  TOMA_SHAPE_GRU_CELL_BACKWARD,
+  TOMA_SHAPE_LSTM_CELL,
+  TOMA_SHAPE_LSTM_CELL_BACKWARD,
 };
 
 // Installs the operator table, which Rust implements. Called before any operator is looked up. `name` is the name of
@@ -304,8 +308,9 @@ struct toma_dry_outcome {
 // without a Meta kernel are called with zeros, which takes as long as the kernel and measures its scratch. With
 // `by_shapes`, they are called only if no shape rule exists.
 int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) noexcept;
-// Sets the number that is assumed from now on where a result depends on data; it begins as 1.
-void toma_dry_answer(toma_recorder* recorder, double answer) noexcept;
+// Sets the numbers that are assumed from now on where results depend on data: the first, and the step from each to the
+// next. They begin as 1, and stay so.
+void toma_dry_answer(toma_recorder* recorder, double first, double step) noexcept;
 void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept;
 
 // Actions of a plan. DROP runs a stage and drops its input, KEEP runs it and holds its input, SAVE runs it and holds

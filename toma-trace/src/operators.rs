@@ -81,6 +81,10 @@ pub enum ShapeRule {
     CudnnAttentionBackward,
     CudnnBatchNorm,
     CudnnBatchNormBackward,
+    GruCell,
+    GruCellBackward,
+    LstmCell,
+    LstmCellBackward,
 }
 
 /// Properties of one operator; empty for an operator that the table does not list.
@@ -147,6 +151,10 @@ const TABLE: &[(&str, u32, Option<ShapeRule>)] = &[
     ("_scaled_dot_product_flash_attention_backward", 0, Some(ShapeRule::FlashAttentionBackward)),
     ("_scaled_dot_product_flash_attention_for_cpu", 0, Some(ShapeRule::Attention)),
     ("_scaled_dot_product_flash_attention_for_cpu_backward", 0, Some(ShapeRule::AttentionBackward)),
+    ("_thnn_fused_gru_cell", 0, Some(ShapeRule::GruCell)),
+    ("_thnn_fused_gru_cell_backward", 0, Some(ShapeRule::GruCellBackward)),
+    ("_thnn_fused_lstm_cell", 0, Some(ShapeRule::LstmCell)),
+    ("_thnn_fused_lstm_cell_backward_impl", 0, Some(ShapeRule::LstmCellBackward)),
     ("addmm", COPIES_OPERANDS, None),
     ("baddbmm", COPIES_OPERANDS, None),
     ("binary_cross_entropy", TAKES_SCRATCH, None),

@@ -33,7 +33,7 @@ pub(crate) struct DryOutcome {
 unsafe extern "C" {
     fn toma_dry_begin(by_shapes: bool, out: &mut *mut c_void, error: &mut RawError) -> i32;
     // Takes a recorder of `toma_dry_begin` or of `toma_record_begin`.
-    fn toma_dry_answer(recorder: *mut c_void, answer: f64);
+    fn toma_dry_answer(recorder: *mut c_void, first: f64, step: f64);
     // Takes a recorder of `toma_dry_begin`.
     fn toma_dry_end(recorder: *mut c_void, out: &mut RawOutcome);
 }
@@ -46,10 +46,11 @@ pub(crate) struct Dry {
 }
 
 impl Recording {
-    /// Sets the number that a dry run assumes from here on where a result depends on data; it begins as 1.
-    pub(crate) fn answer(&self, number: f64) {
-        // SAFETY: the recorder lives; a recorder without a dry run ignores the number.
-        unsafe { toma_dry_answer(self.recorder(), number) };
+    /// Sets the numbers that a dry run assumes from here on where results depend on data: the first, and the step from
+    /// each to the next. They begin as 1, and stay so.
+    pub(crate) fn answer(&self, first: f64, step: f64) {
+        // SAFETY: the recorder lives; a recorder without a dry run ignores the numbers.
+        unsafe { toma_dry_answer(self.recorder(), first, step) };
     }
 }
 

@@ -15,13 +15,12 @@ use tch::Tensor;
 use toma_core::execute::With;
 use toma_core::{Outcome, report};
 use toma_plan::{Combined, Judged};
-use toma_trace::Trace;
 
 use super::key::{Purpose, Site};
-use super::making::{SIZES, sizes_of, wide};
+use super::making::sizes_of;
 use super::prediction::Prediction;
 use super::printed::print_once;
-use super::runs::{Run, dry_trace, judged, recorded};
+use super::runs::{Run, judged, recorded};
 use super::verdict::Verdict;
 
 /// The program that was judged last at a line.
@@ -49,18 +48,20 @@ const IGNORED: i64 = -100;
 /// Decision on splitting one call.
 #[derive(Debug)]
 pub(crate) struct Splitting<'p> {
-    site: Site,
-    items: usize,
+    pub(super) site: Site,
+    pub(super) items: usize,
     /// Bound on sizes that the caller has set.
     largest: Option<usize>,
     program: &'p Program,
     /// Program that this call goes by, because another thread may judge another body of the line meanwhile.
-    judged: RefCell<Option<Arc<Judged>>>,
+    pub(super) judged: RefCell<Option<Arc<Judged>>>,
     /// True if the body of this call was judged.
     is_judged: Cell<bool>,
     /// Least size of pieces that need no check any more; 0 if none needs one.
     checked_size: Cell<usize>,
-    can_run_dry: bool,
+    /// True if the body reads numbers or shapes of its data, by which each piece may do other things.
+    pub(super) reads: Cell<bool>,
+    pub(super) can_run_dry: bool,
     integers: Vec<Tensor>,
     combined: Cell<Option<Combined>>,
     /// Reason for not splitting the call.
@@ -95,6 +96,7 @@ impl<'p> Splitting<'p> {
             judged: RefCell::new(program.get()),
             is_judged: Cell::new(is_judged),
             checked_size: Cell::new(if needs_judgement { usize::MAX } else { 0 }),
+            reads: Cell::new(false),
             can_run_dry,
             integers,
             combined: Cell::new(None),
@@ -164,10 +166,12 @@ impl<'p> Splitting<'p> {
         if !self.is_split() {
             return (run(None, whole.clone()), whole);
         }
-        if piece.len() >= self.checked_size.get() || piece.len() == self.items {
+        let is_checked = piece.len() >= self.checked_size.get();
+        if is_checked && !self.reads.get() || piece.len() == self.items {
             return (run(None, piece.clone()), piece);
         }
-        if let Some(outcome) = self.checked(&piece, run, undo) {
+        let checked = if is_checked { Self::compared } else { Self::checked };
+        if let Some(outcome) = checked(self, &piece, run, undo) {
             return (outcome, piece);
         }
         self.assert_none_is_done(&piece);
@@ -183,6 +187,31 @@ impl<'p> Splitting<'p> {
             "the first {start} items are done, and pieces of {size} must not follow: {}",
             why()
         );
+    }
+
+    /// Returns the outcome of a further piece of a body that reads, or `None` if its operators are not the judged ones.
+    fn compared<R, S>(
+        &self,
+        piece: &Range<usize>,
+        run: &mut impl Run<R>,
+        undo: &impl Fn(Range<usize>),
+    ) -> Option<R>
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
+        let (outcome, did) = recorded(piece, run);
+        let Ok(trace) = did else { return Some(outcome) };
+        let size = piece.len();
+        if trace.is_some_and(|trace| self.is_of(size, &trace) || self.is_of_few(size, &trace, run, undo)) {
+            return Some(outcome);
+        }
+        drop(outcome);
+        undo(piece.clone());
+        self.stays_whole(format!(
+            "the body does other things with other items, by a number that it reads{}",
+            self.site.purpose.advice()
+        ));
+        None
     }
 
     /// Returns the outcome of the first piece of a size, or `None` if the call must not be split.
@@ -267,45 +296,6 @@ impl<'p> Splitting<'p> {
             && self.integers.iter().any(|labels| is_ignored(labels).unwrap_or(true))
     }
 
-    /// Returns true if the body runs the judged operators with all items, and those of the first piece. It may branch
-    /// on the number of items, or on numbers that it reads, so dry runs answer 0 and 1,000 instead of 1 to a body that
-    /// reads. Later pieces have an item less if the items do not divide evenly.
-    ///
-    /// A loss that the caller declares is trusted.
-    fn all_do_as<R, S>(
-        &self,
-        did: Option<&Trace>,
-        piece: &Range<usize>,
-        run: &mut impl Run<R>,
-        undo: &impl Fn(Range<usize>),
-    ) -> bool
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
-        if !self.can_run_dry || self.site.purpose.is_given().is_some() {
-            return true;
-        }
-        let judged = self.judged.borrow().clone();
-        let has_same_numbers =
-            |all: &Trace| judged.zip(did).is_none_or(|(judged, did)| judged.has_same_numbers([did, all]));
-        let mut known =
-            |items, answer| dry_trace(items, answer, run, undo).filter(|(trace, _)| self.is_of(items, trace));
-        let less = piece.len() - 1;
-        let is_even = less == 0 || less >= wide(SIZES[0]) || self.items.is_multiple_of(piece.len());
-        let all = known(self.items, 0.0).filter(|(trace, _)| has_same_numbers(trace));
-        let all = all.filter(|(_, unknown)| unknown.is_empty() || known(self.items, 1000.0).is_some());
-        if all.is_some() && (is_even || self.do_as_judged(less, run, undo)) {
-            return true;
-        }
-        let advice = self.site.purpose.advice();
-        self.stays_whole(format!(
-            "the body does other things with {} items than with {}, or with other numbers in them{advice}",
-            self.items,
-            if is_even { piece.len() } else { less }
-        ));
-        false
-    }
-
     fn verdict(&self) -> Verdict {
         let judged = self.judged.borrow();
         let why = if self.can_run_dry {
@@ -329,44 +319,8 @@ impl<'p> Splitting<'p> {
         self.is_judged.set(true);
     }
 
-    fn is_of(&self, size: usize, trace: &Trace) -> bool {
-        let judged = self.judged.borrow();
-        u32::try_from(size)
-            .is_ok_and(|size| judged.as_deref().is_some_and(|judged| judged.is_of(size, trace)))
-    }
-
-    /// True if fewer items than were judged do the same, as far as libraries let them, which may run other operators
-    /// for few.
-    fn is_of_few<R, S>(
-        &self,
-        size: usize,
-        trace: &Trace,
-        run: &mut impl Run<R>,
-        undo: &impl Fn(Range<usize>),
-    ) -> bool
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
-        let is_few = size < wide(sizes_of(self.items)[0]);
-        let dry = is_few.then(|| dry_trace(size, 1.0, run, undo)).flatten();
-        dry.is_some_and(|(dry, _)| Judged::is_same([&dry, trace])) && self.reduces_alike(size, trace)
-    }
-
-    fn do_as_judged<R, S>(&self, size: usize, run: &mut impl Run<R>, undo: &impl Fn(Range<usize>)) -> bool
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
-        dry_trace(size, 1.0, run, undo).is_some_and(|(trace, _)| self.reduces_alike(size, &trace))
-    }
-
-    fn reduces_alike(&self, size: usize, trace: &Trace) -> bool {
-        let size = u32::try_from(size).ok();
-        let judged = self.judged.borrow();
-        size.zip(judged.as_deref()).is_none_or(|(size, judged)| judged.reduces_alike(size, trace))
-    }
-
     /// Makes each further attempt run all items, because a smaller one would not help.
-    fn stays_whole(&self, why: String) {
+    pub(super) fn stays_whole(&self, why: String) {
         self.refuse(why);
         self.is_whole.store(true, Relaxed);
     }

@@ -1,5 +1,6 @@
 //! Predictions of a step's memory before it runs.
 
+mod comparing;
 mod correction;
 mod dry;
 mod explain;

@@ -10,7 +10,6 @@ use toma_trace::Trace;
 use super::dry;
 use super::making::wide;
 use crate::cpu;
-use crate::error::Error;
 use crate::ffi::Recording;
 use crate::record::trace_of;
 
@@ -42,28 +41,60 @@ where
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
 {
     let [small, large] = sizes.map(wide);
-    let [(one, _), (other, _)] = [dry_trace(small, 1.0, run, undo)?, dry_trace(large, 1.0, run, undo)?];
+    let [one, other] = [dry_trace(small, run, undo)?, dry_trace(large, run, undo)?];
     Judged::of([(sizes[0], &one), (sizes[1], &other)]).ok()
 }
 
-/// Returns the forward of so many items in a dry run that answers `answer` for values that only data know, and the
-/// operators that took it; `None` if the body cannot run dry.
-pub(super) fn dry_trace<R, S>(
+/// Values of numbers that only data know, in the order in which a body reads them: `first`, `first + step`, and so on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub(super) first: f64,
+    pub(super) step: f64,
+}
+
+impl Answer {
+    pub(super) const fn always(number: f64) -> Self {
+        Self { first: number, step: 0.0 }
+    }
+}
+
+/// A dry run of a forward.
+pub(super) struct DryForward {
+    /// `None` if the body has failed.
+    pub(super) forward: Option<Trace>,
+    /// Operators whose results only data know.
+    pub(super) unknown: Vec<String>,
+}
+
+/// Runs the forward of so many items dry; `None` if it cannot run dry.
+pub(super) fn dry_run<R, S>(
     size: usize,
-    answer: f64,
+    answer: Answer,
     run: &mut impl Run<R>,
     undo: &impl Fn(Range<usize>),
-) -> Option<(Trace, Vec<String>)>
+) -> Option<DryForward>
 where
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
 {
-    let mut ran = Ok(());
+    let mut has_failed = false;
     let forward = |recording: &Recording| {
-        recording.answer(answer);
+        recording.answer(answer.first, answer.step);
         let outcome = dry::caught(|| run(Some(recording), 0..size));
-        ran = outcome.as_ref().map(|_| ()).map_err(|failure| Error::from(failure.clone()));
+        has_failed = outcome.is_err();
         outcome.ok()
     };
-    let traced = dry::run(true, forward, || undo(0..size)).ok()?;
-    ran.ok().map(|()| traced)
+    let (trace, unknown) = dry::run(true, forward, || undo(0..size)).ok()?;
+    Some(DryForward { forward: (!has_failed).then_some(trace), unknown })
+}
+
+/// Returns the forward of so many items in a dry run that answers 1; `None` if the body cannot run dry.
+pub(super) fn dry_trace<R, S>(
+    size: usize,
+    run: &mut impl Run<R>,
+    undo: &impl Fn(Range<usize>),
+) -> Option<Trace>
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    dry_run(size, Answer::always(1.0), run, undo)?.forward
 }

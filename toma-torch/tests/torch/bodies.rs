@@ -84,7 +84,7 @@ use Split::{Always, Exact, Never};
 type Body = fn(&Rows<'_>) -> Tensor;
 
 /// Losses of the default kind.
-const LOSSES: [(&str, Split, Body); 62] = [
+const LOSSES: [(&str, Split, Body); 68] = [
     ("mean", Always, |r| r.errors().mean(None)),
     ("sum", Always, |r| r.errors().sum(None)),
     ("dropout", Always, |r| r.hidden().dropout(0.0, true).square().mean(None)),
@@ -194,6 +194,30 @@ const LOSSES: [(&str, Split, Body); 62] = [
         let errors = r.errors();
         if errors.sum(None).double_value(&[]) > 9.0 { errors.mean(None) } else { errors.sqrt().mean(None) }
     }),
+    ("larger of two that are read", Never, |r| {
+        let (one, other) = (r.errors().mean(None), r.hidden().abs().mean(None));
+        if one.double_value(&[]) > other.double_value(&[]) { one } else { other }
+    }),
+    ("branch on a sign that is read", Never, |r| {
+        let errors = r.hidden() - r.targets;
+        if errors.sum(None).double_value(&[]) < 0.0 { errors.sum(None) } else { errors.square().sum(None) }
+    }),
+    ("branch on a sum that is read", Never, |r| {
+        let errors = r.errors();
+        let sum = errors.sum(None);
+        if sum.double_value(&[]) > 1234.5 { errors.mean(None) } else { sum }
+    }),
+    ("by one condition and not another", Never, |r| {
+        let is_any = |tensor: Tensor| tensor.any().int64_value(&[]) != 0;
+        let errors = r.errors();
+        let is_so = is_any(errors.gt(1.0)) && !is_any(errors.lt(0.001));
+        if is_so { errors.mean(None) } else { errors.sum(None) }
+    }),
+    ("saturated number", Never, |r| {
+        let sum = (r.hidden() - r.targets).sum(None).double_value(&[]);
+        (r.errors() + sum.min(0.0)).mean(None)
+    }),
+    ("even number of rows", Never, |r| r.errors().narrow(0, 0, r.count() / 2 * 2).mean(None)),
     ("clamped at what is read", Never, |r| r.hidden().clamp_max(r.largest() * 0.3).square().mean(None)),
     ("tensor of what is read", Never, |r| (r.hidden() * Tensor::from(r.largest())).square().mean(None)),
     ("moving average", Never, |r| {

@@ -1,0 +1,116 @@
+//! Comparison of a body with the judged program, by dry runs of other numbers of items and with other numbers in them.
+
+use std::ops::Range;
+
+use tch::Tensor;
+use toma_core::Outcome;
+use toma_plan::Judged;
+use toma_trace::Trace;
+
+use super::judging::Splitting;
+use super::making::{sizes_of, wide};
+use super::runs::{Answer, Run, dry_run, dry_trace};
+
+/// Answers to a body that reads numbers, beside 1, so that a branch on them shows: signs, sizes, and comparisons of one
+/// number with the next. A Boolean is true unless the answer is 0.
+const ANSWERS: [Answer; 7] = [
+    Answer::always(0.0),
+    Answer::always(1000.0),
+    Answer::always(-1000.0),
+    Answer::always(1e15),
+    Answer::always(f64::NAN),
+    Answer { first: 0.0, step: 1.0 },
+    Answer { first: 1.0, step: -1.0 },
+];
+
+impl Splitting<'_> {
+    /// Returns true if the body runs the judged operators with all items, and those of the first piece. It may branch
+    /// on the number of items, or on numbers that it reads, so dry runs give a body that reads other [answers](ANSWERS)
+    /// than 1. Later pieces have an item less if the items do not divide evenly.
+    ///
+    /// A loss that the caller declares is trusted.
+    pub(super) fn all_do_as<R, S>(
+        &self,
+        did: Option<&Trace>,
+        piece: &Range<usize>,
+        run: &mut impl Run<R>,
+        undo: &impl Fn(Range<usize>),
+    ) -> bool
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
+        if !self.can_run_dry || self.site.purpose.is_given().is_some() {
+            return true;
+        }
+        let judged = self.judged.borrow().clone();
+        let has_same_numbers = |all: &Trace| {
+            judged.as_deref().zip(did).is_none_or(|(judged, did)| judged.has_same_numbers([did, all]))
+        };
+        let mut known = |answer| {
+            let ran = dry_run(self.items, answer, run, undo)?;
+            // A body that fails at a number gives no result that could be wrong.
+            let is_known = |trace: &Trace| self.is_of(self.items, trace) && has_same_numbers(trace);
+            (ran.forward.is_none_or(|trace| is_known(&trace))).then_some(ran.unknown)
+        };
+        let less = piece.len() - 1;
+        let is_even = less == 0 || self.items.is_multiple_of(piece.len());
+        let [first, others @ ..] = ANSWERS;
+        let unknown = known(first);
+        self.reads.set(unknown.as_ref().is_none_or(|unknown| !unknown.is_empty()));
+        let is_same = unknown.is_some()
+            && (!self.reads.get() || others.into_iter().all(|answer| known(answer).is_some()));
+        if is_same && (is_even || self.do_as_judged(less, run, undo)) {
+            return true;
+        }
+        let advice = self.site.purpose.advice();
+        self.stays_whole(format!(
+            "the body does other things with {} items than with {}, or with other numbers in them{advice}",
+            self.items,
+            if is_even { piece.len() } else { less }
+        ));
+        false
+    }
+
+    pub(super) fn is_of(&self, size: usize, trace: &Trace) -> bool {
+        let judged = self.judged.borrow();
+        u32::try_from(size)
+            .is_ok_and(|size| judged.as_deref().is_some_and(|judged| judged.is_of(size, trace)))
+    }
+
+    /// True if fewer items than were judged do the same, as far as libraries let them, which may run other operators
+    /// for few.
+    pub(super) fn is_of_few<R, S>(
+        &self,
+        size: usize,
+        trace: &Trace,
+        run: &mut impl Run<R>,
+        undo: &impl Fn(Range<usize>),
+    ) -> bool
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
+        let dry = self.is_few(size).then(|| dry_trace(size, run, undo)).flatten();
+        dry.is_some_and(|dry| Judged::is_same([&dry, trace])) && self.reduces_alike(size, trace)
+    }
+
+    fn do_as_judged<R, S>(&self, size: usize, run: &mut impl Run<R>, undo: &impl Fn(Range<usize>)) -> bool
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
+        let does = |trace: &Trace| {
+            if self.is_few(size) { self.reduces_alike(size, trace) } else { self.is_of(size, trace) }
+        };
+        dry_trace(size, run, undo).is_some_and(|trace| does(&trace))
+    }
+
+    /// True for fewer items than were judged.
+    fn is_few(&self, size: usize) -> bool {
+        size < wide(sizes_of(self.items)[0])
+    }
+
+    fn reduces_alike(&self, size: usize, trace: &Trace) -> bool {
+        let size = u32::try_from(size).ok();
+        let judged = self.judged.borrow();
+        size.zip(judged.as_deref()).is_none_or(|(size, judged)| judged.reduces_alike(size, trace))
+    }
+}
