@@ -64,8 +64,8 @@ toma_facts Costs::facts() const {
 
 bool Costs::notify(const toma_region_report& report) const { return tape.observe(tape.guest, &report); }
 
-// Called before each operator, so it looks only at tensors that may have ended since the last call.
-// Joins the last stage with the one before if it began too early.
+// Asks if the next operator begins a stage, and joins the last stage with the one before if it began too early. Runs
+// before each operator, so it looks only at tensors that may have ended.
 bool Costs::begins_stage() {
   auto& [values, slots] = tape.facts;
   for (size_t number = 0; number < values.size(); ++number) {
@@ -239,7 +239,8 @@ uint64_t Notes::lacking_bytes() const {
   uint64_t bytes = 0;
   for (const auto& leaf : leaves) {
     const auto variable = leaf.variable.lock();
-    bytes += variable && !variable->grad().defined() ? leaf.bytes : 0;
+    // The variable that takes the place of one that is gone has no gradient yet.
+    bytes += !variable || !variable->grad().defined() ? leaf.bytes : 0;
   }
   return bytes;
 }

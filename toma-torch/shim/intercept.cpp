@@ -1,6 +1,9 @@
 // Interception of a thread's operators, above autograd and autocast, while it records a region or offloads.
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstring>
@@ -9,6 +12,7 @@
 #include "guard.h"
 #include "offload.h"
 #include "operators.h"
+#include "runtime.h"
 #include "tape.h"
 
 struct toma_region {
@@ -66,6 +70,22 @@ void register_mode_key() {
       mode_key, c10::KernelFunction::makeFromBoxedFunction<&intercept_call>(), "checkpoint and offload");
 }
 
+// True if this thread's stream captures a graph of CUDA. Runs of the graph would repeat what one region has decided.
+bool captures_graph() {
+  const auto* cuda = c10::impl::hasDeviceGuardImpl(c10::kCUDA) ? c10::impl::getDeviceGuardImpl(c10::kCUDA) : nullptr;
+  if (cuda == nullptr || cuda->deviceCount() == 0) {
+    return false;
+  }
+  const auto device = cuda->getDevice();
+  const auto read = function_of_cuda<int(void*, int*)>("cudaStreamIsCapturing");
+  // Without a context nothing is captured, and a look at the stream would make one.
+  if (read == nullptr || !at::detail::getCUDAHooks().hasPrimaryContext(device.index())) {
+    return false;
+  }
+  int status = 0;
+  return read(cuda->getStream(device).native_handle(), &status) == 0 && status != 0;
+}
+
 }  // namespace toma
 
 int32_t toma_region_begin(
@@ -73,6 +93,9 @@ int32_t toma_region_begin(
   return toma::guarded(error, [&] {
     if (!toma::engine_is_ours()) {
       throw c10::NotImplementedError("checkpoint: another autograd engine is in libtorch's place, as in a program with Python", nullptr);
+    }
+    if (toma::captures_graph()) {
+      throw c10::NotImplementedError("checkpoint: a graph of CUDA is being captured: run the region outside of captures", nullptr);
     }
     toma::register_mode_key();
     // Allocated first: a tape that ends has reported its end, and after an error nothing may be reported.

@@ -185,7 +185,9 @@ at::Tensor Tape::unpack(uint32_t number) {
   if (!slot.tensor.defined()) {
     fail("stage ", stage, " did not make a tensor that ", ops[slot.op].name(), " saves when it was recomputed");
   }
-  return slot.is_saved ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
+  // The engine sums up gradients of broadcast operands before a node lets go of its tensors. A region that learns holds
+  // them until then, as a plan that saves them does.
+  return slot.is_saved || costs.learns() ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
 }
 
 // None for a nested tensor, whose parts have sizes of their own.

@@ -12,7 +12,7 @@ void Tape::renumber(const F& number_of) {
     value.stage = number_of(value.stage);
     value.last_stage = number_of(value.last_stage);
   }
-  // What a stage itself has made is none of its inputs.
+  // A value that the stage itself has made is none of its inputs.
   for (uint32_t number = 0; number < slots.size(); ++number) {
     auto& value = slots[number].value;
     value = value != none && facts.values[value].stage == stage_of(number) ? none : value;

@@ -71,11 +71,11 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
   try {
     operation.is_random && !draws_nothing(handle, stack) ? draw(stack) : handle.callBoxed(stack);
   } catch (c10::OutOfMemoryError& error) {
-    take_back(first_slot);
+    remove_last_op(first_slot);
     costs.explain(error);
     throw;
   } catch (...) {
-    take_back(first_slot);
+    remove_last_op(first_slot);
     throw;
   }
   const std::lock_guard<std::recursive_mutex> held(lock);
@@ -133,8 +133,8 @@ uint32_t Tape::record(const c10::OperatorHandle& handle, const Operator& operati
   return static_cast<uint32_t>(slots.size());
 }
 
-// Removes an operator that failed, as if it had not run.
-void Tape::take_back(uint32_t first_slot) {
+// Removes the last operator, which has failed, as if it had not run.
+void Tape::remove_last_op(uint32_t first_slot) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   ops.pop_back();
   notes->prints.pop_back();
@@ -187,28 +187,24 @@ void Tape::differ() {
 // Looks up the structure of a region that begins with these operators. If it is another one than expected, recording
 // continues with that one.
 void Tape::choose(const std::vector<uint64_t>& begun, bool is_whole, c10::Device device) {
-  // The stages are not those of the plan any more.
+  // `join` has dropped the plan, whose stages no longer match.
   if (is_known && plan.empty()) {
     return differ();
   }
   toma_chosen chosen;
   toma_error error{};
-  const toma_device where{static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)};
-  const auto code = choose_plan(context, {begun.data(), begun.size(), is_whole, where}, &chosen, &error);
-  if (code == TOMA_OUT_OF_MEMORY) {
-    throw c10::OutOfMemoryError(error.message, nullptr);
-  }
+  const auto code = choose_plan(context, {begun.data(), begun.size(), is_whole, numbers_of(device)}, &chosen, &error);
   if (code != TOMA_OK) {
-    throw c10::Error(error.message, nullptr);
+    throw_error(code, error);
   }
   if (chosen.print_count > 0) {
-    go_on(chosen);
+    adopt(chosen);
   } else if (is_known) {
     differ();
   }
 }
 
-void Tape::go_on(const toma_chosen& chosen) {
+void Tape::adopt(const toma_chosen& chosen) {
   known.assign(chosen.prints, chosen.prints + chosen.print_count);
   cuts.assign(chosen.cuts, chosen.cuts + chosen.cut_count);
   plan.assign(chosen.actions, chosen.actions + chosen.action_count);
@@ -283,7 +279,7 @@ void Tape::end() {
   leave_inside();
   has_ended = true;
   if (is_known && ops.size() < known.size()) {
-    end_sooner();
+    end_early();
   }
   // The operator that began the last stage has failed, and none has followed. There is nothing to keep of it.
   if (!is_known && stages.size() > 1 && stages.back().first_op == ops.size()) {
@@ -302,7 +298,7 @@ void Tape::end() {
 }
 
 // The operators may be those of another known region. If no plan is found, the region differs from all known ones.
-void Tape::end_sooner() {
+void Tape::end_early() {
   if (ops.empty()) {
     return differ();
   }

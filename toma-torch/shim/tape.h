@@ -205,15 +205,15 @@ class Tape final {
 
   // Recording: tape.cpp.
   uint32_t record(const c10::OperatorHandle& handle, const Operator& operation, const torch::jit::Stack& stack);
-  void take_back(uint32_t first_slot);
+  void remove_last_op(uint32_t first_slot);
   void draw(torch::jit::Stack& stack);
   uint64_t print_of(const Op& op) const;
   void follow_structure(const Op& op);
   void choose(const std::vector<uint64_t>& begun, bool is_whole, c10::Device device);
-  void go_on(const toma_chosen& chosen);
+  void adopt(const toma_chosen& chosen);
   void hold_repeated();
   void differ();
-  void end_sooner();
+  void end_early();
   void begin_stage(c10::Device device);
   void made(Op& op, const torch::jit::Stack& results);
   uint32_t value_for(const at::Tensor& tensor, const Op& op);

@@ -55,6 +55,9 @@ void Undo::all() {
   for (const auto& state : drawn) {
     state.set();
   }
+  // The region outlives this where its costs are kept.
+  written.clear();
+  gradients.clear();
 }
 
 }  // namespace toma

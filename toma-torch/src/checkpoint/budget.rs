@@ -5,7 +5,7 @@ use toma_core::memory::MemorySource as _;
 use toma_plan::checkpoint::TooSmall;
 
 use super::With;
-use super::knowledge::RegionKey;
+use super::learned::RegionKey;
 use crate::error::{Error, ErrorKind};
 use crate::memory::Device;
 use crate::offload;
@@ -61,7 +61,7 @@ impl Budget {
         };
         let gradients = match lacking_bytes {
             0 => String::new(),
-            bytes => format!(", and gradients that variables lack {bytes}"),
+            bytes => format!(", plus {bytes} bytes for gradients that variables do not have yet"),
         };
         let needs =
             format!("{have} too small for {solver}: stage {stage} needs {least_bytes} bytes{gradients}");

@@ -8,8 +8,8 @@ use toma_plan::checkpoint::recording::Step;
 
 use super::With;
 use super::budget::Budget;
-use super::knowledge::{self, RegionKey, Structure};
 use super::leaner::Leaner;
+use super::learned::{self, RegionKey, Structure};
 use super::running::Running;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{Begun, Chosen};
@@ -37,10 +37,15 @@ impl<'a> Choosing<'a> {
         }
     }
 
+    /// Returns the structure by which the region has run.
+    pub(super) fn structure(&self) -> Option<Arc<Structure>> {
+        self.taken.as_ref().map(|(structure, _)| structure.clone())
+    }
+
     fn first(&mut self, begun: Begun<'_>) -> Result<Chosen, Error> {
         let print = begun.prints[0];
-        let elsewhere = || knowledge::elsewhere(print, self.form.plan?);
-        let Some(known) = knowledge::structure(self.key, print, self.form.plan).or_else(elsewhere) else {
+        let elsewhere = || learned::elsewhere(print, self.form.plan?);
+        let Some(known) = learned::structure(self.key, print, self.form.plan).or_else(elsewhere) else {
             return Ok(Chosen::default());
         };
         let budget = Budget::of(self.form, Device::new(begun.device.device()));
@@ -54,7 +59,7 @@ impl<'a> Choosing<'a> {
     /// Continues as another known structure, unless the user gave the plan.
     fn further(&mut self, other: &Structure, budget: Budget, begun: Begun<'_>) -> Result<Chosen, Error> {
         let (None, Some(now)) = (self.form.plan, self.running.plan()) else { return Ok(Chosen::default()) };
-        let Some(known) = knowledge::continuation(self.key, other, begun) else {
+        let Some(known) = learned::continuation(self.key, other, begun) else {
             return Ok(Chosen::default());
         };
         let done = &now.actions()[..=other.cuts_before(begun.operators()).len()];

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use toma_plan::checkpoint::{Costs, Plan, Solver};
 
-use super::knowledge::{self, RegionKey, Structure};
+use super::learned::{self, RegionKey, Structure};
 
 /// Options of a checkpointed region.
 ///
@@ -125,6 +125,6 @@ impl<'a> With<'a> {
     }
 
     fn newest(&self) -> Option<Arc<Structure>> {
-        knowledge::newest(&RegionKey::Named(self.name?.into()))
+        learned::newest(&RegionKey::Named(self.name?.into()))
     }
 }

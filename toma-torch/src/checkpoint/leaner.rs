@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toma_core::leaner::Lean;
 use toma_plan::checkpoint::{Plan, Solver};
 
-use super::knowledge::Structure;
+use super::learned::Structure;
 
 /// The current plan, and the budget that it was made for.
 #[derive(Debug)]

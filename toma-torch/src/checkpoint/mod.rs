@@ -74,8 +74,8 @@
 mod budget;
 mod choosing;
 mod form;
-mod knowledge;
 mod leaner;
+mod learned;
 mod measured;
 mod region;
 mod report;

@@ -11,7 +11,7 @@ use toma_plan::checkpoint::Costs;
 
 use super::With;
 use super::choosing::Choosing;
-use super::knowledge::{self, RegionKey};
+use super::learned::{self, RegionKey};
 use super::measured::MeasuredRegion;
 use super::report::{self, Ran};
 use super::running::Running;
@@ -50,7 +50,8 @@ impl With<'_> {
     ///
     /// # Errors
     /// Errors of the closure and of its backward; for a closure that returns a tensor that it did not make or that
-    /// requires no gradient; and for an operator of the CPU that draws random numbers and takes no generator.
+    /// requires no gradient; for an operator of the CPU that draws random numbers and takes no generator; and in a dry
+    /// run.
     #[track_caller]
     pub fn measure(&self, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
         measure(self, &self.key(Location::caller()), body)
@@ -108,16 +109,18 @@ fn recorded<R>(form: &With<'_>, key: RegionKey, body: impl FnOnce() -> R) -> Res
         let region = Arc::new(MeasuredRegion::new(region, running.clone()));
         let plan = running.plan();
         if plan.is_none() {
-            knowledge::learn(&key, region.clone());
+            learned::learn(&key, region.clone());
         } else if region.figures().differs != u64::MAX {
-            knowledge::differed(&key, &region);
+            learned::differed(&key, &region);
+        } else if let Some(structure) = choosing.structure() {
+            structure.ran(region.clone());
         }
         report::set_last(Ran { key, region, plan });
     }
     Ok(value)
 }
 
-/// Guard that cuts stages at its begin and end. While one with 1 lives, other stages begin only at layers.
+/// Guard that cuts a stage at its begin and end. With `deeper` 1, only cuts begin stages inside it.
 pub(super) struct Cut(i32);
 
 impl Cut {
@@ -134,13 +137,18 @@ impl Drop for Cut {
 }
 
 /// Ends of the error texts for outputs that cannot be measured.
-const FOREIGN: &str = "it did not make, whose backward would run through a graph from outside; return what the closure computes";
-const UNTRAINED: &str = "wants no gradient, so it has no backward; compute it of variables";
+const FOREIGN: &str =
+    "it did not make, whose backward leaves the region; return a tensor that the closure computes";
+const UNTRAINED: &str = "requires no gradient, so it has no backward; compute it from variables";
 
 /// Runs the closure and its backward as a new region, and puts back everything that they change.
 fn measure(form: &With<'_>, key: &RegionKey, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
     if ffi::toma_region_records() {
         let text = format!("checkpoint {key}: cannot be measured inside another region");
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    if is_dry() {
+        let text = format!("checkpoint {key}: cannot be measured in a dry run: measure it before");
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     cpu::count();
@@ -160,11 +168,17 @@ fn measure(form: &With<'_>, key: &RegionKey, body: impl FnOnce() -> Tensor) -> R
     region.undo()?;
     result.unwrap_or_else(|payload| resume_unwind(payload))?;
     let costs = region.costs();
-    let unreached = || "checkpoint: backward has not come to the first stage that it needs";
-    let costs = costs.ok_or_else(|| Error::new(ErrorKind::Other, unreached().into()))?;
+    let unreached = || {
+        let text = format!(
+            "checkpoint {key}: backward did not reach the first stage: return a tensor that depends on all \
+             stages"
+        );
+        Error::new(ErrorKind::Other, text)
+    };
+    let costs = costs.ok_or_else(unreached)?;
     let costs =
         costs.map_err(|invalid| Error::new(ErrorKind::Other, format!("checkpoint {key}: {invalid}")))?;
-    knowledge::learn(key, region);
+    learned::learn(key, region);
     Ok(costs)
 }
 

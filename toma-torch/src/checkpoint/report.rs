@@ -6,7 +6,7 @@ use std::time::Duration;
 use toma_plan::checkpoint::{Costs, Plan};
 use toma_trace::Size;
 
-use super::knowledge::{self, RegionKey};
+use super::learned::{self, RegionKey};
 use super::measured::MeasuredRegion;
 
 /// A region that has run.
@@ -95,7 +95,7 @@ impl Report {
     /// Learned costs of the newest structure of this region; `None` before its backward has run once. For a region
     /// without a name, which no [`With`](super::With::known) identifies.
     pub fn known(&self) -> Option<Costs> {
-        Some(knowledge::newest(&self.key)?.costs().clone())
+        Some(learned::newest(&self.key)?.costs().clone())
     }
 
     /// The plan; `None` for a run that measures.
@@ -157,7 +157,7 @@ impl fmt::Display for Report {
             self.repeating.as_secs_f64()
         )?;
         if !self.is_over {
-            writeln!(f, "its graph is alive")?;
+            writeln!(f, "the graph is alive: figures may grow")?;
         }
         if let Some(operator) = self.differs {
             writeln!(f, "operator {operator} differs from the known structure")?;

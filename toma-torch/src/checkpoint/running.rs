@@ -18,14 +18,14 @@ pub(super) struct Running(Mutex<State>);
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// `None` while the region is measured.
-    planned: Option<Planned>,
+    planned: Option<PromisedPlan>,
     /// Stages of a region without a plan.
     draft: Draft,
     pub(super) ledger: Ledger,
 }
 
 #[derive(Debug)]
-struct Planned {
+struct PromisedPlan {
     plan: Arc<Plan>,
     /// Dropped when the graph is gone.
     promise: Option<Promise>,
@@ -34,7 +34,7 @@ struct Planned {
 impl Running {
     pub(super) fn begin(&self, plan: Arc<Plan>, on: &Device) {
         let promise = Some(device::promise(on, plan.peak_bytes()));
-        self.state().planned = Some(Planned { plan, promise });
+        self.state().planned = Some(PromisedPlan { plan, promise });
     }
 
     /// The region's plan; `None` while the region is measured.
@@ -47,7 +47,7 @@ impl Running {
     }
 }
 
-impl Planned {
+impl PromisedPlan {
     /// Updates the promised bytes when a stage, a recomputation or a backward begins: the peak of the plan, less the
     /// bytes allocated already. Drops the promise when the region is over.
     fn observe(&mut self, moment: &Moment<'_>, allocated_bytes: i64) {
@@ -81,7 +81,9 @@ impl State {
         match moment {
             Moment::Operator { merges } => {
                 let boundary = draft.boundary(&recording);
-                merges.last_mut().into_iter().for_each(|last| *last = boundary == Boundary::Moved);
+                if let Some(last) = merges.last_mut() {
+                    *last = boundary == Boundary::Moved;
+                }
                 return boundary != Boundary::None;
             }
             Moment::StageEnds(run) => {

@@ -258,8 +258,8 @@ fn too_few_bytes_are_reported_as_requested_or_as_free_and_mean_out_of_memory() {
     };
     // The variable had a gradient when the region was measured.
     nn::Sgd::default().build(&variables, 1.0).unwrap().zero_grad();
-    let (requested, lacks) =
-        (least + 16383, format!("needs {least} bytes, and gradients that variables lack 16384"));
+    let requested = least + 16383;
+    let lacks = format!("needs {least} bytes, plus 16384 bytes for gradients that variables do not have yet");
     let text = refused(form.budget(requested));
     assert!(
         text.contains(&format!(
@@ -334,4 +334,54 @@ fn gradients_that_variables_do_not_have_yet_are_planned_stage_by_stage() {
             assert!((measured..=most).contains(&planned), "{}: {measured} of {planned}: {plan}", net.name);
         }
     }
+}
+
+/// The engine sums it up once the operator's backward has returned, and only then lets go of what the operator has
+/// saved.
+#[test]
+fn the_gradient_of_a_bias_is_planned() {
+    let _alone = alone();
+    let x = Tensor::ones([600, 64], ground::floats());
+    let [first, second, third, bias] = [vec![64, 64], vec![64, 1024], vec![64, 1024], vec![64]].map(|size| {
+        let variable = Tensor::ones(&size, ground::floats()).set_requires_grad(true);
+        (&variable * 0.0).sum(Kind::Float).backward();
+        variable
+    });
+    let net = || {
+        let hidden = x.matmul(&first).tanh();
+        checkpoint::cut();
+        hidden.matmul(&second).gelu("none").linear(&third, Some(&bias))
+    };
+    never_above_the_plan("bias", net, |output| output.square().mean(Kind::Float).backward());
+}
+
+/// Each fold of a cross-validation has a model of its own, at the same line.
+#[test]
+fn gradients_that_another_model_lacks_are_planned() {
+    let _alone = alone();
+    let rows = Tensor::randn([8, 64], ground::floats());
+    let form = checkpoint::with().name("folds");
+    let model = || [0, 1, 2, 3].map(|_| Tensor::randn([64, 64], ground::floats()).set_requires_grad(true));
+    let step = |model: &[Tensor], form: With<'_>| {
+        let net = || model.iter().fold(rows.shallow_clone(), |rows, weight| rows.matmul(weight).tanh());
+        form.region(net).sum(Kind::Float).backward();
+    };
+    step(&model(), form);
+    let bytes = form.least_budget().unwrap();
+    for _ in 0..2 {
+        let model = model();
+        let _budget = Budget::beyond_allocated(bytes);
+        step(&model, form.budget(bytes));
+    }
+}
+
+#[test]
+fn a_model_that_was_measured_is_freed_with_its_gradients() {
+    let _alone = alone();
+    let before = ground::allocated_bytes();
+    let weight = Tensor::ones([1 << 18], ground::floats()).set_requires_grad(true);
+    weight.sum(Kind::Float).backward();
+    checkpoint::with().name("freed").measure(|| weight.tanh()).unwrap();
+    drop(weight);
+    assert_eq!(ground::allocated_bytes(), before);
 }

@@ -183,7 +183,7 @@ fn measuring_a_closure_that_trains_nothing_is_refused() {
     let _alone = alone();
     let x = Tensor::ones([4], ground::floats());
     let error = checkpoint::with().measure(|| x.tanh()).unwrap_err();
-    assert!(error.to_string().contains("wants no gradient"), "{error}");
+    assert!(error.to_string().contains("requires no gradient"), "{error}");
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _ = checkpoint::with().measure(|| panic!("in the closure"));
     }));

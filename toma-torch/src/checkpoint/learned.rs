@@ -80,7 +80,8 @@ pub(super) struct Structure {
     priced: [OnceLock<Priced>; 2],
     /// Bytes of the gradients of all variables, and of those that the costs count.
     gradient_bytes: [u64; 2],
-    region: Arc<MeasuredRegion>,
+    /// The region that has run last. Its variables may be others than those of the measured one.
+    last: Mutex<Arc<MeasuredRegion>>,
     /// Bytes by which budgets have been too large.
     excess_bytes: AtomicU64,
     /// Plans since `excess_bytes` was set or halved.
@@ -99,10 +100,15 @@ impl Structure {
             costs,
             priced: Default::default(),
             gradient_bytes: region.gradient_bytes(),
-            region: region.clone(),
+            last: Mutex::new(region.clone()),
             excess_bytes,
             planned,
         })
+    }
+
+    /// Notes that a region has run by a plan of this structure.
+    pub(super) fn ran(&self, region: Arc<MeasuredRegion>) {
+        *locked(&self.last) = region;
     }
 
     fn begins_with(&self, print: u64) -> bool {
@@ -131,12 +137,13 @@ impl Structure {
 
     /// Costs as they are now.
     pub(super) fn costs(&self) -> &Costs {
-        &self.now().0.costs
+        &self.current().0.costs
     }
 
     /// Costs as they are now, and the bytes of gradients that variables do not have yet and that the costs do not count.
-    fn now(&self) -> (&Priced, u64) {
-        let ([all_bytes, counted_bytes], lacking_bytes) = (self.gradient_bytes, self.region.lacking_bytes());
+    fn current(&self) -> (&Priced, u64) {
+        let ([all_bytes, counted_bytes], lacking_bytes) =
+            (self.gradient_bytes, locked(&self.last).lacking_bytes());
         // Which gradients come when is known only if all do.
         let counts = lacking_bytes == all_bytes && counted_bytes > 0;
         let [without, with] = &self.priced;
@@ -149,13 +156,13 @@ impl Structure {
 
     /// The least budget for which there is a plan now.
     pub(super) fn least_budget(&self) -> u64 {
-        let (priced, uncounted_bytes) = self.now();
+        let (priced, uncounted_bytes) = self.current();
         priced.least_bytes.saturating_add(uncounted_bytes)
     }
 
     /// Bytes of gradients that variables do not have yet and that the costs do not count.
     pub(super) fn uncounted_bytes(&self) -> u64 {
-        self.now().1
+        self.current().1
     }
 
     /// Returns a plan whose first actions are `done`, for a region whose first stages have run by another plan. Both
@@ -170,7 +177,7 @@ impl Structure {
         if plan.actions().starts_with(done) {
             return Some(plan);
         }
-        let (Priced { costs, least_bytes, .. }, _) = self.now();
+        let (Priced { costs, least_bytes, .. }, _) = self.current();
         let leanest = costs.plan(*least_bytes, Solver::Auto).ok();
         let both = [Some(&*plan), leanest.as_ref()].into_iter().flatten();
         let all = both.filter_map(|plan| plan.after(costs, done).ok());
@@ -183,7 +190,7 @@ impl Structure {
     /// bytes of the leanest plan.
     pub(super) fn plan(&self, budget_bytes: u64, solver: Solver) -> Result<(Arc<Plan>, u64), TooSmall> {
         // Plans are made for at most the bytes that keep everything, so larger budgets share one plan.
-        let (priced, uncounted_bytes) = self.now();
+        let (priced, uncounted_bytes) = self.current();
         let usable_bytes = budget_bytes.saturating_sub(uncounted_bytes);
         // An earlier excess is no reason to refuse a plan that fits.
         let least_bytes = priced.least_bytes.min(usable_bytes);
@@ -252,8 +259,8 @@ struct Cache {
 }
 
 fn cache() -> MutexGuard<'static, Cache> {
-    static PLACES: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
-    locked(&PLACES)
+    static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+    locked(&CACHE)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
