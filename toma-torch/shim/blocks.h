@@ -46,7 +46,7 @@ struct Block {
   uint64_t bytes : 62;
   // Made while exempt, and so not counted. A bit, because there is one block for each tensor.
   uint64_t is_exempt : 1;
-  // The storage is evicted, and its block is kept in place: see `lay_aside`.
+  // The storage is evicted, and its block is kept in place: see `uncount_in_place`.
   uint64_t is_aside : 1;
   // Owner that the watcher returned; 0 for none.
   uint64_t owner;

@@ -40,8 +40,8 @@ std::atomic<const toma_watcher*> watching{nullptr};
 toma::Blocks* living = nullptr;
 
 // The previous allocator, and its deleter.
-c10::Allocator* found = nullptr;
-c10::DeleterFnPtr give_back = nullptr;
+c10::Allocator* previous = nullptr;
+c10::DeleterFnPtr previous_deleter = nullptr;
 
 // Per thread, so that tests that run in parallel do not receive each other's failures.
 thread_local int64_t fail_after = -1;
@@ -86,7 +86,7 @@ uint64_t take(uint64_t bytes) {
   }
 }
 
-// Bytes of a storage that moves count as the program's throughout.
+// Changes the thread's level, except while the thread moves a storage, whose bytes stay the program's.
 void change_level(int64_t bytes) {
   if (!toma::moves_storages()) {
     toma::level().change(bytes);
@@ -118,14 +118,14 @@ void release(void* data) {
   if (!block.is_aside) {
     toma::report_cpu_block(data, -static_cast<int64_t>(block.bytes));
   }
-  give_back(data);
+  previous_deleter(data);
 }
 
 // Allocates a block whose bytes are counted already, unless it is exempt. If this fails, they are not counted any more.
 c10::DataPtr made(toma::Block block) {
   c10::DataPtr data;
   try {
-    data = found->allocate(block.bytes);
+    data = previous->allocate(block.bytes);
   } catch (const c10::Error&) {
     allocated.fetch_sub(counted(block), std::memory_order_relaxed);
     out_of_memory(block.bytes, "the system has no more");
@@ -138,12 +138,12 @@ c10::DataPtr made(toma::Block block) {
     uncount(data.get(), block);
     out_of_memory(block.bytes, "the system has no more for the table of blocks");
   }
-  TORCH_INTERNAL_ASSERT(data.compare_exchange_deleter(give_back, &release));
+  TORCH_INTERNAL_ASSERT(data.compare_exchange_deleter(previous_deleter, &release));
   toma::report_cpu_block(data.get(), static_cast<int64_t>(block.bytes));
   return data;
 }
 
-// Counts an allocation of this thread, unless the thread is exempt, which `allocate` receives.
+// Counts an allocation and runs `allocate`, which receives true if the thread is exempt; exempt bytes are not counted.
 template <class F>
 void counted_as_allocated(size_t bytes, const F& allocate) {
   const auto is_exempt = exempt > 0;
@@ -165,7 +165,7 @@ struct CountingAllocator final : c10::Allocator {
     }
     if (bytes > toma::most_bytes) {
       // A size of this kind is a mistake in the caller, so the previous allocator answers as it did before.
-      return found->allocate(bytes);
+      return previous->allocate(bytes);
     }
     at::DataPtr data;
     counted_as_allocated(bytes, [&](bool is_exempt) { data = made({bytes, is_exempt, 0, 0}); });
@@ -178,12 +178,12 @@ struct CountingAllocator final : c10::Allocator {
 };
 
 void install() {
-  found = c10::GetCPUAllocator();
-  if (found->raw_deleter() == nullptr) {
+  previous = c10::GetCPUAllocator();
+  if (previous->raw_deleter() == nullptr) {
     // Such an allocator makes no raw blocks: libtorch asserts a deleter for those.
-    found = c10::GetDefaultCPUAllocator();
+    previous = c10::GetDefaultCPUAllocator();
   }
-  give_back = found->raw_deleter();
+  previous_deleter = previous->raw_deleter();
   living = new toma::Blocks;
   living->survive_forks();
   auto* allocator = new CountingAllocator;
@@ -194,7 +194,7 @@ void install() {
 
 }  // namespace
 
-void toma::lay_aside(void* data) noexcept {
+void toma::uncount_in_place(void* data) noexcept {
   auto block = living->at(data);
   uncount(data, block);
   report_cpu_block(data, -static_cast<int64_t>(block.bytes));
@@ -203,7 +203,7 @@ void toma::lay_aside(void* data) noexcept {
   living->insert(data, block);
 }
 
-void toma::take_back(void* data) {
+void toma::count_again(void* data) {
   auto block = living->at(data);
   counted_as_allocated(block.bytes, [&](bool is_exempt) {
     block.is_aside = 0;

@@ -93,7 +93,7 @@ void read_rows(const at::Tensor& table, const at::Tensor& rows, const toma_offlo
   const auto bytes = static_cast<uint64_t>(last + 1) * table.itemsize();
   const auto code = callbacks.read(host_copy, offsets.data(), offsets.size(), bytes, static_cast<uint8_t*>(to), table.storage().nbytes(), &error);
   if (code != TOMA_OK) {
-    raise(code, error);
+    throw_error(code, error);
   }
 }
 

@@ -21,7 +21,4 @@ struct Gather {
   at::Tensor table, rows;
 };
 
-// Throws the error as an exception of libtorch's.
-[[noreturn]] void raise(int32_t code, const toma_error& error);
-
 }  // namespace toma

@@ -25,7 +25,7 @@ bool is_known(c10::Device device) {
   return device.type() == c10::kCUDA && device.index() >= 0 && static_cast<size_t>(device.index()) < most_devices;
 }
 
-// The CPU has the number before them.
+// Number of a GPU for the watcher; the CPU is 0.
 uint32_t number_of(c10::Device device) { return static_cast<uint32_t>(device.index()) + 1; }
 
 Blocks& table_of(c10::Device device) { return tables()[static_cast<size_t>(device.index())]; }
@@ -86,7 +86,8 @@ bool is_of_profile(const c10::DebugInfoBase* info) noexcept { return dynamic_cas
 }  // namespace toma
 
 void toma_gpu_observe() noexcept {
-  // A recorder of this thread reports, too. A profiler of libtorch's would remove ours instead of itself when it ends.
+  // The slot is taken. A recorder of ours reports blocks itself; libtorch's profiler would remove ours instead of
+  // itself when it ends.
   if (c10::ThreadLocalDebugInfo::get(toma::slot) != nullptr) {
     return;
   }

@@ -1,9 +1,10 @@
-// Conversion of exceptions to codes.
+// Conversion of exceptions to codes and back.
 #pragma once
 
 #include <c10/core/Device.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -21,6 +22,11 @@ struct NoDevice : std::exception {
 
 // Throws NoDevice if the device does not exist.
 c10::Device existing(toma_device device);
+
+// Kind and index of a device; the index is 0 for a device without one, such as the CPU.
+inline toma_device numbers_of(c10::Device device) noexcept {
+  return {static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)};
+}
 
 inline bool means_out_of_memory(const c10::Error& error) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
@@ -61,6 +67,14 @@ int32_t guarded(toma_error* error, F body) noexcept {
   }
 }
 
+// Throws the error of a code as an exception of libtorch's.
+[[noreturn]] inline void throw_error(int32_t code, const toma_error& error) {
+  if (code == TOMA_OUT_OF_MEMORY) {
+    throw c10::OutOfMemoryError(error.message, nullptr);
+  }
+  throw c10::Error(error.message, nullptr);
+}
+
 // Returns the thread's own `T`. Null once the thread has destroyed it: destructors of the program's own thread-locals
 // may still call operators.
 template <class T>
@@ -89,10 +103,10 @@ struct Exempt {
   Exempt& operator=(const Exempt&) = delete;
 };
 
-// Keeps a live CPU block in place but counts it as freed until `take_back`, which can fail as an allocation can. So
+// Keeps a live CPU block in place but counts it as freed until `count_again`, which can fail as an allocation can. So
 // code on any thread that reads memory by its address never finds it freed.
-void lay_aside(void* data) noexcept;
-void take_back(void* data);
+void uncount_in_place(void* data) noexcept;
+void count_again(void* data);
 
 // True while this thread moves storages: then its allocations are not those of operators and evict nothing.
 bool& moves_storages() noexcept;

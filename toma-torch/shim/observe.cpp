@@ -34,11 +34,6 @@ struct Reported {
   bool is_leaf = false;
 };
 
-std::optional<c10::OperatorHandle> handle_of(const at::RecordFunction& function) {
-  const auto name = function.operator_name();
-  return name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
-}
-
 Reported& reported(const at::RecordFunction& function) {
   static thread_local std::array<Reported, 512> cache;
   const auto* key = function.name();
@@ -123,7 +118,7 @@ struct Recorded final : at::ObserverContext {
   // Null for a Node.
   const c10::FunctionSchema* leaf;
   // Time after all arguments were recorded.
-  std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
 };
 
 std::unique_ptr<at::ObserverContext> record_begin(const at::RecordFunction& function) {
@@ -149,7 +144,7 @@ void record_end(const at::RecordFunction& function, at::ObserverContext* context
   if (begun == nullptr) {
     return;
   }
-  const auto taken = std::chrono::steady_clock::now() - begun->at;
+  const auto taken = std::chrono::steady_clock::now() - begun->began;
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(taken).count();
   State::each([&](Recorder& recorder) {
     if (begun->leaf != nullptr) {

@@ -78,7 +78,7 @@ struct Uses {
 };
 
 // True if the operator writes the argument. Two operators have writes that their schemas do not list.
-bool is_written(const Operator& operation, const c10::OperatorHandle&, size_t argument) {
+bool is_written(const Operator& operation, size_t argument) {
   if (operation.is_written[argument] || argument == operation.mean || argument == operation.variance) {
     return true;
   }
@@ -86,11 +86,11 @@ bool is_written(const Operator& operation, const c10::OperatorHandle&, size_t ar
   return operation.named.writes_workspace && argument + 1 == operation.is_written.size();
 }
 
-Uses uses_of(const c10::OperatorHandle& op, const Operator& operation, const torch::jit::Stack& stack) {
+Uses uses_of(const Operator& operation, const torch::jit::Stack& stack) {
   Uses uses;
   const auto count = operation.is_written.size();
   for (size_t at = 0; at < count; ++at) {
-    uses.add(torch::jit::peek(stack, at, count), is_written(operation, op, at));
+    uses.add(torch::jit::peek(stack, at, count), is_written(operation, at));
   }
   return uses;
 }
@@ -133,7 +133,7 @@ class Running {
     toma_error error{};
     const auto code = callbacks.load()->begins(op.schema().name().c_str(), uses.all.data(), uses.all.size(), &error);
     if (code != TOMA_OK) {
-      raise(code, error);
+      throw_error(code, error);
     }
     Meter::take_of_cpu();
     start = counted.now;
@@ -189,7 +189,9 @@ class Running {
   bool has_ended = false;
 };
 
-// False for composites, whose operators come by themselves, unless the program may read an argument that they return.
+// True if the operator itself must be reported. Views are not, because they read no memory, and neither are composites,
+// because the operators that they call are; except one that may return its argument, whose memory the program then
+// reads.
 bool looks_at_memory(const Operator& operation) {
   return operation.named.hands_back || !(operation.is_composite || operation.is_view || operation.named.detaches);
 }
@@ -213,8 +215,8 @@ thread_local std::vector<uint32_t>* indices = nullptr;
   return indices = is_over ? nullptr : &own.all;
 }
 
-// Those of the storages that a manager knows.
-struct Held final : at::ObserverContext {
+// Storages of a running operator. Managers pin those that they know.
+struct PinnedUses final : at::ObserverContext {
   Uses uses;
 };
 
@@ -236,21 +238,21 @@ void each_storage_in(const c10::IValue& value, const F& body) {
   }
 }
 
-[[gnu::noinline]] std::unique_ptr<Held> held_by(const at::RecordFunction& function) {
+// Pins the storages of an operator on a thread that has not entered.
+[[gnu::noinline]] std::unique_ptr<PinnedUses> held_by(const at::RecordFunction& function) {
   // An unknown operator is assumed to write its arguments.
-  const auto name = function.operator_name();
-  const auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
+  const auto op = handle_of(function);
   const auto* operation = op ? &operator_of(*op) : nullptr;
   if (operation != nullptr && !looks_at_memory(*operation)) {
     return nullptr;
   }
-  auto held = std::make_unique<Held>();
+  auto held = std::make_unique<PinnedUses>();
   // A handle may move storages that are too small for threads that have entered.
   held->uses.least = 0;
   const auto inputs = function.inputs();
   for (size_t at = 0; at < inputs.size(); ++at) {
     const auto is_known = operation != nullptr && at < operation->is_written.size();
-    held->uses.add(inputs[at], !is_known || is_written(*operation, *op, at));
+    held->uses.add(inputs[at], !is_known || is_written(*operation, at));
   }
   callbacks.load()->held(held->uses.all.data(), held->uses.all.size(), true);
   return held;
@@ -268,8 +270,8 @@ std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& func
   const auto begins = [&](const c10::StorageImpl& storage) {
     const auto index = Counters::index_of(&storage);
     use->push_back(index);
-    ++in_use.at[index];
-    is_known |= known.at[index] != 0;
+    in_use.add(index);
+    is_known |= known.has(index);
   };
   if (!moves_storages() && !is_offloading()) {
     for (const auto& input : function.inputs()) {
@@ -288,7 +290,7 @@ std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& func
 
 void others_end(const at::RecordFunction&, at::ObserverContext* context) {
   if (C10_UNLIKELY(context != nullptr)) {
-    auto& uses = static_cast<Held*>(context)->uses.all;
+    auto& uses = static_cast<PinnedUses*>(context)->uses.all;
     callbacks.load()->held(uses.data(), uses.size(), false);
   }
   if (indices == nullptr) {
@@ -296,7 +298,7 @@ void others_end(const at::RecordFunction&, at::ObserverContext* context) {
   }
   auto count = indices->back();
   for (indices->pop_back(); count > 0; --count, indices->pop_back()) {
-    --in_use.at[indices->back()];
+    in_use.remove(indices->back());
   }
 }
 
@@ -316,13 +318,6 @@ int32_t& entered() noexcept {
   return entered;
 }
 
-[[noreturn]] void raise(int32_t code, const toma_error& error) {
-  if (code == TOMA_OUT_OF_MEMORY) {
-    throw c10::OutOfMemoryError(error.message, nullptr);
-  }
-  throw c10::Error(error.message, nullptr);
-}
-
 bool& moves_storages() noexcept {
   static thread_local bool moves = false;
   return moves;
@@ -336,8 +331,7 @@ bool is_offloading() noexcept {
 
 bool is_relieved(c10::Device device, uint64_t lacking_bytes) {
   const auto* offloading = callbacks.load(std::memory_order_relaxed);
-  return offloading != nullptr && !moves_storages() &&
-      offloading->lacks({static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)}, lacking_bytes);
+  return offloading != nullptr && !moves_storages() && offloading->lacks(numbers_of(device), lacking_bytes);
 }
 
 uint64_t report_dropped(void* stand_in) noexcept { return callbacks.load()->dropped(stand_in); }
@@ -359,7 +353,7 @@ void run_offloaded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
     op.redispatchBoxed(below, stack);
     return Running(op, operation, made_by(op, *stack, {})).ends(*stack);
   }
-  auto uses = uses_of(op, operation, *stack);
+  auto uses = uses_of(operation, *stack);
   const auto gather = Gather::of(operation, *stack);
   if (gather) {
     uses.gather(gather->table);

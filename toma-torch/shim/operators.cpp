@@ -89,6 +89,11 @@ const Operator& operator_of(const c10::OperatorHandle& handle) {
   return *found;
 }
 
+std::optional<c10::OperatorHandle> handle_of(const at::RecordFunction& function) {
+  const auto name = function.operator_name();
+  return name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
+}
+
 uint64_t hash_of(const at::Tensor& tensor) {
   if (tensor.scalar_type() == c10::kByte) {
     return 0;

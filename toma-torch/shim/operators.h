@@ -4,7 +4,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <ATen/record_function.h>
 
+#include <optional>
 #include <vector>
 
 #include "shim.h"
@@ -47,6 +49,9 @@ const c10::RegistrationHandleRAII* register_fallback(c10::DispatchKey key, c10::
 void register_mode_key();
 
 const Operator& operator_of(const c10::OperatorHandle& handle);
+
+// Operator for which an observer is called; none if it is called for something else.
+std::optional<c10::OperatorHandle> handle_of(const at::RecordFunction& function);
 
 // Visits each defined tensor in the values, with the index of its argument, and its index in a list or none.
 template <class V, class F>

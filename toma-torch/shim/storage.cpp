@@ -1,7 +1,5 @@
 // Memory locations of tensors.
 
-#include <algorithm>
-
 #include "dry.h"
 #include "guard.h"
 #include "operators.h"
@@ -60,8 +58,7 @@ int32_t toma_tensor_memory(const void* tensor, toma_tensor* out, toma_error* err
     if (handle.is_nested()) {
       refuse("is nested, and has no one shape");
     }
-    const auto index = std::max<int32_t>(handle.device().index(), 0);
-    *out = {{static_cast<int32_t>(handle.device().type()), index}, static_cast<int32_t>(handle.layout())};
+    *out = {toma::numbers_of(handle.device()), static_cast<int32_t>(handle.layout())};
     if (handle.layout() != c10::kStrided || !handle.has_storage()) {
       return;
     }

@@ -56,7 +56,7 @@ void evicted_dropped(void* context) {
 }
 
 // Deleter of memory that is counted as long as the pointer lives.
-void block_dropped(void* data) { toma::lay_aside(data); }
+void block_dropped(void* data) { toma::uncount_in_place(data); }
 
 bool is_evicted(const at::DataPtr& data) { return data.get_deleter() == &evicted_dropped; }
 
@@ -77,12 +77,11 @@ at::Tensor bytes_at(void* data, uint64_t bytes, c10::Device device) {
   return at::for_blob(data, {static_cast<int64_t>(bytes)}).options(options).target_device(device).make_tensor();
 }
 
-// While one of these is alive, this thread uses a GPU on another stream than the program's. It starts after all work
-// that the program has queued so far, because reused memory may be in use until then. Later work of the program does
-// not wait.
-class Beside {
+// Guard: this thread uses a GPU on a stream of its own, which starts after all work that the program has queued so far,
+// because reused memory may be in use until then. Later work of the program does not wait.
+class OwnStream {
  public:
-  explicit Beside(c10::Device device) : on(device) {
+  explicit OwnStream(c10::Device device) : on(device) {
     if (!device.is_cuda()) {
       return;
     }
@@ -110,7 +109,7 @@ void copy(void* to, c10::Device to_device, const void* from, c10::Device from_de
     std::memcpy(to, from, bytes);
     return;
   }
-  const Beside beside(to_device.is_cpu() ? from_device : to_device);
+  const OwnStream own_stream(to_device.is_cpu() ? from_device : to_device);
   const c10::impl::ExcludeDispatchKeyGuard not_here(toma::mode_key);
   bytes_at(to, bytes, to_device).copy_(bytes_at(const_cast<void*>(from), bytes, from_device));
 }
@@ -129,7 +128,7 @@ toma_use toma::use_of(c10::StorageImpl& storage, c10::Device device, bool writes
     // Memory that was allocated before the first manager would otherwise be resized past its budget.
     storage.set_allocator(c10::GetAllocator(c10::kCUDA));
   }
-  return {&storage, bytes, {static_cast<int32_t>(device.type()), std::max<int32_t>(device.index(), 0)}, writes, false, false, nullptr, nullptr};
+  return {&storage, bytes, numbers_of(device), writes, false, false, nullptr, nullptr};
 }
 
 bool toma_storage_may_move(const void* storage) noexcept {
@@ -138,17 +137,17 @@ bool toma_storage_may_move(const void* storage) noexcept {
 }
 
 void* toma_storage_remember(const void* storage) noexcept {
-  ++toma::known.at[toma::Counters::index_of(storage)];
+  toma::known.add(toma::Counters::index_of(storage));
   return Weak(Strong::reclaim_copy(&storage_at(storage))).release();
 }
 
 void toma_storage_forget(void* remembered) noexcept {
-  --toma::known.at[toma::Counters::index_of(remembered)];
+  toma::known.remove(toma::Counters::index_of(remembered));
   Weak::reclaim(&storage_at(remembered));
 }
 
 bool toma_storage_is_in_use(const void* remembered) noexcept {
-  return toma::in_use.at[toma::Counters::index_of(remembered)] != 0;
+  return toma::in_use.has(toma::Counters::index_of(remembered));
 }
 
 bool toma_storage_is_gone(const void* remembered) noexcept {
@@ -237,7 +236,7 @@ int32_t toma_storage_memory(void* kept, uint64_t bytes, void** out, toma_error* 
     if (evicted->block) {
       auto* address = evicted->block.get();
       auto memory = std::make_unique<at::DataPtr>();
-      toma::take_back(address);
+      toma::count_again(address);
       *memory = {address, address, &block_dropped, device};
       *out = memory.release();
       return;

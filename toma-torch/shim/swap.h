@@ -17,14 +17,21 @@ toma_use use_of(c10::StorageImpl& storage, c10::Device device, bool writes);
 
 bool is_evicted(const c10::StorageImpl& storage) noexcept;
 
-// Counters by address of a storage. Storages with the same index count together, so a storage is taken for in use or
-// known too often.
-struct Counters {
+// Counters by address of a storage, two for each. Storages share counters, so one is rarely taken for counted that is
+// not: both of its counters must then be those of others.
+class Counters {
+ public:
+  // Halves of the index select the two counters.
   static uint32_t index_of(const void* storage) noexcept {
-    return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(storage) >> 4) * 0x9e3779b97f4a7c15 >> 52);
+    return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(storage) >> 4) * 0x9e3779b97f4a7c15 >> 32);
   }
 
-  std::array<std::atomic<uint32_t>, 4096> at{};
+  void add(uint32_t index) noexcept { ++low[index & 0xffff], ++high[index >> 16]; }
+  void remove(uint32_t index) noexcept { --low[index & 0xffff], --high[index >> 16]; }
+  bool has(uint32_t index) const noexcept { return low[index & 0xffff] != 0 && high[index >> 16] != 0; }
+
+ private:
+  std::array<std::atomic<uint32_t>, 1 << 16> low{}, high{};
 };
 
 // Number of operators of threads that have not entered, by the storages that they use.

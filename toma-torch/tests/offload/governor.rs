@@ -98,7 +98,8 @@ fn rows_are_taken_outside_and_are_the_same() {
             );
         }
     }
-    assert!(manager.report().to_string().ends_with("gathers from 1.28M outside"), "{}", manager.report());
+    let report = manager.report().to_string();
+    assert!(report.ends_with("gathers from 1.28M of evicted tables"), "{report}");
 }
 
 #[test]

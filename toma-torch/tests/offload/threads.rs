@@ -247,3 +247,30 @@ fn writes_of_an_operator_that_began_before_the_manager_are_kept() {
         assert_eq!(elements(&(&product * 1.0)).unwrap(), expected);
     });
 }
+
+/// Storages share the counters by which they are found in use.
+#[test]
+fn tensors_of_another_thread_keep_none_from_being_evicted() {
+    let _alone = alone();
+    let manager = manager(Lru);
+    let _entered = manager.enter().unwrap();
+    let all: Vec<_> = (0..3000).map(|_| Tensor::ones([4], ground::floats())).collect();
+    let handles: Vec<_> = all.iter().map(|tensor| manager.adopt(tensor)).collect();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let rows = weights();
+            while !is_over.load(Ordering::Relaxed) {
+                drop((&rows + 1.0).matmul(&rows).relu());
+            }
+        });
+        for _ in 0..10 {
+            let outcome = manager.park().and_then(|parked| Ok(parked.resume()?));
+            is_over.store(outcome.is_err(), Ordering::Relaxed);
+            outcome.unwrap();
+        }
+        let outcomes: Vec<_> = handles.iter().map(TensorRef::offload).collect();
+        is_over.store(true, Ordering::Relaxed);
+        outcomes.into_iter().for_each(Result::unwrap);
+    });
+}

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use toma_core::private::contained;
 
 use crate::error::Error;
+use crate::ffi::Aside;
 
 /// An operator that begins or has ended.
 ///
@@ -150,12 +151,24 @@ pub(super) fn called<T>(nested: T, foreign: impl FnOnce() -> T) -> Option<T> {
 /// Guard of a thread that moves storages. Observers are called when the outermost is dropped: until then a storage
 /// may be marked as moving, and an observer that fetches it would wait for its own thread.
 #[must_use = "observers are called when it is dropped"]
-pub(crate) struct Moving(());
+pub(crate) struct Moving {
+    /// Dropped after the observers have been called.
+    _aside: Option<Aside>,
+}
 
 impl Moving {
     pub(crate) fn begin() -> Self {
+        Self::with(None)
+    }
+
+    /// Begins with an [`Aside`], which ends after the observers have been called.
+    pub(crate) fn begin_aside() -> Self {
+        Self::with(Some(Aside::begin()))
+    }
+
+    fn with(aside: Option<Aside>) -> Self {
         MOVING.set(MOVING.get() + 1);
-        Self(())
+        Self { _aside: aside }
     }
 }
 

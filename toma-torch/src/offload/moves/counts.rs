@@ -20,7 +20,7 @@ pub(crate) struct Counts {
     pub(crate) stalls: AtomicU64,
     pub(crate) stall_nanos: AtomicU64,
     pub(crate) operators: AtomicU64,
-    pub(crate) poor_evictions: AtomicU64,
+    pub(crate) policy_panics: AtomicU64,
     pub(crate) gathers: AtomicU64,
     pub(crate) gathered_bytes: AtomicU64,
 }

@@ -53,7 +53,7 @@ impl DryStep {
 
     fn begins(&mut self, name: &str, uses: &[Use<'_>]) {
         let living = &self.living;
-        self.recording.buries(|id| living.get(&id).is_none_or(|(storage, _)| storage.is_gone()));
+        self.recording.end_lives(|id| living.get(&id).is_none_or(|(storage, _)| storage.is_gone()));
         self.living.retain(|_, (storage, _)| !storage.is_gone());
         let found = self.own(uses);
         self.bytes = found.iter().map(|one| one.bytes).sum();
@@ -70,7 +70,7 @@ impl DryStep {
 
     fn learn(mut self) -> Result<(), Error> {
         self.living.retain(|_, (storage, _)| !storage.is_gone());
-        let Some((known, mut found)) = self.recording.alone() else {
+        let Some((known, mut found)) = self.recording.into_step() else {
             let message = "offload: nothing to predict: no operator of the step was reported to the manager, which this \
                            thread must have entered";
             return Err(Error::new(ErrorKind::Unsupported, message.to_owned()));

@@ -84,7 +84,7 @@ impl Host {
 }
 
 fn lacking(bytes: u64, why: &str) -> Error {
-    let message = format!("host out of memory: tried to hold {bytes} bytes outside of the device, {why}");
+    let message = format!("host out of memory: tried to hold {bytes} evicted bytes, {why}");
     Error::new(ErrorKind::OutOfMemory, message)
 }
 

@@ -55,7 +55,7 @@ impl<M: Send + Sync + 'static> Link<M> {
     }
 
     /// Waits until one more storage is moved. Returns false if none is queued.
-    pub(crate) fn has_waited(&self) -> bool {
+    pub(crate) fn wait_for_a_move(&self) -> bool {
         if thread::current().name() == Some(self.name) {
             // An observer on this very thread requests room: waiting for itself would never end.
             return false;

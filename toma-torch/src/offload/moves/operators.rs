@@ -21,7 +21,7 @@ use crate::offload::step::known_step::{Ensuing, UsedStorage};
 struct Lent(Vec<(Arc<ManagerState>, u64)>);
 
 impl Lent {
-    fn take_back(&mut self) {
+    fn end_pins(&mut self) {
         for (shared, id) in self.0.drain(..) {
             shared.unpin(&[id]);
         }
@@ -30,7 +30,7 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.take_back();
+        self.end_pins();
     }
 }
 
@@ -39,11 +39,11 @@ thread_local! {
 }
 
 /// Ends the pins of storages whose memory the program may have accessed.
-pub(crate) fn take_back() {
+pub(crate) fn end_lent_pins() {
     if ffi::toma_offload_is_forked() {
         return;
     }
-    let _thread_ends = LENT.try_with(|lent| lent.borrow_mut().take_back());
+    let _thread_ends = LENT.try_with(|lent| lent.borrow_mut().end_pins());
 }
 
 /// Keeps pins of storages for the program until the next operator of this thread.
@@ -82,7 +82,7 @@ impl Books {
         let (mut stale, mut refused) = (Vec::new(), Vec::new());
         let mut table = self.table();
         for storage in own(self.id, uses) {
-            stale.extend(table.visits(storage));
+            stale.extend(table.pin_foreign_use(storage));
             while storage.is_pinned && table.is_moving(storage.id()) {
                 table = self.wait(table);
             }
@@ -115,7 +115,7 @@ impl Manages for Operators {
         if dry_step::begins(name, uses) {
             return Ok(());
         }
-        take_back();
+        end_lent_pins();
         let registered = registry::all();
         for shared in &registered.managers {
             if let Err(failed) = shared.begin(name, uses) {
@@ -154,8 +154,9 @@ impl Manages for Operators {
 
     fn make_room(&self, device: DeviceId, bytes: u64) -> bool {
         !ffi::toma_offload_is_forked()
-            && registry::of(device)
-                .is_some_and(|shared| !shared.is_patient.load(Ordering::Relaxed) && shared.room_for(bytes))
+            && registry::of(device).is_some_and(|shared| {
+                !shared.is_patient.load(Ordering::Relaxed) && shared.try_make_room(bytes)
+            })
     }
 }
 
@@ -171,12 +172,12 @@ impl ManagerState {
             let gathers_outside = self.gathers_outside.load(Ordering::Relaxed);
             for storage in own(self.id, uses) {
                 let may_stay = storage.is_gathered && gathers_outside;
-                if may_stay && table.stays(storage) {
+                if may_stay && table.serve_rows(storage) {
                     self.counts.gathered(storage.bytes);
                     continue;
                 }
-                let Some((one, place)) = table.begins(storage) else { continue };
-                missing.extend((place != Location::Resident).then_some(one));
+                let Some((one, location)) = table.pin_use(storage) else { continue };
+                missing.extend((location != Location::Resident).then_some(one));
                 // A gathered table is left out of the step: it may be on the host in the next repetition.
                 found.extend((follows && !may_stay).then_some(one));
             }
@@ -198,7 +199,7 @@ impl ManagerState {
             return Ok(());
         }
         let missing_bytes: u64 = missing.iter().map(|one| one.bytes).sum();
-        self.has_room(missing_bytes + inside_bytes);
+        self.make_room_for(missing_bytes + inside_bytes);
         missing.iter().try_for_each(|one| self.fetch(one.id, false)).map_err(|failed| {
             if failed.kind() != ErrorKind::OutOfMemory {
                 return failed;
@@ -219,7 +220,7 @@ impl ManagerState {
             let follows = table.steps.is_active();
             let mut made = Vec::new();
             for storage in own(self.id, ended.made) {
-                made.extend(table.is_made(storage).filter(|_| follows));
+                made.extend(table.record_made(storage).filter(|_| follows));
             }
             lent = self.pin_lent(&mut table, ended);
             if ended.has_failed {
@@ -257,7 +258,7 @@ impl ManagerState {
 
     /// Runs after each operator: carries out the plan, learns a recorded step, and evicts storages beyond the budget.
     fn settle(self: &Arc<Self>, ensuing: Ensuing) {
-        self.leave_by_plan(ensuing.leaves);
+        self.evict_by_plan(ensuing.evicts);
         if let Some(learned) = ensuing.known {
             self.learn(*learned);
         }
@@ -265,7 +266,7 @@ impl ManagerState {
             self.adapt();
         }
         if self.is_eager() {
-            self.leave_early();
+            self.evict_early();
         }
         if self.device.device() != tch::Device::Cpu && !self.is_patient.load(Ordering::Relaxed) {
             let lacking = self.lacking_bytes(0);

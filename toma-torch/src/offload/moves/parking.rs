@@ -17,10 +17,10 @@ use super::registry;
 use super::state::ManagerState;
 use super::table::{Entry, Location};
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{self, Aside, DeviceMemory, StorageRef};
+use crate::ffi::{self, DeviceMemory, StorageRef};
 use crate::notes::StorageNote;
 
-/// A parked storage, which this does not keep alive.
+/// Reference to a parked storage that does not keep it alive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParkedStorage {
     pub(crate) id: u64,
@@ -132,14 +132,14 @@ impl ManagerState {
     }
 
     /// Copies all marked storages before the first loses its memory, so that a failure has nothing to fetch.
-    pub(crate) fn leave_all(&self, mut marked: Vec<Marked>) -> Result<(), Error> {
+    pub(crate) fn evict_all(&self, mut marked: Vec<Marked>) -> Result<(), Error> {
         match self.copies_of(&mut marked) {
             Ok(copies) => {
-                self.take_all(&marked, copies);
+                self.install_stand_ins(&marked, copies);
                 Ok(())
             }
             Err(failed) => {
-                self.stay_all(marked);
+                self.unmark_all(marked);
                 Err(Error::new(failed.kind(), format!("{failed}; nothing was parked")))
             }
         }
@@ -156,7 +156,7 @@ impl ManagerState {
         Ok(marked.iter_mut().zip(copies).map(|(one, copied)| copied.or_else(|| one.copy.take())).collect())
     }
 
-    fn take_all(&self, marked: &[Marked], copies: Vec<Option<Arc<Source>>>) {
+    fn install_stand_ins(&self, marked: &[Marked], copies: Vec<Option<Arc<Source>>>) {
         let stand_in = |(one, source): (&Marked, Option<Arc<Source>>)| {
             let source = source?;
             Some((self.memory_stays(&source), Box::new(evicted::stand_in(one.bytes, source, &self.evicted))))
@@ -198,7 +198,7 @@ impl ManagerState {
         }
     }
 
-    fn stay_all(&self, marked: Vec<Marked>) {
+    fn unmark_all(&self, marked: Vec<Marked>) {
         let mut kept = Vec::new();
         let mut table = self.table();
         for one in marked {
@@ -224,7 +224,7 @@ impl ManagerState {
         Stays { small, small_bytes, other_bytes: self.allocated_bytes().saturating_sub(small_bytes) }
     }
 
-    /// Marks those storages that are live and still parked as coming, so that no other thread moves them.
+    /// Marks those storages that are live and still parked as being fetched, so that no other thread moves them.
     pub(crate) fn mark_parked(&self, storages: &[ParkedStorage]) -> Vec<Marked> {
         let mut table = self.table();
         table.resuming = Some(thread::current().id());
@@ -244,16 +244,15 @@ impl ManagerState {
     }
 
     /// Resumes all of these storages or none.
-    pub(crate) fn return_all(&self, storages: &[ParkedStorage]) -> Result<(), Error> {
+    pub(crate) fn fetch_all_parked(&self, storages: &[ParkedStorage]) -> Result<(), Error> {
         registry::check_process()?;
-        operators::take_back();
-        let _aside = Aside::begin();
-        let _moving = Moving::begin();
+        operators::end_lent_pins();
+        let _moving = Moving::begin_aside();
         let (evicted, coming): (Vec<_>, Vec<_>) =
             self.mark_parked(storages).into_iter().partition(|one| one.known.was_evicted);
         match self.memories(&coming) {
             Ok(memories) => {
-                self.give_all(&coming, memories);
+                self.install_memory(&coming, memories);
                 self.mark_evicted(evicted);
                 Ok(())
             }
@@ -281,7 +280,7 @@ impl ManagerState {
         coming.iter().map(|one| self.filled(&one.kept, one.bytes, &one.note, false)).collect()
     }
 
-    fn give_all(&self, coming: &[Marked], memories: Vec<DeviceMemory>) {
+    fn install_memory(&self, coming: &[Marked], memories: Vec<DeviceMemory>) {
         let mut before = Vec::new();
         let mut table = self.table();
         for (one, memory) in coming.iter().zip(memories) {

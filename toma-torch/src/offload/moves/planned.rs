@@ -99,7 +99,7 @@ impl ManagerState {
         }
     }
 
-    pub(crate) fn leave_by_plan(self: &Arc<Self>, ids: Vec<u64>) {
+    pub(crate) fn evict_by_plan(self: &Arc<Self>, ids: Vec<u64>) {
         if self.is_patient.load(Ordering::Relaxed) {
             return;
         }
@@ -151,8 +151,8 @@ impl ManagerState {
         // On a CPU copies and operators share the memory's bandwidth, so a plan that copies less is faster, and one that
         // copies early is not.
         let leanest = plan(&Terms::bytes_alone(terms.budget_bytes));
-        // Evictions on demand that copy still less alternate over several steps, and a predicted step may not come as
-        // often.
+        // Evictions on demand may copy less by alternating over several steps. A predicted step may not come that
+        // often, so it gets a plan even if that copies more.
         if is_predicted { leanest.or_else(|| plan(&terms)) } else { leanest }
     }
 
@@ -167,11 +167,11 @@ impl ManagerState {
             entries.map(|entry| entry.bytes).sum()
         };
         // Bytes that are not the manager's, or are never evicted.
-        let besides = self.allocated_bytes().saturating_sub(there);
+        let unmanaged_bytes = self.allocated_bytes().saturating_sub(there);
         let counts = &self.counts;
         let slower = SLOWER.powi(i32::try_from(counts.adaptions.load(Ordering::Relaxed)).unwrap_or(0));
         Terms {
-            budget_bytes: self.limit_bytes().saturating_sub(besides),
+            budget_bytes: self.limit_bytes().saturating_sub(unmanaged_bytes),
             in_bytes_per_second: slower * counts.in_speed().unwrap_or(BYTES_PER_SECOND),
             out_bytes_per_second: slower * counts.out_speed().unwrap_or(BYTES_PER_SECOND),
         }

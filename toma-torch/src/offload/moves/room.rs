@@ -11,40 +11,40 @@ use super::counts::add;
 use super::state::ManagerState;
 use super::stopwatch::Stopwatch;
 use super::table::{Entry, Location};
-use crate::ffi::Aside;
 
 impl ManagerState {
-    /// Returns true if an allocation that lacks so many bytes is worth a retry. Waits for evictions in progress first.
-    pub(crate) fn room_for(&self, lacking_bytes: u64) -> bool {
+    /// Waits for an eviction in progress, or evicts storages. Returns true if an allocation that lacks so many bytes is
+    /// worth a retry.
+    pub(crate) fn try_make_room(&self, lacking_bytes: u64) -> bool {
         Stopwatch::pauses(|| {
-            let _aside = Aside::begin();
-            let _moving = Moving::begin();
-            self.outwards.has_waited() || self.make_room(lacking_bytes) > 0 || self.has_waited()
+            let _moving = Moving::begin_aside();
+            self.outwards.wait_for_a_move() || self.make_room(lacking_bytes) > 0 || self.wait_for_a_move()
         })
     }
 
     /// Evicts storages until at most `bytes` are allocated, as far as possible.
-    pub(crate) fn room_below(&self, bytes: u64) {
+    pub(crate) fn evict_down_to(&self, bytes: u64) {
         loop {
             let lacking = self.allocated_bytes().saturating_sub(bytes);
-            if lacking == 0 || !self.room_for(lacking) {
+            if lacking == 0 || !self.try_make_room(lacking) {
                 return;
             }
         }
     }
 
     /// Makes room for `more` bytes, as far as possible.
-    pub(crate) fn has_room(&self, more: u64) {
+    pub(crate) fn make_room_for(&self, more: u64) {
         loop {
             let lacking = self.lacking_bytes(more);
-            if lacking == 0 || !self.room_for(lacking) {
+            if lacking == 0 || !self.try_make_room(lacking) {
                 return;
             }
         }
     }
 
-    /// Waits for a storage that another thread moves, unless that thread may itself wait for room.
-    fn has_waited(&self) -> bool {
+    /// Waits for a storage that another thread moves, unless that thread may itself wait for room. Returns true if it
+    /// has waited.
+    fn wait_for_a_move(&self) -> bool {
         let table = self.table();
         let other_resumes = table.resuming.is_some_and(|thread| thread != thread::current().id());
         let moves = |entry: &Entry| match entry.location {
@@ -98,13 +98,13 @@ impl ManagerState {
         };
         let answer = contained(|| question(&mut **eviction));
         if answer.is_none() {
-            add(&self.counts.poor_evictions, 1);
+            add(&self.counts.policy_panics, 1);
         }
         answer
     }
 
     /// Evicts the storages that the policy does not want on the device after an operator.
-    pub(crate) fn leave_early(&self) {
+    pub(crate) fn evict_early(&self) {
         let (now, candidates) = self.table().candidates();
         for storage in self.choose(now, 0, &candidates) {
             if let Ok(at) = candidates.binary_search_by_key(&storage, |(_, candidate)| candidate.storage) {

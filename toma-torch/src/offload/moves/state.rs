@@ -137,11 +137,11 @@ impl ManagerState {
         drop(learned);
     }
 
-    /// Sets the place of a storage, and wakes waiting threads.
-    fn set_place(&self, id: u64, place: Location) -> MutexGuard<'_, Table> {
+    /// Sets the location of a storage, and wakes waiting threads.
+    fn set_location(&self, id: u64, location: Location) -> MutexGuard<'_, Table> {
         let mut table = self.table();
         if let Some(entry) = table.entries.get_mut(&id) {
-            entry.location = place;
+            entry.location = location;
         }
         self.books.changed.notify_all();
         table
@@ -149,7 +149,7 @@ impl ManagerState {
 
     /// Copies the bytes of a storage from where they are.
     pub(crate) fn read(&self, id: u64, out: &mut [u8]) -> Result<(), Error> {
-        let (kept, place) = self.held_still(id).ok_or_else(|| unreadable(out.len(), 0))?;
+        let (kept, location) = self.held_still(id).ok_or_else(|| unreadable(out.len(), 0))?;
         let copied = match kept.stand_in().filter(|_| kept.block().is_null()) {
             Some(stand_in) if stand_in.bytes == out.len() as u64 => {
                 evicted::source_of(stand_in).bytes().map(|bytes| out.copy_from_slice(&bytes))
@@ -157,11 +157,11 @@ impl ManagerState {
             Some(stand_in) => Err(unreadable(out.len(), stand_in.bytes)),
             None => kept.read(out),
         };
-        drop(self.set_place(id, place));
+        drop(self.set_location(id, location));
         copied
     }
 
-    /// Marks a storage as moving, so that no other thread moves it; returns its place.
+    /// Marks a storage as moving, so that no other thread moves it; returns its location.
     fn held_still(&self, id: u64) -> Option<(StorageRef, Location)> {
         let mut table = self.table();
         loop {
@@ -206,9 +206,8 @@ impl ManagerState {
 
     /// Evicts a storage. Returns its bytes, or 0 if it stays.
     pub(crate) fn offload(&self, id: u64) -> Result<u64, Error> {
-        let _aside = Aside::begin();
-        let _moving = Moving::begin();
-        let Some((kept, bytes, copy)) = self.begin_leaving(id) else { return Ok(0) };
+        let _moving = Moving::begin_aside();
+        let Some((kept, bytes, copy)) = self.begin_eviction(id) else { return Ok(0) };
         let is_copied = copy.is_none();
         let source = match copy {
             Some(source) => Ok(source),
@@ -217,7 +216,7 @@ impl ManagerState {
         let source = match source {
             Ok(source) => source,
             Err(failed) => {
-                drop(self.set_place(id, Location::Resident));
+                drop(self.set_location(id, Location::Resident));
                 return Err(failed);
             }
         };
@@ -232,7 +231,7 @@ impl ManagerState {
         drop(table);
         // The memory is freed before waiting threads are notified.
         let note = StorageNote::on_eviction(|| drop(memory));
-        let mut table = self.set_place(id, Location::Evicted);
+        let mut table = self.set_location(id, Location::Evicted);
         if let Some(entry) = table.entries.get_mut(&id) {
             entry.note = note;
         }
@@ -249,9 +248,9 @@ impl ManagerState {
         self.device.device() == tch::Device::Cpu && matches!(source, Source::Host(_))
     }
 
-    fn begin_leaving(&self, id: u64) -> Option<(StorageRef, u64, Option<Arc<Source>>)> {
+    fn begin_eviction(&self, id: u64) -> Option<(StorageRef, u64, Option<Arc<Source>>)> {
         let mut table = self.table();
-        let entry = table.entries.get_mut(&id).filter(|entry| entry.may_leave())?;
+        let entry = table.entries.get_mut(&id).filter(|entry| entry.may_be_evicted())?;
         let kept = entry.storage.keep()?;
         entry.location = Location::Evicting;
         table.steps.is_wanted = true;
@@ -288,17 +287,17 @@ impl ManagerState {
     /// Fetches a storage unless it is on the device. With `ahead`, fails if room would have to be made first.
     pub(crate) fn fetch(&self, id: u64, ahead: bool) -> Result<(), Error> {
         let _moving = Moving::begin();
-        let Some((kept, bytes, note)) = self.begin_coming(id, ahead)? else { return Ok(()) };
+        let Some((kept, bytes, note)) = self.begin_fetch(id, ahead)? else { return Ok(()) };
         let began = Instant::now();
         let filled = self.filled(&kept, bytes, &note, ahead);
         let memory = match filled {
             Ok(memory) => memory,
             Err(failed) => {
-                drop(self.set_place(id, Location::Evicted));
+                drop(self.set_location(id, Location::Evicted));
                 return Err(failed);
             }
         };
-        let mut table = self.set_place(id, Location::Resident);
+        let mut table = self.set_location(id, Location::Resident);
         let is_newer = memory.is_newer;
         let stand_in = kept.give(memory);
         let mut source = stand_in.map(|stand_in| evicted::into_source(*stand_in));
@@ -324,7 +323,7 @@ impl ManagerState {
         add(&self.counts.stall_nanos, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
-    fn begin_coming(&self, id: u64, ahead: bool) -> Result<Option<(StorageRef, u64, StorageNote)>, Error> {
+    fn begin_fetch(&self, id: u64, ahead: bool) -> Result<Option<(StorageRef, u64, StorageNote)>, Error> {
         let mut table = self.table();
         let mut waits_since = None;
         loop {
@@ -372,12 +371,12 @@ impl ManagerState {
             if lacking > 0 && ahead {
                 return Err(Error::new(ErrorKind::OutOfMemory, "no room ahead".to_owned()));
             }
-            if lacking > 0 && self.room_for(lacking) {
+            if lacking > 0 && self.try_make_room(lacking) {
                 continue;
             }
             match note.on_fetch(|| kept.memory(bytes)) {
                 Err(failed) if failed.kind() == ErrorKind::OutOfMemory && !ahead => {
-                    if !self.room_for(bytes) {
+                    if !self.try_make_room(bytes) {
                         return Err(failed);
                     }
                 }

@@ -9,7 +9,7 @@ use toma_plan::residency::{Candidate, Next};
 
 use super::evicted::{self, Source, evicted_message};
 use super::tally::EvictedTally;
-use crate::ffi::{DeviceId, Remembered, Rows, Use};
+use crate::ffi::{self, DeviceId, Remembered, Rows, Use};
 use crate::memory::Device;
 use crate::notes::StorageNote;
 use crate::offload::step::known_step::{UsedStorage, print_of};
@@ -69,7 +69,7 @@ impl Entry {
         }
     }
 
-    pub(crate) fn may_leave(&self) -> bool {
+    pub(crate) fn may_be_evicted(&self) -> bool {
         self.location == Location::Resident
             && !self.is_used()
             && self.bytes > 0
@@ -142,10 +142,13 @@ impl Books {
         self.changed.wait(table).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes access by address to evicted storages an error, or allows it where their memory is still there. A thread
-    /// that has entered may read it, because `VarStore::save` calls no operator first.
-    pub(crate) fn refuse(&self, refuses: bool) {
+    /// Makes access by address to evicted storages an error while no thread has entered, and otherwise allows it where
+    /// their memory is still there. A thread that has entered may read it, because `VarStore::save` calls no operator
+    /// first.
+    pub(crate) fn update_access(&self) {
         let table = self.table();
+        // Read under the lock, so that of two threads that enter and leave at once the later one has the last word.
+        let refuses = !ffi::toma_offload_is_watched();
         // If an operator was to fail, it must not find the bytes after all and write to them.
         let is_meant = |entry: &&Entry| entry.location == Location::Evicted && (refuses || !entry.is_used());
         let evicted = table.entries.values().filter(is_meant);
@@ -207,19 +210,19 @@ impl Table {
     }
 
     /// Pins a storage for an operator that begins, and returns its location.
-    pub(crate) fn begins(&mut self, storage: &mut Use<'_>) -> Option<(UsedStorage, Location)> {
+    pub(crate) fn pin_use(&mut self, storage: &mut Use<'_>) -> Option<(UsedStorage, Location)> {
         let now = self.now;
         let entry = self.entry(storage)?;
         entry.pins += 1;
         entry.uses += 1;
         entry.last_use = now;
-        let place = entry.location;
+        let location = entry.location;
         storage.is_pinned = true;
-        Some((UsedStorage { id: storage.id(), bytes: storage.bytes, writes: storage.writes }, place))
+        Some((UsedStorage { id: storage.id(), bytes: storage.bytes, writes: storage.writes }, location))
     }
 
     /// Lets an operator take rows of a table from where it is. Returns false if the table is not evicted.
-    pub(crate) fn stays(&mut self, storage: &mut Use<'_>) -> bool {
+    pub(crate) fn serve_rows(&mut self, storage: &mut Use<'_>) -> bool {
         let now = self.now;
         let entry = self.entry(storage).filter(|entry| entry.location == Location::Evicted);
         let Some((entry, kept)) = entry.and_then(|entry| entry.storage.keep().map(|kept| (entry, kept)))
@@ -247,7 +250,7 @@ impl Table {
     }
 
     /// Records a storage that an operator has made.
-    pub(crate) fn is_made(&mut self, storage: &Use<'_>) -> Option<UsedStorage> {
+    pub(crate) fn record_made(&mut self, storage: &Use<'_>) -> Option<UsedStorage> {
         let now = self.now;
         let entry = self.entry(storage)?;
         entry.last_use = now;
@@ -255,7 +258,7 @@ impl Table {
     }
 
     /// Pins a storage for an operator of a thread that has not entered. Returns the copy that is no longer valid.
-    pub(crate) fn visits(&mut self, storage: &mut Use<'_>) -> Option<Arc<Source>> {
+    pub(crate) fn pin_foreign_use(&mut self, storage: &mut Use<'_>) -> Option<Arc<Source>> {
         let entry = self.entries.get_mut(&storage.id())?;
         entry.pins += 1;
         storage.is_pinned = true;
@@ -286,18 +289,19 @@ impl Table {
             (id, Candidate { storage, bytes: entry.bytes, last_use, next, has_copy: entry.copy.is_some() })
         };
         let mut candidates: Vec<_> =
-            self.entries.iter().filter(|(_, entry)| entry.may_leave()).map(candidate).collect();
+            self.entries.iter().filter(|(_, entry)| entry.may_be_evicted()).map(candidate).collect();
         candidates.sort_unstable_by_key(|(_, candidate)| candidate.storage);
         (now, candidates)
     }
 
     /// Removes entries of dead storages from time to time. The caller drops them without the lock.
     pub(crate) fn swept(&mut self) -> Vec<Entry> {
-        if self.now.is_multiple_of(64) || self.entries.len() > self.sweeps_at {
-            self.sweep()
-        } else {
-            Vec::new()
-        }
+        if self.now.is_multiple_of(64) { self.sweep() } else { self.swept_if_many() }
+    }
+
+    /// Removes entries of dead storages once there are twice as many entries as after the last time.
+    pub(crate) fn swept_if_many(&mut self) -> Vec<Entry> {
+        if self.entries.len() > self.sweeps_at { self.sweep() } else { Vec::new() }
     }
 
     pub(crate) fn sweep(&mut self) -> Vec<Entry> {

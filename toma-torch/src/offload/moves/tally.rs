@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number and bytes of evicted storages. A storage may end on any thread.
+/// Atomic, because a storage may end on any thread.
 #[derive(Debug, Default)]
 pub(crate) struct EvictedTally {
     count: AtomicU64,

@@ -194,14 +194,14 @@ pub(crate) fn write_whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), E
     // Threads that write to one path at once write to files of their own, and the last one stays.
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}-{number}.partial", std::process::id()));
-    let beside = PathBuf::from(beside);
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(format!(".{}-{number}.partial", std::process::id()));
+    let partial = PathBuf::from(partial);
     let written =
-        write(&beside).and_then(|()| fs::rename(&beside, path).map_err(|error| failed(path, error)));
+        write(&partial).and_then(|()| fs::rename(&partial, path).map_err(|error| failed(path, error)));
     if written.is_err() {
         // The file may not exist.
-        let _removed = fs::remove_file(&beside);
+        let _removed = fs::remove_file(&partial);
     }
     written
 }

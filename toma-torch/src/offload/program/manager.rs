@@ -134,18 +134,20 @@ impl Manager {
     /// the fetch, when it has ended.
     #[must_use]
     pub fn observer(self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.sees(|callbacks| callbacks.observer = Some(Arc::new(observer)))
+        self.with_callbacks(|callbacks| callbacks.observer = Some(Arc::new(observer)))
     }
 
     /// Sets callbacks before and after each operator. Set them once, before entering.
     #[must_use]
     pub fn around_operators(self, around: impl AroundOperators + 'static) -> Self {
-        self.sees(|callbacks| callbacks.around = Some(Box::new(around)))
+        self.with_callbacks(|callbacks| callbacks.around = Some(Box::new(around)))
     }
 
+    /// Changes the callbacks of a manager that has no other handle yet.
+    ///
     /// # Panics
     /// If another handle of the manager exists, because the callbacks would change while they are in use.
-    fn sees(mut self, change: impl FnOnce(&mut Callbacks)) -> Self {
+    fn with_callbacks(mut self, change: impl FnOnce(&mut Callbacks)) -> Self {
         let handle = Arc::get_mut(&mut self.handle).and_then(|handle| Arc::get_mut(&mut handle.shared));
         let callbacks = &mut handle.expect("a manager that is not shared yet").callbacks;
         let mut changed = callbacks.take().unwrap_or_default();
@@ -176,7 +178,7 @@ impl Manager {
         self.shared().limit_by_default();
         if is_active {
             ffi::toma_offload_enter(self.shared().min_bytes.load(Ordering::Relaxed));
-            registry::all().books.iter().for_each(|books| books.refuse(false));
+            registry::all().books.iter().for_each(|books| books.update_access());
         }
         Ok(Entered { manager: self.clone(), is_active, of_thread: PhantomData })
     }
@@ -208,13 +210,14 @@ impl Manager {
         registry::check_process()?;
         let shared = self.shared();
         Device::existing(shared.device.device())?;
-        operators::take_back();
-        shared.room_below(bytes);
+        operators::end_lent_pins();
+        shared.evict_down_to(bytes);
         let allocated = shared.allocated_bytes();
         if allocated > bytes {
             let name = shared.device.name();
             let message = format!(
-                "{name} out of memory: budget {bytes}: {allocated} bytes are allocated that cannot leave"
+                "{name} out of memory: {allocated} bytes cannot be evicted, budget {bytes}: drop pins and \
+                 tensors, or raise the budget"
             );
             return Err(Error::new(ErrorKind::OutOfMemory, message));
         }
@@ -289,8 +292,8 @@ impl Manager {
     pub fn fetch_all(&self) -> Result<(), Error> {
         registry::check_process()?;
         let shared = self.shared();
-        operators::take_back();
-        while shared.outwards.has_waited() {}
+        operators::end_lent_pins();
+        while shared.outwards.wait_for_a_move() {}
         let evicted: Vec<_> = {
             let table = shared.table();
             let evicted = table.entries.iter().filter(|(_, entry)| entry.location == Location::Evicted);
@@ -331,9 +334,7 @@ impl Manager {
     pub fn report(&self) -> Report {
         Report::of(self.shared())
     }
-}
 
-impl Manager {
     /// Warns once of storages that are still evicted when the last thread has left.
     fn warn_of_evicted(&self) {
         let shared = self.shared();
@@ -388,9 +389,9 @@ impl Drop for Entered {
         if !self.is_active || ffi::toma_offload_is_forked() {
             return;
         }
-        operators::take_back();
+        operators::end_lent_pins();
         if ffi::toma_offload_leave() {
-            registry::all().books.iter().for_each(|books| books.refuse(true));
+            registry::all().books.iter().for_each(|books| books.update_access());
             self.manager.shared().forget_copies();
             self.manager.warn_of_evicted();
         }

@@ -112,13 +112,12 @@ pub struct Parked {
 impl Parked {
     fn new(shared: &Arc<ManagerState>) -> Result<Self, Error> {
         registry::check_process()?;
-        operators::take_back();
-        let _aside = Aside::begin();
-        let _moving = Moving::begin();
+        operators::end_lent_pins();
+        let _moving = Moving::begin_aside();
         let marked = shared.mark_all()?;
         let storages: Vec<_> = marked.iter().map(|one| one.known).collect();
         let bytes = marked.iter().filter(|one| !one.known.was_evicted).map(|one| one.bytes).sum();
-        shared.leave_all(marked)?;
+        shared.evict_all(marked)?;
         shared.device.release_cached_memory();
         Ok(Self { storages, bytes, stays: shared.stays(), shared: Arc::clone(shared) })
     }
@@ -139,7 +138,7 @@ impl Parked {
     /// Out of memory if they do not fit all at once, even after other storages were evicted. Then everything stays
     /// parked, and the error contains it.
     pub fn resume(mut self) -> Result<(), Unresumed> {
-        match self.shared.return_all(&self.storages) {
+        match self.shared.fetch_all_parked(&self.storages) {
             Ok(()) => {
                 self.storages.clear();
                 Ok(())

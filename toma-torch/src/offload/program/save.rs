@@ -34,8 +34,8 @@ impl Manager {
             Variable::new(self, tensor, &failed).map(|view| (name.clone(), view))
         };
         let views = variables.iter().map(view).collect::<Result<_, Error>>()?;
-        weights_file::write_whole(path.as_ref(), |beside| {
-            let written = weights_file::write(beside, views);
+        weights_file::write_whole(path.as_ref(), |partial| {
+            let written = weights_file::write(partial, views);
             failed.take().map_or(written, Err)
         })
     }

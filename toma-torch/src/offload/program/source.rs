@@ -87,7 +87,7 @@ impl ManagerState {
     /// Bytes on the device that could be evicted now.
     fn idle_bytes(&self) -> u64 {
         let table = self.table();
-        table.entries.values().filter(|entry| entry.may_leave()).map(|entry| entry.bytes).sum()
+        table.entries.values().filter(|entry| entry.may_be_evicted()).map(|entry| entry.bytes).sum()
     }
 }
 
@@ -103,7 +103,7 @@ impl ManagerState {
 /// assert_eq!(manager.report().offloads, 0); // memory sufficed
 /// # Ok::<(), toma_torch::Error>(())
 /// ```
-#[must_use = "nothing leaves any more when the guard is dropped"]
+#[must_use = "evictions wait for memory pressure until this guard is dropped"]
 #[derive(Debug)]
 pub struct OnPressure {
     entered: Entered,
@@ -135,7 +135,7 @@ impl Manager {
         let name = self.name().to_owned();
         let hooked = on_release(move |pressure| {
             let is_ours = pressure.device == name || (pressure.device == "host" && name == "cpu");
-            operators::take_back();
+            operators::end_lent_pins();
             is_ours && shared.is_patient.swap(false, Ordering::Relaxed) && shared.make_room(u64::MAX) > 0
         });
         Ok(OnPressure { entered, is_inner, _hooked: hooked })

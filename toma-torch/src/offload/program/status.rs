@@ -28,7 +28,7 @@ pub struct Status {
     pub pinned: u64,
     /// Bytes of these storages.
     pub pinned_bytes: u64,
-    /// Storages outside of the device.
+    /// Evicted storages.
     pub evicted: u64,
     /// Bytes of these storages.
     pub evicted_bytes: u64,
@@ -106,8 +106,8 @@ pub struct Report {
     /// Total time of these waits.
     pub stalled: Duration,
     /// How often the eviction policy panicked.
-    pub poor_evictions: u64,
-    /// How often rows were gathered from a table that stayed outside of the device.
+    pub policy_panics: u64,
+    /// How often rows were gathered from an evicted table, which stayed evicted.
     pub gathers: u64,
     /// Bytes of these tables, which would otherwise have been fetched each time.
     pub gathered_bytes: u64,
@@ -125,7 +125,7 @@ impl Report {
             bytes_out: read(&counts.bytes_out),
             stalls: read(&counts.stalls),
             stalled: Duration::from_nanos(read(&counts.stall_nanos)),
-            poor_evictions: read(&counts.poor_evictions),
+            policy_panics: read(&counts.policy_panics),
             gathers: read(&counts.gathers),
             gathered_bytes: read(&counts.gathered_bytes),
         }
@@ -142,7 +142,7 @@ impl fmt::Display for Report {
             self.offloads, self.stalls, self.stalled
         )?;
         if self.gathers > 0 {
-            write!(f, ", {} gathers from {} outside", self.gathers, Size::of(self.gathered_bytes))?;
+            write!(f, ", {} gathers from {} of evicted tables", self.gathers, Size::of(self.gathered_bytes))?;
         }
         Ok(())
     }

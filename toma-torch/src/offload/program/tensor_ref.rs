@@ -68,6 +68,9 @@ impl TensorRef {
             let Some(entry) = table.entry(&storage) else { continue };
             entry.name = name.map(Arc::from).or_else(|| entry.name.take());
             entry.is_kept |= entry.bytes < shared.min_bytes.load(Ordering::Relaxed);
+            let gone = table.swept_if_many();
+            drop(table);
+            drop(gone);
         }
         Self { tensor: tensor.shallow_clone(), shared }
     }
@@ -98,8 +101,8 @@ impl TensorRef {
         let is = |wanted: fn(&Location) -> bool| evicted.iter().any(wanted);
         match () {
             () if evicted.is_empty() => Residency::Foreign,
-            () if is(|place| *place == Location::Parked) => Residency::Parked,
-            () if is(|place| *place != Location::Resident) => Residency::Offloaded,
+            () if is(|location| *location == Location::Parked) => Residency::Parked,
+            () if is(|location| *location != Location::Resident) => Residency::Offloaded,
             () => Residency::Resident,
         }
     }
@@ -140,7 +143,7 @@ impl TensorRef {
         if ids.is_empty() {
             return Err(self.refused("is not this manager's"));
         }
-        operators::take_back();
+        operators::end_lent_pins();
         for id in ids {
             self.shared.offload(id)?;
         }

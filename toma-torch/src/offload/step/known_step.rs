@@ -33,7 +33,7 @@ pub(crate) struct Ensuing {
     /// A step that has become known, still without a plan.
     pub(crate) known: Option<Box<Learned>>,
     /// Storages that the plan evicts now.
-    pub(crate) leaves: Vec<u64>,
+    pub(crate) evicts: Vec<u64>,
     /// True if a repetition of the step has ended.
     pub(crate) is_round: bool,
 }

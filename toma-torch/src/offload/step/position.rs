@@ -65,13 +65,13 @@ impl StepPosition {
         for (number, one) in known.made[self.at].iter().zip(made) {
             self.bind(*number, one.id);
         }
-        let leaves = self.planned(Plan::leaves_after);
+        let evicts = self.planned(Plan::leaves_after);
         self.at += 1;
         let is_round = self.at == known.step.operators.len();
         if is_round {
             (self.at, self.rounds) = (0, self.rounds + 1);
         }
-        Ensuing { known: None, leaves, is_round }
+        Ensuing { known: None, evicts, is_round }
     }
 
     /// Number of the running operator, over all rounds.

@@ -53,7 +53,7 @@ impl StepRecorder {
     }
 
     pub(crate) fn begins(&mut self, print: u64, found: &[UsedStorage], gone: impl Fn(u64) -> bool) {
-        self.buries(gone);
+        self.end_lives(gone);
         let uses = found.iter().map(|one| Use { storage: self.number(one, None), writes: one.writes });
         let uses = uses.collect();
         let living_bytes = self.living_bytes;
@@ -62,7 +62,7 @@ impl StepRecorder {
     }
 
     /// Ends the lives of storages that are gone: they died before the next operator.
-    pub(crate) fn buries(&mut self, gone: impl Fn(u64) -> bool) {
+    pub(crate) fn end_lives(&mut self, gone: impl Fn(u64) -> bool) {
         let at = self.rows.len();
         let (lives, living_bytes) = (&mut self.lives, &mut self.living_bytes);
         self.numbers.retain(|id, number| {
@@ -91,7 +91,7 @@ impl StepRecorder {
 
     /// Returns true if the first of the last `half` operators began with the fewest live bytes of them. The next
     /// operator repeats it, so few storages cross the ends of a step that is cut here.
-    pub(crate) fn is_at_ebb(&self, half: usize) -> bool {
+    pub(crate) fn is_at_fewest_bytes(&self, half: usize) -> bool {
         let last = self.rows.len().checked_sub(half).map(|begin| &self.rows[begin..]);
         last.is_some_and(|last| last.iter().all(|row| last[0].living_bytes <= row.living_bytes))
     }
@@ -135,7 +135,7 @@ impl StepRecorder {
 
     /// Turns the only repetition into a step, and returns it with the storages that are older and still live. Storages
     /// that it leaves behind count as gone at its end, because nothing takes their place in the first repetition.
-    pub(crate) fn alone(mut self) -> Option<(KnownStep, Bound)> {
+    pub(crate) fn into_step(mut self) -> Option<(KnownStep, Bound)> {
         let end = self.rows.len();
         for life in self.lives.iter_mut().filter(|life| life.birth.is_some()) {
             life.death.get_or_insert(end);

@@ -50,7 +50,7 @@ impl Steps {
     /// Begins an operator. Returns the bytes that it allocates while it runs; 0 if unknown.
     pub(crate) fn begins(&mut self, print: u64, found: &[UsedStorage], gone: impl Fn(u64) -> bool) -> u64 {
         if !self.is_marked {
-            self.notices(print);
+            self.search_period(print);
         }
         if let Some(recording) = &mut self.recording {
             recording.begins(print, found, gone);
@@ -60,9 +60,9 @@ impl Steps {
 
     /// Adds an operator's fingerprint to the search for a period, in programs that mark no steps. Starts a recording
     /// when a new period is found, or ends it when none is left.
-    fn notices(&mut self, print: u64) {
+    fn search_period(&mut self, print: u64) {
         let period = self.periods.push(print);
-        self.noticed = period.filter(|period| self.is_news(*period));
+        self.noticed = period.filter(|period| self.is_new_step(*period));
         let is_known = self.following.is_some() && !self.is_predicted;
         let is_hopeless = period.is_none() && self.periods.unexplained() > MOST_UNEXPLAINED;
         if is_known || is_hopeless {
@@ -73,7 +73,7 @@ impl Steps {
     }
 
     /// Returns true if a period is a new step. Parts of a predicted step may repeat themselves, too.
-    fn is_news(&self, period: usize) -> bool {
+    fn is_new_step(&self, period: usize) -> bool {
         let predicted = self.known.as_ref().filter(|_| self.is_predicted);
         match predicted {
             Some(known) => period >= known.prints.len(),
@@ -102,7 +102,7 @@ impl Steps {
         let mut ensuing = following.map(|following| following.ends(made)).unwrap_or_default();
         if let Some(recording) = &mut self.recording {
             recording.ends(made, inside_bytes, duration);
-            let noticed = self.noticed.take().filter(|period| recording.is_at_ebb(*period));
+            let noticed = self.noticed.take().filter(|period| recording.is_at_fewest_bytes(*period));
             let noticed = noticed.and_then(|period| recording.folded(period));
             ensuing.known = noticed.map(Box::new);
         }
@@ -142,7 +142,7 @@ impl Steps {
             }
             _ if self.is_predicted => self.recording = Some(StepRecorder::default()),
             _ if is_at_begin => self.misses = 0,
-            _ => self.misses(),
+            _ => self.miss(),
         }
         if self.is_predicted && !is_at_begin {
             self.following = self.known.clone().map(StepPosition::of);
@@ -151,7 +151,7 @@ impl Steps {
     }
 
     /// Tries the known step again, or records a new one after too many misses.
-    fn misses(&mut self) {
+    fn miss(&mut self) {
         self.misses += 1;
         let known = self.known.clone().filter(|_| self.misses < MOST_MISSES);
         self.recording = if known.is_some() { None } else { Some(StepRecorder::default()) };
