@@ -21,7 +21,7 @@ fn noted() -> MutexGuard<'static, Notes> {
     NOTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn is_alive(address: u64, owner: Owner) -> bool {
+fn is_alive(address: u64, owner: Owner) -> bool {
     ffi::owner_at(address) == owner
 }
 

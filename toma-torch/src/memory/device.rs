@@ -140,11 +140,12 @@ impl MemorySource for Device {
         if self.device == tch::Device::Cpu { read_cpu() } else { read_device(self.id()) }
     }
 
-    /// Releases the cache of all devices of this kind, because libtorch offers no finer release.
+    /// Releases the cache of all devices of this kind if this one has any, because libtorch offers no finer release.
     fn release_cached_memory(&self) {
+        let caches = || self.stats().map_or(true, |stats| stats.reserved_bytes > stats.allocated_bytes);
         // The host's allocator caches nothing. On other devices a failure only means that the retry finds
         // less free memory, and shrinks.
-        if self.device != tch::Device::Cpu {
+        if self.device != tch::Device::Cpu && caches() {
             let _ = ffi::release_device(self.id());
         }
         level::forget();

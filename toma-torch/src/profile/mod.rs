@@ -147,7 +147,7 @@
 //! - Memory outside of libtorch's allocator: of Rust, of libraries that call `malloc`, of `from_blob`.
 //! - CPU tensors from before [`cpu::count`](crate::cpu::count), which the first recording calls. Begin `main` with it.
 //! - On a GPU, blocks that are allocated neither by a marked function nor by its backward, and frees on other threads.
-//!   Rows and inventories of GPUs are not proven on a device.
+//!   Rows and inventories of GPUs were not tested on a real GPU.
 
 mod attempts;
 mod filled;
@@ -166,9 +166,9 @@ pub use profiler::{Depth, Profiler, Profiling};
 pub use recording::{Peak, Recording};
 pub use run::{Run, run};
 pub use running::{label, optimizer};
-// Re-exported so that one import list is enough; documented where they are defined.
-#[doc(hidden)]
+#[doc(inline)]
 pub use toma_core::marks::Column;
+// Re-exported so that one import list is enough; documented where they are defined.
 #[doc(hidden)]
 pub use toma_trace::holdings::{Holdings, Inventory};
 pub use toma_trace::lines::{Diff, Lines, NoEvents};

@@ -9,11 +9,11 @@ use toma_trace::counting::{Living, Owner};
 use toma_trace::holdings::Category;
 use toma_trace::{Access, Contradiction, Event, Reader, ThreadId};
 
-use super::states::State;
+use super::states::StateNames;
 use crate::ffi;
-use crate::notes::{is_alive, note, noted_at};
+use crate::notes::{note, noted_at};
 
-/// Names of storages, by their addresses.
+/// Sources of names: variables of stores, and optimizers that have stepped.
 ///
 /// Variables and their gradients can move, so they are looked up when names are needed.
 #[derive(Debug, Default)]
@@ -61,11 +61,12 @@ impl Named {
 
     /// Notes the tensors that an optimizer has made in a step and kept, as states of the variables they were made from.
     pub(super) fn note_states(&self, optimizer: &str, recording: &ffi::Recording) {
-        let mut states = States { names: self.now(), state: State::new(optimizer), made: Vec::new() };
+        let mut states =
+            StateReader { names: self.now(), state: StateNames::new(optimizer), made: Vec::new() };
         let _ = recording.read(&mut states);
         for (address, name) in states.made {
-            // A block that is gone has no owner.
-            if !is_alive(address, Owner(0)) {
+            // The block is still alive.
+            if ffi::owner_at(address) != Owner(0) {
                 note(address, Category::OptimizerState, || name);
             }
         }
@@ -103,14 +104,14 @@ impl Named {
 }
 
 /// Finds the states of an optimizer among the tensors that operators make.
-struct States {
+struct StateReader {
     names: ByAddress,
-    state: State,
+    state: StateNames,
     /// Address and name of each state.
     made: Vec<(u64, String)>,
 }
 
-impl Reader for States {
+impl Reader for StateReader {
     fn read(&mut self, _: ThreadId, event: &Event<'_>) -> Result<(), Contradiction> {
         match event {
             Event::OperatorBegins { name, .. } => self.state.begins(name),

@@ -8,7 +8,7 @@ use toma_trace::lines::Lines;
 
 use super::attempts;
 use super::named::{self, Named};
-use super::recording::{Found, Recording};
+use super::recording::{EndState, Recording};
 use super::running;
 use crate::cpu;
 use crate::error::{Error, ErrorKind};
@@ -62,9 +62,6 @@ pub enum Depth {
 
 /// Enough for a few hundred steps of a large net: 32 MiB.
 const EVENTS: usize = 1 << 20;
-
-/// Index of the CPU among the devices of a recording.
-const HOST: u8 = 0;
 
 impl Profiler {
     /// Records bytes by line.
@@ -125,14 +122,14 @@ impl Profiler {
             Error::new(ErrorKind::Unsupported, message.to_owned())
         };
         let counting = setup.start().map_err(busy)?;
-        counting.correct(HOST, cpu::allocated_bytes());
+        correct(&counting);
         notes::forget();
         named.note_variables();
         for (name, tensor) in &labels {
             named::label(name, tensor);
         }
-        let running = Running::begin(Arc::new(named), depth);
-        Ok(Profiling { running, counting })
+        let sources = Sources::begin(Arc::new(named), depth);
+        Ok(Profiling { sources, counting })
     }
 }
 
@@ -145,6 +142,13 @@ fn devices() -> Vec<(Place, u64)> {
     };
     let cpu = (Place::HOST, cpu::allocated_bytes());
     std::iter::once(cpu).chain((0..).map_while(gpu)).collect()
+}
+
+/// Reads the allocated bytes again: other threads may have allocated or freed since they were first read.
+fn correct(counting: &Counting) {
+    for (index, (_, bytes)) in (0..).zip(devices()) {
+        counting.correct(index, bytes);
+    }
 }
 
 /// A running recording, until it is finished or dropped.
@@ -162,7 +166,7 @@ fn devices() -> Vec<(Place, u64)> {
 #[derive(Debug)]
 #[must_use = "recording ends when this is dropped"]
 pub struct Profiling {
-    running: Running,
+    sources: Sources,
     /// Dropped last, because it keeps other recordings from beginning.
     counting: Counting,
 }
@@ -176,27 +180,27 @@ impl Profiling {
     /// Discards the recording so far, and goes on. Functions that run now are recorded again from their next call on.
     pub fn clear(&mut self) {
         self.counting.clear();
-        self.counting.correct(HOST, cpu::allocated_bytes());
+        correct(&self.counting);
         notes::forget_gone();
     }
 
     /// Ends the recording.
     pub fn finish(self) -> Recording {
-        let Self { running, counting } = self;
+        let Self { sources, counting } = self;
         // Read while it runs: later there are blocks that it has not observed, and other recordings discard names.
-        let found = Found::now(&running.named, &counting.so_far());
-        drop(running);
-        Recording::of(&counting.finish(), found)
+        let end_state = EndState::now(&sources.named, &counting.so_far());
+        drop(sources);
+        Recording::of(&counting.finish(), end_state)
     }
 }
 
 /// Switches on the sources of the recording until this is dropped.
 #[derive(Debug)]
-struct Running {
+struct Sources {
     named: Arc<Named>,
 }
 
-impl Running {
+impl Sources {
     fn begin(named: Arc<Named>, depth: Depth) -> Self {
         running::set(Some(Arc::clone(&named)));
         ffi::watch_blocks();
@@ -206,7 +210,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for Sources {
     fn drop(&mut self) {
         attempts::report(false);
         ffi::report_operators(false);

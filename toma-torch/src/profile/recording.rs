@@ -37,12 +37,12 @@ pub struct Recording {
 }
 
 /// Live blocks at the end of a recording, and the names of storages.
-pub(super) struct Found {
+pub(super) struct EndState {
     living: Vec<(u32, Living)>,
     names: Vec<Noted>,
 }
 
-impl Found {
+impl EndState {
     /// Reads them for the devices of a recording.
     pub(super) fn now(named: &Named, counted: &Counted) -> Self {
         let mut living = Vec::new();
@@ -68,7 +68,7 @@ struct Events {
 }
 
 impl Recording {
-    pub(super) fn of(counted: &Counted, Found { living, names }: Found) -> Self {
+    pub(super) fn of(counted: &Counted, EndState { living, names }: EndState) -> Self {
         let events = counted.replay(living).map(|replayed| Arc::new(Events::of(replayed, names)));
         let lines = counted.lines();
         let lines = match &events {

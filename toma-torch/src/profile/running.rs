@@ -43,21 +43,22 @@ pub(super) fn named() -> Option<Arc<Named>> {
 pub fn optimizer<R>(name: &str, step: impl FnOnce() -> R) -> R {
     let Some(named) = named() else { return step() };
     let _phase = counting::phase(&format!("optimizer {name}"));
-    let states = States::begin(&named, name);
+    let first_step = FirstStep::begin(&named, name);
     let value = step();
-    drop(states);
+    drop(first_step);
     named.note_step(name);
     value
 }
 
-/// Notes the states that an optimizer has made when this is dropped, also after the step has run out of memory.
-struct States<'a> {
+/// Records the first step of an optimizer, and notes the states that it has made when this is dropped, also after the
+/// step has run out of memory.
+struct FirstStep<'a> {
     named: &'a Named,
     optimizer: &'a str,
     recording: ffi::Recording,
 }
 
-impl<'a> States<'a> {
+impl<'a> FirstStep<'a> {
     fn begin(named: &'a Named, optimizer: &'a str) -> Option<Self> {
         if named.has_stepped(optimizer) {
             return None;
@@ -67,7 +68,7 @@ impl<'a> States<'a> {
     }
 }
 
-impl Drop for States<'_> {
+impl Drop for FirstStep<'_> {
     fn drop(&mut self) {
         self.named.note_states(self.optimizer, &self.recording);
     }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use toma_trace::operators;
 
-/// Names a state by the operator that makes it.
+/// Names states by the operators that make them.
 ///
 /// Source: `torch/csrc/api/src/optim` of libtorch 2.11. Adam and `AdamW` begin their states with `zeros_like` of the
 /// parameter, `RMSprop` too; SGD clones the first gradient.
-pub(super) struct State {
+pub(super) struct StateNames {
     optimizer: String,
     /// In the order in which they are made.
     zeros: &'static [&'static str],
@@ -25,7 +25,7 @@ enum Kind {
     Clone,
 }
 
-impl State {
+impl StateNames {
     pub(super) fn new(optimizer: &str) -> Self {
         let is_rmsprop = optimizer.to_ascii_lowercase().contains("rms");
         let zeros: &[_] = if is_rmsprop {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn made(optimizer: &str, operators: &[(&str, Option<&str>)]) -> Vec<String> {
-        let mut state = State::new(optimizer);
+        let mut state = StateNames::new(optimizer);
         let one = |(name, reads): &(&str, Option<&str>)| {
             state.begins(name);
             state.reads(*reads);

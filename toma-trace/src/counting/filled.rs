@@ -120,9 +120,9 @@ fn operator(shared: &Shared, owner: Owner) -> Option<NameId> {
     let ring = shared.ring.as_ref()?;
     // The owner has only the lower half of the event's position.
     let (count, half) = (ring.count(), u64::from(owner.moment()));
-    let place = (count & !u64::from(u32::MAX)) | half;
-    let place = if place < count { place } else { place.checked_sub(1 << 32)? };
-    match Packed::read(ring.get(place)?).1 {
+    let position = (count & !u64::from(u32::MAX)) | half;
+    let position = if position < count { position } else { position.checked_sub(1 << 32)? };
+    match Packed::read(ring.get(position)?).1 {
         Packed::Born(block) => Some(block.operator),
         _ => None,
     }

@@ -156,8 +156,8 @@ impl Here {
 
     /// Returns the moment of the next birth.
     pub(super) fn moment(&self) -> u32 {
-        let places = self.shared.ring.as_ref();
-        places.map_or_else(|| self.shared.births.load(Relaxed), |ring| lower(ring.count()))
+        let ring = self.shared.ring.as_ref();
+        ring.map_or_else(|| self.shared.births.load(Relaxed), |ring| lower(ring.count()))
     }
 }
 
@@ -168,26 +168,26 @@ impl Here {
     }
 
     /// Ends the failure state, if memory ran out before.
-    pub(super) fn goes_on(&mut self) {
+    pub(super) fn end_failure(&mut self) {
         if self.failed.take().is_some() {
             self.shared.failures.forget(self.number);
         }
     }
 
     pub(super) fn allocated(&mut self, device: u8, address: u64, bytes: u64, node: Node) -> Owner {
-        self.goes_on();
+        self.end_failure();
         self.gradient_of(node);
-        self.looks_for_numbered();
+        self.detect_numbered_operator();
         let born = self.stack.allocated(DeviceId(device.into()), bytes);
         let operator = self.operators.last().copied().unwrap_or(NameId::NONE);
-        let place = self.record(Packed::Born(Block { device, address, bytes, operator }));
-        Owner::new(self.shared.number, born, self.moment_of(place), self.optimizers > 0)
+        let position = self.record(Packed::Born(Block { device, address, bytes, operator }));
+        Owner::new(self.shared.number, born, self.moment_of(position), self.optimizers > 0)
     }
 
     /// Returns the moment of a birth, which may have been recorded as the event at this position.
-    pub(super) fn moment_of(&self, place: u64) -> u32 {
+    pub(super) fn moment_of(&self, position: u64) -> u32 {
         let is_kept = self.shared.ring.is_some();
-        if is_kept { lower(place) } else { self.shared.births.fetch_add(1, Relaxed) }
+        if is_kept { lower(position) } else { self.shared.births.fetch_add(1, Relaxed) }
     }
 
     pub(super) fn freed(&mut self, device: u8, address: u64, bytes: u64, owner: Owner) {
@@ -221,7 +221,7 @@ impl Here {
         self.stack.out_of_memory(DeviceId(device.into()));
         let line = self.stack.line().or_else(|| self.shared.rows.only_line());
         self.failed = Some(Failed(line));
-        self.looks_for_numbered();
+        self.detect_numbered_operator();
         let at = self.moment();
         self.shared.failures.keep(self.number, |failure| {
             (failure.device, failure.requested, failure.operator) = (device.into(), requested, operator);
@@ -237,12 +237,12 @@ impl Here {
         let group = self.groups.last().copied().unwrap_or_default();
         let (first, shift) = match self.frames.last() {
             Some(frame) if frame.is_of(function) && frame.group == group => (frame.first, frame.shift),
-            _ => self.shared.first(function, group),
+            _ => self.shared.known().first(function, group),
         };
         self.frames.push(Called { function, first, shift, group, is_call });
         self.stack.enter_apart(first.nth(line), shift);
         self.record(Packed::Mark(Mark::Enters(first.nth(line))));
-        self.in_force(first.nth(line));
+        self.becomes_current(first.nth(line));
     }
 
     /// Returns the callback to run if the ending line has run a backward.
@@ -260,7 +260,7 @@ impl Here {
             let line = frame.first.nth(line);
             self.stack.mark(line);
             self.record(Packed::Mark(Mark::Line(line)));
-            self.in_force(line);
+            self.becomes_current(line);
         }
     }
 
@@ -269,7 +269,7 @@ impl Here {
             let line = frame.first.nth(enclosing);
             self.stack.left_block(line);
             self.record(Packed::Mark(Mark::LeftTo(line)));
-            self.in_force(line);
+            self.becomes_current(line);
         }
     }
 
@@ -279,15 +279,15 @@ impl Here {
         self.stack.leave();
         self.record(Packed::Mark(Mark::Leaves));
         if let Some(line) = self.stack.line() {
-            self.in_force(line);
+            self.becomes_current(line);
         }
         let due = if frame.is_call { self.shared.called(frame.function) } else { None };
         (line, due.map(|lines| lines.to_string()))
     }
 
-    fn in_force(&mut self, line: LineId) {
-        self.begins_anew();
-        self.makers.in_force(line, self.position);
+    fn becomes_current(&mut self, line: LineId) {
+        self.begin_line();
+        self.makers.becomes_current(line, self.position);
     }
 
     /// Enters a row for something without lines, unless the thread is in a line. Returns true if it did.
@@ -313,7 +313,7 @@ impl Here {
 /// Moments.
 impl Here {
     /// Detects operators with a gradient by their sequence numbers, if operators themselves are not recorded.
-    fn looks_for_numbered(&mut self) {
+    fn detect_numbered_operator(&mut self) {
         let next = (self.shared.position)();
         if next != self.position {
             (self.position, self.now.numbered) = (next, Some(self.moment()));
@@ -321,13 +321,13 @@ impl Here {
     }
 
     /// Begins a line or an attempt: none of its operators has begun yet.
-    pub(super) fn begins_anew(&mut self) {
+    pub(super) fn begin_line(&mut self) {
         self.position = (self.shared.position)();
         (self.now.line, self.now.operator, self.now.numbered) = (self.moment(), None, None);
     }
 
     /// Records that the outermost attempt begins (`begins`), or that it is resumed or has ended.
-    pub(super) fn attempts(&mut self, begins: bool) {
+    pub(super) fn note_outermost_attempt(&mut self, begins: bool) {
         if self.groups.is_empty() {
             self.now.attempt = begins.then(|| self.moment());
         }

@@ -23,7 +23,7 @@ pub(super) struct KnownSources {
     groups: Vec<Attempts>,
 }
 
-/// The rows of something without lines. So many numbers are reserved, because numbers of lines are contiguous.
+/// Rows of a scope without lines. `ROWS` line numbers are reserved for it, because numbers must be contiguous.
 #[derive(Clone, Debug)]
 struct Plain {
     first: LineId,

@@ -15,7 +15,7 @@ const MOST: usize = 1 << 16;
 
 impl Makers {
     /// Records that a line is current, and that the next operator will have this number.
-    pub(super) fn in_force(&self, line: LineId, next: Node) {
+    pub(super) fn becomes_current(&self, line: LineId, next: Node) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match lines.last_mut() {
             // The line before ran no operator.
@@ -82,12 +82,12 @@ mod tests {
     use crate::counting::packed::lower;
 
     #[test]
-    fn a_node_is_of_the_line_in_force_when_its_operator_ran() {
+    fn a_node_is_of_the_line_that_was_current() {
         let all = AllMakers::default();
         let node = |number: u64| Node((3 << Node::THREAD) + number);
         let makers = all.of_thread(node(0));
         for (line, next) in [(1, 10), (2, 10), (3, 14), (4, 20)] {
-            makers.in_force(LineId(line), node(next));
+            makers.becomes_current(LineId(line), node(next));
         }
         let lines: Vec<_> = [9_u64, 10, 13, 14, 19, 20, 99].map(|number| all.line(node(number))).to_vec();
         let expected = [None, Some(2), Some(2), Some(3), Some(3), Some(4), Some(4)];
@@ -100,7 +100,7 @@ mod tests {
         for count in [1_u64, 2, 3, 7, 8, 100] {
             let makers = Makers::default();
             for number in 0..count {
-                makers.in_force(LineId(lower(number)), Node(10 * number + 5));
+                makers.becomes_current(LineId(lower(number)), Node(10 * number + 5));
             }
             for node in 0..10 * count + 20 {
                 let expected = node.checked_sub(5).map(|past| LineId(lower((past / 10).min(count - 1))));
@@ -114,7 +114,7 @@ mod tests {
         let all = AllMakers::default();
         let node = |thread: u64| Node(thread << Node::THREAD);
         let lives = all.of_thread(node(0));
-        lives.in_force(LineId(7), node(0));
+        lives.becomes_current(LineId(7), node(0));
         for thread in 1..1000 {
             all.of_thread(node(thread));
         }
@@ -127,7 +127,7 @@ mod tests {
         let makers = Makers::default();
         let last = 3 * MOST as u64;
         for number in 0..last {
-            makers.in_force(LineId(lower(number)), Node(number));
+            makers.becomes_current(LineId(lower(number)), Node(number));
         }
         assert_eq!(makers.of(Node(last)), Some(LineId(lower(last) - 1)));
         assert!(makers.0.lock().unwrap().len() < MOST);

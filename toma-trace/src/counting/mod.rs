@@ -162,7 +162,7 @@ impl Counting {
         }
     }
 
-    /// Returns the counts so far. Stays that have not ended are not in the rows.
+    /// Returns the counts so far. Lines that still run are not in the rows.
     #[must_use]
     pub fn so_far(&self) -> Counted {
         Counted(Arc::clone(&self.shared))

@@ -72,8 +72,8 @@ impl Here {
     pub(super) fn left(&mut self, device: u8, address: u64, bytes: u64, owner: Owner) -> Owner {
         let born = owner.born(self.shared.number);
         self.stack.left(DeviceId(device.into()), bytes, born);
-        let place = self.record(Packed::Died(Block { device, address, bytes, operator: NameId::NONE }));
-        if born.is_some() { owner } else { self.taken_over(place, owner) }
+        let position = self.record(Packed::Died(Block { device, address, bytes, operator: NameId::NONE }));
+        if born.is_some() { owner } else { self.taken_over(position, owner) }
     }
 
     /// Records a fetch. Returns the owner from now on.
@@ -81,7 +81,7 @@ impl Here {
         if owner == EXEMPT {
             return owner;
         }
-        self.goes_on();
+        self.end_failure();
         let born = owner.born(self.shared.number);
         // An older storage is kept from now on: it counts as freed later.
         self.stack.returned(DeviceId(device.into()), bytes, Some(born.unwrap_or(Born(None))));
@@ -89,13 +89,13 @@ impl Here {
             self.record(Packed::Fetches(owner.moment()));
         }
         let operator = self.operators.last().copied().unwrap_or(NameId::NONE);
-        let place = self.record(Packed::Born(Block { device, address, bytes, operator }));
-        if born.is_some() { owner } else { self.taken_over(place, owner) }
+        let position = self.record(Packed::Born(Block { device, address, bytes, operator }));
+        if born.is_some() { owner } else { self.taken_over(position, owner) }
     }
 
     /// Assigns a storage to this recording from now on, born in none of its lines.
-    fn taken_over(&self, place: u64, owner: Owner) -> Owner {
-        let moment = self.moment_of(place);
+    fn taken_over(&self, position: u64, owner: Owner) -> Owner {
+        let moment = self.moment_of(position);
         let is_in_optimizer = owner != Owner(0) && owner.is_of_optimizer();
         Owner::new(self.shared.number, Born(None), moment, is_in_optimizer)
     }

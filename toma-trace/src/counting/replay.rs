@@ -45,9 +45,9 @@ pub(super) fn replay(shared: &Shared, living: impl IntoIterator<Item = (u32, Liv
     let mut replay =
         Replay::new(&known.sources, shared.rows.devices().map(|(_, place)| place.clone()).collect());
     let lost = ring.oldest();
-    for place in lost..ring.count() {
-        if let Some((thread, packed)) = ring.get(place).map(Packed::read) {
-            let _ = replay.read(place, ThreadId(thread.into()), packed);
+    for position in lost..ring.count() {
+        if let Some((thread, packed)) = ring.get(position).map(Packed::read) {
+            let _ = replay.read(position, ThreadId(thread.into()), packed);
         }
     }
     for (device, block) in living {

@@ -33,15 +33,15 @@ impl Ring {
 
     /// Adds an event. Returns its position in the order.
     pub(super) fn push(&self, words: Words) -> u64 {
-        let place = self.next.fetch_add(1, Relaxed);
-        let slot = self.slot(place);
+        let position = self.next.fetch_add(1, Relaxed);
+        let slot = self.slot(position);
         slot.stamp.store(0, Relaxed);
         fence(Release);
         for (to, word) in slot.words.iter().zip(words) {
             to.store(word, Relaxed);
         }
-        slot.stamp.store(place + 1, Release);
-        place
+        slot.stamp.store(position + 1, Release);
+        position
     }
 
     /// Returns the number of events so far.
@@ -55,9 +55,9 @@ impl Ring {
     }
 
     /// Returns an event, unless a later one has replaced it or it is being written.
-    pub(super) fn get(&self, place: u64) -> Option<Words> {
-        let slot = self.slot(place);
-        let is_it = || slot.stamp.load(Acquire) == place + 1;
+    pub(super) fn get(&self, position: u64) -> Option<Words> {
+        let slot = self.slot(position);
+        let is_it = || slot.stamp.load(Acquire) == position + 1;
         if !is_it() {
             return None;
         }
@@ -66,9 +66,9 @@ impl Ring {
         is_it().then_some(words)
     }
 
-    fn slot(&self, place: u64) -> &Slot {
+    fn slot(&self, position: u64) -> &Slot {
         let slots = self.slots.len() as u64;
-        &self.slots[usize::try_from(place % slots).unwrap_or_default()]
+        &self.slots[usize::try_from(position % slots).unwrap_or_default()]
     }
 }
 

@@ -56,11 +56,11 @@ impl Attempt {
             let group = known.group(call, size);
             let title = known.title(group);
             drop(known);
-            here.attempts(!resumes);
+            here.note_outermost_attempt(!resumes);
             here.groups.push(group);
             if !resumes {
-                here.goes_on();
-                here.begins_anew();
+                here.end_failure();
+                here.begin_line();
                 here.attempt_began = here.moment();
             }
             here.record_named(Packed::Attempt, &title);
@@ -73,7 +73,7 @@ impl Attempt {
     pub fn ended(call: &str, size: usize, how: Option<&str>) {
         unless_paused(|here| {
             if how.is_none() {
-                here.goes_on();
+                here.end_failure();
             }
             let at = here.failed.as_ref().and_then(|failed| failed.0);
             let mut known = here.shared.known();
@@ -91,7 +91,7 @@ impl Drop for Attempt {
         let Some(is_row) = self.row else { return };
         here(|here| {
             here.groups.pop();
-            here.attempts(false);
+            here.note_outermost_attempt(false);
             here.leave_row(is_row);
             here.record(Packed::Ends);
         });

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::failure::Failures;
-use super::known::{Group, KnownSources};
+use super::known::KnownSources;
 use super::makers::AllMakers;
 use super::ring::Ring;
 use crate::event::Node;
-use crate::lines::{LineId, Lines, Rows};
+use crate::lines::{Lines, Rows};
 use toma_core::marks::Function;
 
 /// State shared by all threads of a recording.
@@ -68,12 +68,6 @@ impl Shared {
     pub(super) fn lines(&self) -> Lines {
         let sources = self.known().distinguished();
         Lines::new(&sources, &self.rows)
-    }
-
-    /// Returns the first line of a function, called in attempts of a group, and its distance from the one in no
-    /// attempt.
-    pub(super) fn first(&self, function: &'static Function, group: Group) -> (LineId, u32) {
-        self.known().first(function, group)
     }
 
     /// Counts a call of a function. Returns its table, if that is due.

@@ -75,13 +75,13 @@ impl Look {
             return Ok(());
         }
         let name = self.unique(name);
-        self.look(tensor, &Named { rank, name: &name, gradient_of: None })?;
+        self.look(tensor, &NameOf { rank, name: &name, gradient_of: None })?;
         // Reading `grad` of a tensor that is no leaf makes libtorch warn.
         let gradient = if tensor.is_leaf() { tensor.grad() } else { Tensor::new() };
         if gradient.defined() && self.tensors.insert(ffi::identity(&gradient)) {
             let of = Some(&*name);
             let name = self.unique(&format!("{name}.grad"));
-            self.look(&gradient, &Named { rank: Rank::Gradient, name: &name, gradient_of: of })?;
+            self.look(&gradient, &NameOf { rank: Rank::Gradient, name: &name, gradient_of: of })?;
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Look {
         unique
     }
 
-    fn look(&mut self, tensor: &Tensor, named: &Named<'_>) -> Result<(), Error> {
+    fn look(&mut self, tensor: &Tensor, named: &NameOf<'_>) -> Result<(), Error> {
         let memory = ffi::tensor_memory(tensor).map_err(|error| named.failed(&error))?;
         if memory.storage != 0 {
             self.seen.extend(named.seen(tensor, memory));
@@ -111,7 +111,7 @@ impl Look {
         }
         for (part, tensor) in parts {
             let name = format!("{}.{part}", named.name);
-            self.look(&tensor, &Named { name: &name, ..*named })?;
+            self.look(&tensor, &NameOf { name: &name, ..*named })?;
         }
         Ok(())
     }
@@ -123,13 +123,13 @@ pub(super) fn of_inventory(error: &Error) -> Error {
 
 /// Name and rank of a tensor.
 #[derive(Clone, Copy)]
-struct Named<'a> {
+struct NameOf<'a> {
     rank: Rank,
     name: &'a str,
     gradient_of: Option<&'a str>,
 }
 
-impl Named<'_> {
+impl NameOf<'_> {
     fn failed(&self, error: &Error) -> Error {
         of_inventory(&Error::new(error.kind(), format!("tensor {:?}: {error}", self.name)))
     }

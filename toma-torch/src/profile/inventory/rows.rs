@@ -11,9 +11,9 @@ use crate::ffi::{self, DeviceId};
 use crate::memory::cpu;
 use crate::offload;
 
-/// Memory that tensors share.
+/// Identity of memory, which several tensors may share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Shared {
+enum MemoryId {
     /// A block of the counting allocator, by its address.
     Counted(u64),
     /// Other memory, by its address.
@@ -90,41 +90,41 @@ fn with_rest(inventory: Inventory, place: &Place, device: DeviceId) -> Inventory
 
 /// Makes a row for each storage, in the order of naming, and removes their blocks from `blocks`.
 fn named(seen: Vec<Seen>, blocks: &mut Blocks) -> Vec<Item> {
-    let mut storages = Vec::<(Shared, Vec<Seen>)>::new();
+    let mut storages = Vec::<(MemoryId, Vec<Seen>)>::new();
     let mut known = HashMap::new();
     for seen in seen {
-        let shared = shared(&seen, blocks);
-        let index = *known.entry((seen.place.clone(), shared)).or_insert(storages.len());
+        let id = memory_id(&seen, blocks);
+        let index = *known.entry((seen.place.clone(), id)).or_insert(storages.len());
         if index == storages.len() {
-            storages.push((shared, Vec::new()));
+            storages.push((id, Vec::new()));
         }
         storages[index].1.push(seen);
     }
-    storages.into_iter().map(|(shared, seen)| item(shared, seen, blocks)).collect()
+    storages.into_iter().map(|(id, seen)| item(id, seen, blocks)).collect()
 }
 
-fn shared(seen: &Seen, blocks: &Blocks) -> Shared {
+fn memory_id(seen: &Seen, blocks: &Blocks) -> MemoryId {
     let data = seen.memory.data;
     if data == 0 {
-        return Shared::Storage(seen.memory.storage);
+        return MemoryId::Storage(seen.memory.storage);
     }
     // Memory that is lent from within a block belongs to that block.
     let before = blocks.range(..=data).next_back().filter(|_| seen.place == Place::HOST);
     match before {
-        Some((address, bytes)) if data - address < *bytes => Shared::Counted(*address),
-        _ => Shared::Memory(data),
+        Some((address, bytes)) if data - address < *bytes => MemoryId::Counted(*address),
+        _ => MemoryId::Memory(data),
     }
 }
 
 /// Makes the row of a storage, named after its tensor with the lowest rank that begins first.
-fn item(shared: Shared, mut seen: Vec<Seen>, blocks: &mut Blocks) -> Item {
+fn item(id: MemoryId, mut seen: Vec<Seen>, blocks: &mut Blocks) -> Item {
     let offset = |seen: &Seen| {
-        let begin = if let Shared::Counted(address) = shared { address } else { seen.memory.data };
+        let begin = if let MemoryId::Counted(address) = id { address } else { seen.memory.data };
         seen.memory.offset + (seen.memory.data - begin) / seen.memory.element_bytes.max(1)
     };
     seen.sort_by_key(|seen| (seen.rank, offset(seen), Reverse(seen.elements())));
     let lent = seen.iter().map(|seen| seen.memory.bytes).max().unwrap_or(0);
-    let bytes = if let Shared::Counted(address) = shared { blocks.remove(&address) } else { None };
+    let bytes = if let MemoryId::Counted(address) = id { blocks.remove(&address) } else { None };
     let owner = &seen[0];
     let outside = seen.iter().map(|seen| seen.outside_bytes).max().unwrap_or(0);
     let item = Item::new(&owner.place, &owner.name, &owner.shape, bytes.unwrap_or(lent)).outside(outside);
