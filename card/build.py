@@ -6,6 +6,7 @@ undefined, so that no package of CUDA has to be installed. OUT also gets the lib
 libtorch's own libraries."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -24,6 +25,8 @@ REFUSED = {CUDART: 801, "libcusolver.so.12": 9, "libcusparse.so.12": 10, "libcus
 
 
 def read(*command):
+    if not shutil.which(command[0]):
+        sys.exit(f"no {command[0]}, with which the paper card is built: install a C compiler with binutils")
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     return ended.stdout if ended.returncode == 0 else sys.exit(f"{command[0]} failed, see above")
 

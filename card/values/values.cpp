@@ -2,9 +2,11 @@
 // the CPU's kernel over the same memory. The CPU's results replace those of the CUDA kernel. Settings: see README.md.
 //
 // Preloading this library also pulls in libtorch_cuda, which linkers drop from programs that call nothing in it.
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <dlfcn.h>
+#include <torch/csrc/cuda/memory_snapshot.h>
 #include <torch/library.h>
 #include <unistd.h>
 
@@ -274,4 +276,26 @@ const bool started = [] {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) void paper_set_values(int on) { are_off = !on; }
+#define FOR_TESTS extern "C" __attribute__((visibility("default")))
+
+FOR_TESTS void paper_set_values(int on) { are_off = !on; }
+
+// Begins or ends the capture of a graph on a stream of its own, which is the thread's meanwhile.
+extern "C" int cudaStreamBeginCapture(void* stream, int mode);
+extern "C" int cudaStreamEndCapture(void* stream, void** graph);
+FOR_TESTS void paper_capture(int begins) {
+  static thread_local std::optional<c10::StreamGuard> own;
+  void* graph = nullptr;
+  if (begins) own.emplace(c10::impl::VirtualGuardImpl(c10::kCUDA).getStreamFromGlobalPool(c10::Device(c10::kCUDA, 0)));
+  auto* stream = own->current_stream().native_handle();
+  if (begins) cudaStreamBeginCapture(stream, 0);
+  else cudaStreamEndCapture(stream, &graph), own.reset();
+}
+
+// libtorch's own record of its allocator, and the file that `torch.cuda.memory._dump_snapshot` writes of it.
+FOR_TESTS void paper_record_history() {
+  torch::cuda::_record_memory_history(std::optional<std::string>("all"), std::nullopt, "all", SIZE_MAX);
+}
+FOR_TESTS void paper_write_snapshot(const char* path) {
+  std::ofstream(path, std::ios::binary) << torch::cuda::_memory_snapshot_pickled();
+}

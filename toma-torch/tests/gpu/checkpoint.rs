@@ -6,16 +6,20 @@ use toma::memory::MemorySource as _;
 use toma_torch::checkpoint::{self, Solver};
 use toma_torch::{Device, RngState};
 
+use crate::card::{capture, on_card};
 use crate::table::{Check, Needs};
 
 pub(crate) const CHECKS: &[Check] = &[
     Check { name: "checkpoint: ResNet-152 has the plain step's bits", needs: Needs::Libtorch, run: resnet },
     Check { name: "checkpoint: a stack of GPT blocks has them", needs: Needs::Libtorch, run: blocks },
+    // Runs without values, which the generator's state does not need.
+    Check { name: "checkpoint: a stack with dropout draws as often", needs: Needs::Libtorch, run: blocks },
     Check {
         name: "checkpoint: recurrent layers with dropout have them",
         needs: Needs::Libtorch,
         run: recurrent,
     },
+    on_card("checkpoint: a region in the capture of a graph is refused", captured),
 ];
 
 const GPU: tch::Device = tch::Device::Cuda(0);
@@ -57,6 +61,10 @@ fn compared(vs: &VarStore, forward: impl Fn() -> Tensor) -> String {
     let costs = form.known().unwrap();
     let leanest = costs.plan(costs.least_bytes(), Solver::Auto).unwrap();
     let (planned, planned_peak) = step(vs, || form.plan(&leanest).region(&forward));
+    assert!(
+        first.1 == plain.1 && planned.1 == plain.1,
+        "another state of the generator than after the plain step"
+    );
     assert!(!is_repeatable || (first == plain && planned == plain), "other bits than the plain step");
     let repeatable = if is_repeatable { "equal" } else { "not compared: the plain step differs from itself" };
     let planned_bytes = leanest.peak_bytes();
@@ -117,4 +125,17 @@ fn recurrent() -> String {
     let kept = last.kept();
     assert!(kept.len() == 2 && kept.iter().all(|why| why.contains("a state of cuDNN")), "{kept:?}");
     figures
+}
+
+fn captured() -> String {
+    let weight = Tensor::ones([4], FLOATS).set_requires_grad(true);
+    let region = || checkpoint::f_region(|| weight.f_mul_scalar(2.0));
+    capture(true);
+    let refused = region();
+    capture(false);
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("a graph of CUDA is being captured"), "{error}");
+    region().unwrap().sum(Kind::Float).backward();
+    assert_eq!(weight.grad().numel(), 4);
+    error
 }

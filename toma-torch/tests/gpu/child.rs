@@ -44,6 +44,7 @@ pub(crate) fn work(task: &str) {
         Some(("card", task)) => card::work(task),
         Some(("retry", task)) => retry::work(task),
         Some(("profile", "late")) => profile::free_late(),
+        Some(("profile", "snapshot")) => profile::compare_snapshots(),
         Some(("profile", _)) => profile::replay(),
         _ => poison(),
     }

@@ -47,18 +47,25 @@ fn allocated_bytes() -> u64 {
     device().stats().unwrap().allocated_bytes
 }
 
-/// Requested and allocated bytes, and the reserved bytes that are not allocated, in the error's text.
+/// The amounts in the error's text: requested bytes, total and free bytes of the driver, the allocator's limit, allocated
+/// bytes, and the reserved bytes that are not allocated.
 fn amounts() -> String {
     let _held = items(7).unwrap();
     let text = items(400).unwrap_err().to_string();
-    let stats = device().stats().unwrap();
-    let printed =
-        ["Tried to allocate ", "Of the allocated memory ", " is allocated by PyTorch, and "].map(|words| {
-            let rest = text.split_once(words).unwrap_or_else(|| panic!("no `{words}` in {text}")).1;
-            rest.split_whitespace().take(2).collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned()
-        });
-    let counted = [400 * item_bytes(), stats.allocated_bytes, stats.reserved_bytes - stats.allocated_bytes];
-    assert_eq!(printed, counted.map(shown), "{text}");
+    let (stats, driver) = (device().stats().unwrap(), cuda::Device::new(0).unwrap().read().unwrap());
+    let cached_bytes = stats.reserved_bytes - stats.allocated_bytes;
+    let counted = [
+        ("Tried to allocate ", 400 * item_bytes()),
+        (" has a total capacity of ", driver.total_bytes),
+        (" of which ", driver_free()),
+        ("Of the allocated memory ", stats.allocated_bytes),
+        (" is allocated by PyTorch, and ", cached_bytes),
+    ];
+    let printed = counted.map(|(words, bytes)| {
+        assert!(text.contains(&format!("{words}{}", shown(bytes))), "{words}{}: {text}", shown(bytes));
+        shown(bytes)
+    });
+    assert!(text.contains(&format!("{} allowed; ", shown(limit()))), "{text}");
     format!("{printed:?}")
 }
 

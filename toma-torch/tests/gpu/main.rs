@@ -1,4 +1,4 @@
-//! Checks on a real GPU, printed as a table: `check | result | figure`.
+//! Checks on a GPU or a paper card, printed as a table: `check | result | figure`.
 //!
 //! ```text
 //! gpu            every check

@@ -16,6 +16,7 @@ use crate::table::{Check, Needs};
 pub(crate) const CHECKS: &[Check] = &[
     Check { name: "predict: a step with attention runs dry", needs: Needs::Libtorch, run: attention },
     Check { name: "predict: a step with batch norm runs dry", needs: Needs::Libtorch, run: norms },
+    Check { name: "predict: MobileNet-v2, at any number of images", needs: Needs::Libtorch, run: mobilenet },
     Check {
         name: "predict: memory of another tensor is refused by name",
         needs: Needs::Libtorch,
@@ -74,19 +75,48 @@ fn dry_and_real(variables: &VarStore, loss: impl Fn() -> Tensor) -> String {
     // The first step takes the workspaces of libraries.
     loss().backward();
     variables.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
-    let device = Device::new(GPU);
-    let before = device.stats().unwrap().allocated_bytes;
     let trace = dry_run(|| loss().backward()).unwrap();
     let live = trace.live(&Place::device("cuda", 0));
     let predicted = live.peak().bytes - live.before();
-    device.reset_peaks().unwrap();
-    loss().backward();
-    let took = device.stats().unwrap().peak_allocated_bytes - before;
+    let took = taken(|| loss().backward());
     assert!(
         predicted >= took - took / 200 && predicted <= took + took / 100,
         "{predicted} bytes predicted, {took} taken"
     );
     format!("{predicted} bytes predicted, {took} taken")
+}
+
+/// Returns the bytes that a step takes at its peak.
+fn taken(step: impl FnOnce()) -> u64 {
+    let device = Device::new(GPU);
+    let before = device.stats().unwrap().allocated_bytes;
+    device.reset_peaks().unwrap();
+    step();
+    device.stats().unwrap().peak_allocated_bytes - before
+}
+
+/// Its operators differ with the number of images.
+fn mobilenet() -> String {
+    let (variables, device) = (VarStore::new(GPU), Device::new(GPU));
+    let net = tch::vision::mobilenet::v2(&variables.root(), 10);
+    let learn = |count: usize| {
+        let images = Tensor::ones([i64::try_from(count).unwrap(), 3, 64, 64], (Kind::Float, GPU));
+        net.forward_t(&images, true).square().mean(Kind::Float).backward();
+    };
+    learn(2);
+    let prediction = toma_torch::predict(&device, learn).unwrap();
+    let figures = [9, 21, 48].map(|count| {
+        let predicted = prediction.clone().confirm(count, learn).unwrap().needs_bytes(count);
+        // Parts of other steps' segments stay uncut.
+        device.release_cached_memory();
+        let took = taken(|| learn(count));
+        assert!(
+            predicted >= took - took / 100 && predicted <= took + took / 50,
+            "{count} images: {predicted} bytes predicted, {took} taken"
+        );
+        format!("{count} images: {predicted} of {took} bytes")
+    });
+    figures.join("; ")
 }
 
 /// CUDA's code reads the tensor before it lets a second one share its memory.

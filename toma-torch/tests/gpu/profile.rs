@@ -1,6 +1,7 @@
 //! Inventories and line figures of a device, against libtorch's own counters.
 
 use std::cell::RefCell;
+use std::process::Command;
 use std::thread;
 
 use tch::nn::{self, Module as _, VarStore};
@@ -11,7 +12,7 @@ use toma_torch::Device;
 use toma_torch::profile::{Column, Depth, Profiler, Stocktaking, inventory};
 use toma_trace::Place;
 
-use crate::card::this;
+use crate::card::{on_card, record_history, this, write_snapshot};
 use crate::child::answer;
 use crate::table::{Check, Needs, printed_by};
 
@@ -38,6 +39,9 @@ pub(crate) const CHECKS: &[Check] = &[
         needs: Needs::Libtorch,
         run: replayed,
     },
+    on_card("profile: libtorch's own snapshot has the recording's blocks", || {
+        answer(&mut this("profile snapshot", &[]))
+    }),
     Check {
         name: "profile: holders of a full device are reported, in backward too",
         needs: Needs::Libtorch,
@@ -200,6 +204,45 @@ pub(crate) fn replay() {
         assert!(is_equal, "{sizes:?}: {cpu:?}, {gpu:?}");
     }
     println!("answer: {nets} nets");
+}
+
+/// Reads both files, and compares births and deaths in their order, each death by the number of its birth, and the bytes
+/// of the blocks that are alive at the end.
+const COMPARE: &str = r#"
+import pickle, sys
+def read(path):
+    with open(path, "rb") as file:
+        snapshot = pickle.load(file)
+    births, events = {}, []
+    for event in snapshot["device_traces"][0]:
+        if event["action"] == "alloc":
+            births[event["addr"]] = len(events)
+            events.append("birth")
+        elif event["action"] == "free_requested":
+            events.append(births.pop(event["addr"]))
+    blocks = (block for segment in snapshot["segments"] if segment["device"] == 0 for block in segment["blocks"])
+    return events, sorted(block["size"] for block in blocks if block["state"] == "active_allocated")
+ours, official = map(read, sys.argv[1:])
+assert ours == official, f"{ours} {official}"
+print(len(ours[0]), "births and deaths,", len(ours[1]), "blocks alive")
+"#;
+
+/// Runs in a process of its own, whose every block is recorded.
+pub(crate) fn compare_snapshots() {
+    record_history();
+    let profiling = Profiler::new().depth(Depth::Events).start().unwrap();
+    let (_variables, layer, input) = linear();
+    let layers = [layer, nn::linear(VarStore::new(GPU).root(), 1024, 512, nn::LinearConfig::default())];
+    learn(&layers, &input);
+    learn(&layers, &input);
+    let recording = profiling.finish();
+    let folder = tempfile::tempdir().unwrap();
+    let [ours, official] = ["ours", "official"].map(|name| folder.path().join(name));
+    recording.write_memory_viz(&ours).unwrap();
+    write_snapshot(&official);
+    let output = Command::new("python3").args(["-c", COMPARE]).args([ours, official]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    println!("answer: {}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[toma::profile]

@@ -26,6 +26,10 @@ const OF_VALUES: &[&str] = &[
     "checkpoint: a stack of GPT blocks has them",
     "checkpoint: recurrent layers with dropout have them",
     "card: an operator that the CPU lacks is named",
+    "card: without values, checks of values fail",
+    "retry: a failure at any allocation from the driver",
+    "retry: under settings of the allocator",
+    "retry: beside a card that is full",
     "offload: steps in 60 % of their peak have the plain bits",
     "offload: everything is parked, and comes back",
 ];

@@ -1,5 +1,7 @@
 //! Checks on a paper card: libtorch's CUDA half, without a GPU.
 
+use std::process::Command;
+
 use anyhow::{Context as _, Result, ensure};
 use xshell::Cmd;
 
@@ -7,10 +9,14 @@ use super::{Checks, counted};
 use crate::bench::bundle;
 use crate::project::Project;
 use crate::setup::torch::Environment;
-use crate::setup::torch::card::{self, Built};
+use crate::setup::torch::card::{self, Built, SUITES, Suite};
 
 /// Tests that take half of the time of their suites.
-const AT_NIGHT: &str = "random_plans:: retry::a_batch_keeps_its_size programs::epochs";
+const AT_NIGHT: &str =
+    "exact::a_ noticed:: random_plans:: random_programs retry::a_batch_keeps_its_size programs::epochs";
+
+/// Suites that compare values.
+const OF_VALUES: [&str; 3] = ["checkpoint", "offload", "torch"];
 
 /// Runs all of `tests/gpu`, of which at most a tenth may need a GPU, and the suites.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
@@ -34,6 +40,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
 /// failure of each allocation from the driver.
 pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
     let on = OnCard::new(checks)?;
+    on.control()?;
     let large = |kind, name, words: &[&str]| {
         let program = on.card.give(on.program(kind, name)?).args(words);
         anyhow::Ok(program.env("PAPER_CARD_BYTES", "64G").env("PAPER_VALUES", "0"))
@@ -41,7 +48,8 @@ pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
     let nets = || large("--bench", "nets", &["--cuda", "--within", "60GiB"]);
     let steps = large("--test", "gpu", &["fragments"])?.env("TOMA_STEPS", "2000");
     let values = large("--test", "gpu", &[])?.env("PAPER_CARD_POISON", "0x41").env("PAPER_VALUES", "1");
-    let failing = on.suite("checkpoint")?.arg("failures::").env("PYTORCH_NO_CUDA_MEMORY_CACHING", "1");
+    let failing = on.on_card("--test", "checkpoint")?.args(["--quiet", "failures::"]);
+    let failing = failing.env("PAPER_CARD_BYTES", "16G").env("PYTORCH_NO_CUDA_MEMORY_CACHING", "1");
     let hopper = nets()?.env("PAPER_CARD_CC", "90");
     let mut all = on.suites("")?;
     all.extend([nets()?, hopper, steps, values.env("TOMA_VALUES", "all"), failing]);
@@ -77,12 +85,28 @@ impl<'a> OnCard<'a> {
 
     /// A process for each suite.
     fn suites(&self, left_out: &str) -> Result<Vec<Cmd<'a>>> {
-        card::suites(left_out).map(|(name, arguments)| Ok(self.suite(name)?.args(arguments))).collect()
+        SUITES.iter().map(|suite| self.suite(suite, left_out)).collect()
     }
 
-    fn suite(&self, name: &str) -> Result<Cmd<'a>> {
-        let program = self.card.give(self.program("--test", name)?).env("PAPER_CARD_POISON", "0x41");
-        Ok(program.arg("--quiet").env("TOMA_TEST_DEVICE", "cuda").env("PAPER_CARD_BYTES", "16G"))
+    /// Checks that the suites that compare values fail without values.
+    fn control(&self) -> Result<()> {
+        for suite in SUITES.iter().filter(|suite| OF_VALUES.contains(&suite.name)) {
+            let program = self.suite(suite, AT_NIGHT)?.env("PAPER_VALUES", "0");
+            let passes = Command::from(program).output()?.status.success();
+            ensure!(!passes, "the suite `{}` passes on a paper card that computes no values", suite.name);
+        }
+        Ok(())
+    }
+
+    fn suite(&self, suite: &Suite, left_out: &str) -> Result<Cmd<'a>> {
+        let program = self.on_card("--test", suite.name)?.env("PAPER_CARD_BYTES", suite.bytes);
+        Ok(program.arg("--quiet").args(suite.arguments(left_out)))
+    }
+
+    /// A program on a card whose memory is not zero before a kernel writes it.
+    fn on_card(&self, kind: &str, name: &str) -> Result<Cmd<'a>> {
+        let program = self.card.give(self.program(kind, name)?);
+        Ok(program.env("PAPER_CARD_POISON", "0x41").env("TOMA_TEST_DEVICE", "cuda"))
     }
 }
 

@@ -27,36 +27,65 @@ const SOURCES: &str = "card";
 /// written is not zero.
 const SETTINGS: [(&str, &str); 2] = [("PAPER_CARD_BYTES", "64G"), ("PAPER_CARD_POISON", "0x41")];
 
-/// Suites of the CPU that also run on a card, in whole or in part: their names, the tests that run, and those of them
-/// that need the CPU: bytes as its allocator counts them, budgets below a workspace of cuBLAS, scripts that compile
-/// kernels, and texts that name the CPU.
-const SUITES: [(&str, &str, &str); 4] = [
-    (
-        "checkpoint",
-        "",
-        "bytes::a_budget bytes::too_few failures:: retry::an_excess retry::a_size_that_fails \
-         retry::a_training_form script:: statistics::operators",
-    ),
-    (
-        "torch",
-        "bodies:: chunks:: forms:: gradients:: original:: random:: rollback:: strange::",
-        "a_body_that_names a_failure_at_any a_missing_device a_refresh_in a_size_that_follows after_a_refresh \
-         attributes_take_tensors bfloat16_attention cannot_be_saved copies_take few_items numbers_of_another \
-         of_the_users_own of_what_is_shared put_back_are_refused several_devices",
-    ),
-    (
-        "lines",
-        "a_backward_belongs a_dry_run_is a_peak_in_backward a_recording blocks_freed_by_another every_byte_of_a_step \
-         frames_of_all operators_stand recordings_ recursion_through",
-        // Now and then counts more bytes on a card than its threads hold; the cause is not known.
-        "recordings_that_begin",
-    ),
-    (
-        "offload",
-        "files:: predicted:: handles:: modes:: park:: programs:: variables::",
-        "a_device_is_parked_without a_step_that_is_parked_in a_tensor_leaves_with_its_views an_allocation_that_fails \
-         bad_input foreign_memory half_the_variables rare_kinds scripts used_in_destructors variables_are_saved_from a_storage_that_lacks_memory",
-    ),
+/// A suite of the CPU that also runs on a card.
+#[derive(Debug)]
+pub(crate) struct Suite {
+    pub(crate) name: &'static str,
+    /// Memory of the card.
+    pub(crate) bytes: &'static str,
+    /// Tests that run there.
+    tests: &'static str,
+    /// Tests of these that count bytes as the CPU's allocator does, or have budgets below a workspace of cuBLAS.
+    counted: &'static str,
+    /// Tests of these that need the CPU: its texts, its memory and generator, or what the card does not compute.
+    of_cpu: &'static str,
+}
+
+pub(crate) const SUITES: [Suite; 4] = [
+    Suite {
+        name: "checkpoint",
+        bytes: "4G",
+        tests: "",
+        counted: "bytes::a_budget bytes::too_few failures:: retry::an_excess retry::a_size_that_fails \
+                  retry::a_training_form",
+        of_cpu: "script:: statistics::operators",
+    },
+    Suite {
+        name: "torch",
+        bytes: "16G",
+        tests: "backtraces:: bodies:: chunks:: corrected::dry_runs_of dry:: dry_calls:: dry_failures::predictions \
+                forms:: gradients:: original:: peak:: predict::memory_that_grows predicted::a_dry_run \
+                predicted::a_known predicted::a_step_within predicted::data_below predicted::evidence random:: \
+                rollback:: strange::",
+        counted: "a_failure_at_any a_refresh_in a_size_that_follows a_small_size_is after_a_refresh \
+                  an_older_tensor every_form_starts few_items out_of_memory_within the_bound_itself \
+                  the_example_prints the_largest_holders two_threads_predict values_that_map",
+        of_cpu: "a_body_that_names a_missing_device an_operator_that_cannot attributes_take_tensors \
+                 autocast_chooses bfloat16_attention cannot_be_saved copies_take effects_of_dry \
+                 host_code_reads numbers_of_another of_the_users_own of_what_is_shared put_back_are_refused \
+                 several_devices",
+    },
+    Suite {
+        name: "lines",
+        bytes: "80G",
+        tests: "a_backward_belongs a_dry_run_is a_name_is_not a_panic_in_a_marked a_peak_in_backward a_recording \
+                a_run_within blocks_freed_by_another every_byte_of_a_step frames_of_all \
+                one_recording operators_stand recordings_ recursion_through tasks_that_are_dropped",
+        counted: "",
+        of_cpu: "",
+    },
+    Suite {
+        name: "offload",
+        bytes: "1G",
+        tests: "exact:: files:: governor:: handles:: modes:: noticed:: park:: parts_of_a_sparse plans:: predicted:: \
+                programs:: random_programs steps:: threads:: together:: variables::",
+        counted: "a_failure_at_any a_recurrent_net a_step_that_is_parked_in a_step_that_takes_rows an_allocation_that_fails \
+                  convolutions_with_batch half_the_variables",
+        of_cpu: "a_device_is_parked_without a_row_that_is_not a_step_that_is_predicted \
+                 a_storage_that_lacks_memory a_tensor_leaves_with_its_views bad_input foreign_memory rare_kinds \
+                 rows_are_taken_outside scripts used_in_destructors variables_are_saved_from \
+                 writes_of_an_operator",
+    },
 ];
 
 #[derive(Args, Debug)]
@@ -113,23 +142,19 @@ impl Built {
     }
 }
 
-/// The suites' names, and their arguments.
-pub(crate) fn suites(left_out: &str) -> impl Iterator<Item = (&'static str, Vec<&str>)> {
-    SUITES.iter().map(move |(name, filters, cpu)| {
-        let skipped = [cpu, left_out].into_iter().flat_map(str::split_whitespace);
-        (*name, filters.split_whitespace().chain(skipped.flat_map(|name| ["--skip", name])).collect())
-    })
+impl Suite {
+    /// Arguments of the suite's program.
+    pub(crate) fn arguments<'a>(&self, left_out: &'a str) -> Vec<&'a str> {
+        let skipped = [self.counted, self.of_cpu, left_out].into_iter().flat_map(str::split_whitespace);
+        let skipped = skipped.flat_map(|name| ["--skip", name]);
+        self.tests.split_whitespace().chain(skipped).collect()
+    }
 }
 
 /// Builds the card for a libtorch, unless it is already built from the same sources.
 pub(crate) fn built(project: &Project, libtorch: &Environment) -> Result<Built> {
     let torch = with_cuda(libtorch.folder())?;
-    let compiler = compiler();
-    ensure!(
-        project.command(&compiler).arg("--version").quiet().ignore_stdout().ignore_stderr().run().is_ok(),
-        "no C++ compiler `{}`, with which the paper card is built: install one, or set CXX",
-        compiler.display()
-    );
+    let compiler = runs(project, compiler())?;
     let root = project.workspace.target_dir.join("card");
     let (headers, out) = (headers(project, &root)?, root.join("lib"));
     let text = format!("{}\n{}{}", torch.display(), compiler.display(), project.texts(SOURCES)?);
@@ -143,6 +168,16 @@ pub(crate) fn built(project: &Project, libtorch: &Environment) -> Result<Built> 
     let mut environment = libtorch.clone();
     environment.libraries.insert(0, out);
     Ok(Built { environment })
+}
+
+/// Returns the C++ compiler, if it runs.
+fn runs(project: &Project, compiler: OsString) -> Result<OsString> {
+    ensure!(
+        project.command(&compiler).arg("--version").quiet().ignore_stdout().ignore_stderr().run().is_ok(),
+        "no C++ compiler `{}`, with which the paper card is built: install one, or set CXX",
+        compiler.display()
+    );
+    Ok(compiler)
 }
 
 /// The folder with the real libraries of libtorch. An installation for the CPU has links to the CPU part only.
@@ -190,6 +225,12 @@ mod tests {
         scratch.file("packages/lib/libtorch_cuda.so", "");
         assert!(with_cuda(&scratch.path("links")).unwrap().ends_with("packages/lib"));
         assert!(with_cuda(&scratch.path("elsewhere")).unwrap_err().to_string().starts_with("no "));
+    }
+
+    #[test]
+    fn the_card_needs_a_compiler() {
+        let error = runs(&Project::find().unwrap(), "no-such-c++".into()).unwrap_err().to_string();
+        assert!(error.starts_with("no C++ compiler `no-such-c++`"), "{error}");
     }
 
     #[test]
