@@ -73,9 +73,9 @@ pub(crate) fn show(
     let size = report::last().map_or(0, |report| report.start);
     let inventory = work.inventory().take()?;
     let recording = profiling.finish();
-    writeln!(to, "What each line takes, with {size} {} at once:\n\n{}", work.items(), headline(&recording))?;
+    writeln!(to, "Memory of each line, with {size} {} at once:\n\n{}", work.items(), headline(&recording))?;
     writeln!(to, "{}", recording.lines().columns([Column::Peak, Column::Rise, Column::Hits]))?;
-    writeln!(to, "What is alive afterwards:\n\n{inventory}")?;
+    writeln!(to, "Alive afterwards:\n\n{inventory}")?;
     output.map_or(Ok(()), |folder| write_files(&recording, folder, to))
 }
 
@@ -83,7 +83,7 @@ fn show_first(first: Option<(usize, String)>, items: &str, to: &mut dyn Write) -
     match first {
         Some((size, filled)) => {
             let filled = filled.trim_end();
-            writeln!(to, "What filled the memory, with {size} {items} at once:\n\n{filled}\n")?;
+            writeln!(to, "Holders of the full memory, with {size} {items} at once:\n\n{filled}\n")?;
         }
         None => writeln!(to, "It never ran out of memory.\n")?,
     }

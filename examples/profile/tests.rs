@@ -56,17 +56,17 @@ fn training_shows_all_in_order_and_writes_files() {
         &text,
         &[
             "A net learns from 300 images of digits; tensors may take 2.0 MiB more.\n",
-            "What filled the memory, with 300 images at once:\n\nconvolution @ ",
+            "Holders of the full memory, with 300 images at once:\n\nconvolution @ ",
             "profile/learning.rs:",
             " asked for 1.17M\nhost holds 1.29M: ",
             "input      images\n",
-            "What each line takes, with ",
+            "Memory of each line, with ",
             " images at once:\n\npeak of ",
             "learning::loss (",
             "let shapes = ",
             "learning::run (",
             "profile::optimizer(\"Adam\", ",
-            "What is alive afterwards:\n",
+            "Alive afterwards:\n",
             "Adam.last.weight.exp_avg ",
             "Files of this recording:\n",
         ],
@@ -94,16 +94,16 @@ fn embedding_shows_all_in_order() {
     in_order(
         &text,
         &[
-            "What filled the memory, with 8 lines at once:\n\n",
+            "Holders of the full memory, with 8 lines at once:\n\n",
             " @ ",
             "embed/model.rs:",
             " asked for ",
             "input       embeddings (",
-            "What each line takes, with ",
+            "Memory of each line, with ",
             "model::embed (",
             "model::layer (",
             "embedding::run (",
-            "What is alive afterwards:\n",
+            "Alive afterwards:\n",
             "encoder.layer.5 (16 storages)",
         ],
     );
@@ -122,7 +122,7 @@ fn sufficient_memory_is_reported() {
 fn a_mistake_is_one_line() {
     let _alone = alone();
     let (text, error) = printed("--train --budget 1KiB");
-    in_order(&text, &["What filled the memory, with 900 images at once:\n"]);
+    in_order(&text, &["Holders of the full memory, with 900 images at once:\n"]);
     assert!(error.unwrap().contains("memory"));
     let scratch = scratch();
     fs::write(scratch.path().join("file"), "").unwrap();

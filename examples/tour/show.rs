@@ -76,7 +76,7 @@ fn explain(row: &Row, to: &mut dyn Write) -> Result<()> {
         writeln!(to, "\nThe last step by checkpoints:\n{region}")?;
     }
     if let Some(moved) = &learned.moved {
-        writeln!(to, "\nWhat left by the leanest plan, and came back:\n  {moved}")?;
+        writeln!(to, "\nEvictions and fetches of the leanest plan:\n  {moved}")?;
     }
     Ok(())
 }
