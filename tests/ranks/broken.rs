@@ -4,6 +4,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use toma::GlobalCache;
@@ -91,6 +92,22 @@ fn bytes_are_shared_in_step_after_a_share_that_was_refused() {
     });
     let expected = [3, 4].map(|byte| vec![vec![byte, 0], vec![byte, 1]]);
     assert_eq!(shared, [expected.clone(), expected]);
+}
+
+#[test]
+fn bytes_of_another_thread_do_not_replace_those_that_are_shared() {
+    let ranks = ranks::threads(2);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| ranks[0].share(b"gradients".to_vec()).unwrap());
+        while ranks[0].store().keys() == 0 {
+            thread::yield_now();
+        }
+        let busy = ranks[0].share(b"metrics".to_vec()).unwrap_err();
+        assert!(matches!(busy, ranks::Error::Busy { .. }), "{busy}");
+        let expected = [b"gradients".to_vec(), b"other".to_vec()];
+        assert_eq!(ranks[1].share(b"other".to_vec()).unwrap(), expected);
+        assert_eq!(first.join().unwrap(), expected);
+    });
 }
 
 #[test]

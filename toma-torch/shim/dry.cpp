@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <sstream>
 #include <thread>
 
@@ -155,7 +154,8 @@ Stack unknown(const Call& call) {
     if (kind == c10::TypeKind::BoolType || input.scalar_type() == c10::kBool) {
       return {c10::Scalar(answer != 0)};
     }
-    return {is_float ? c10::Scalar(answer) : c10::Scalar(std::isnan(answer) ? int64_t{0} : static_cast<int64_t>(answer))};
+    // Programs take integers for counts and places.
+    return {is_float ? c10::Scalar(answer) : c10::Scalar(answer > 0 ? static_cast<int64_t>(answer) : int64_t{0})};
   }
   const auto some = [&](int64_t most) { return call.run->answer == 1 ? most : (most + 1) / 2; };
   if (call.named.shape_rule == TOMA_SHAPE_MASKED_SELECT) {

@@ -13,8 +13,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::bytes::{Reader, Writer};
@@ -55,7 +54,7 @@ struct Inner<S: Store> {
     size: usize,
     state: Mutex<State>,
     /// Number of exchanges of bytes by [`share`](Member::share).
-    shared: AtomicU64,
+    shared: Mutex<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -94,7 +93,7 @@ impl<S: Store> Member<S> {
 
     fn of(store: S, prefix: String, (rank, size): (usize, usize), timeout: Duration) -> Self {
         let state = Mutex::new(State { timeout, ..State::default() });
-        let inner = Inner { store, prefix, rank, size, state, shared: AtomicU64::new(0) };
+        let inner = Inner { store, prefix, rank, size, state, shared: Mutex::new(0) };
         Self { inner: Arc::new(inner), calls: Calls::default() }
     }
 
@@ -127,14 +126,23 @@ impl<S: Store> Member<S> {
     /// # Errors
     /// As [`agree`](Group::agree).
     pub fn share(&self, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
-        let number = self.inner.shared.load(Ordering::Relaxed);
+        // Held before the bytes are stored, so that another thread's do not take the place of those that are read now.
+        let mut times = match self.inner.shared.try_lock() {
+            Ok(times) => times,
+            Err(TryLockError::Poisoned(times)) => times.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                let [running, call] = [(); 2].map(|()| "share".to_owned());
+                return Err(Error::Busy { running, call });
+            }
+        };
+        let number = *times;
         // A rank is at most one exchange ahead of the others, so two keys suffice.
         let key = |rank| format!("{}s{rank}/{}", self.inner.prefix, number % 2);
         self.inner.store.set(&key(self.rank()), bytes)?;
         self.barrier()?;
         // Counted only after the barrier, because otherwise ranks could look for each other's bytes under different
         // keys.
-        self.inner.shared.store(number + 1, Ordering::Relaxed);
+        *times = number + 1;
         let shared = (0..self.size()).map(|rank| self.inner.store.get(&key(rank)));
         let shared: Vec<_> = shared.collect::<Result<_, _>>()?;
         shared

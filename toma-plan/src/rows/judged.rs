@@ -6,8 +6,8 @@ use toma_trace::operators::{RowRule, base_name, row_rule};
 use toma_trace::{Access, Operand, Operator, OperatorId, StorageId, Trace};
 
 use super::forward::forwards;
-use super::rules::is_near;
-use super::tensors::{Batch, Twin, operands};
+use super::rules::{is_near, is_training};
+use super::tensors::{Batch, Tensor, Twin, operands};
 use super::{Coupled, Coupling, DATA, Rows};
 use crate::alike::{Recorded, Unlike};
 
@@ -105,6 +105,12 @@ impl Judged {
         own.len() == judged.len() && own.iter().zip(&judged).all(is_at)
     }
 
+    /// True if the program has a loss over classes, whose mean may leave labels out.
+    #[must_use]
+    pub fn takes_classes(&self) -> bool {
+        self.calls.iter().any(|[call, _]| row_rule(&call.name) == Some(RowRule::ClassLoss))
+    }
+
     /// True if a number of the program changes with the rows. At a single size such a number may match by chance, so a
     /// run is not recognized by it.
     #[must_use]
@@ -186,16 +192,25 @@ fn is_number_at(own: f64, [one, other]: [f64; 2], size: u32, sizes: [u32; 2], fo
 pub(super) fn changed<'c>(calls: &'c [Twin<'_>], recorded: Recorded<'_>) -> Option<Coupled> {
     let (_, needs) = path(recorded, &operands(recorded));
     let mut made = HashSet::new();
-    let normalizes = |twin: &Twin<'_>| row_rule(&twin.operators[1].name) == Some(RowRule::BatchNorm);
+    let normalizes = |twin: &Twin<'_>| is_training(twin.operators[1]);
     let of = |twin: &'c Twin<'_>, access| twin.tensors.iter().filter(move |one| one.operand.access == access);
     made.extend(calls.iter().filter(|twin| normalizes(twin)).flat_map(|twin| {
         let statistics = twin.tensors.iter().filter(|tensor| tensor.batch == Batch::None);
         statistics.map(|tensor| tensor.operand.storage)
     }));
+    // Tensors that the body has as a whole, of which a view may have as many rows as the data.
+    let is_data = |twin: &&Twin<'_>| {
+        let scope = twin.operators[1].scope;
+        scope.is_some_and(|scope| recorded.trace[scope].label.name == DATA)
+    };
+    let of_body = calls.iter().filter(|twin| !is_data(twin)).flat_map(|twin| &twin.tensors);
+    let whole = of_body.filter(|tensor| tensor.batch == Batch::None);
+    let whole: HashSet<_> = whole.map(|tensor| tensor.operand.storage).collect();
     let changes = |twin: &&'c Twin<'_>| {
         made.extend(of(twin, Access::Makes).map(|tensor| tensor.operand.storage));
         let is_needed = |storage| needs.storages.contains(storage) && !made.contains(storage);
-        of(twin, Access::Writes).any(|one| one.batch == Batch::None && is_needed(&one.operand.storage))
+        let is_captured = |one: &Tensor<'_>| one.batch == Batch::None || whole.contains(&one.operand.storage);
+        of(twin, Access::Writes).any(|one| is_captured(one) && is_needed(&one.operand.storage))
     };
     let twin = calls.iter().find(changes)?;
     let name = twin.operators[1].name.clone();

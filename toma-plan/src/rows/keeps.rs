@@ -53,7 +53,10 @@ impl Call<'_> {
             RowRule::Sums | RowRule::Averages | RowRule::AlongDim => self.reduced(rule, &rows, result),
             RowRule::Loss | RowRule::ClassLoss => self.loss(rule, &rows, result),
             _ => match result.batch {
-                Batch::Dim { dim, factor } => self.kept(rule, &rows, (dim, factor), result).map(Value::Rows),
+                Batch::Dim { dim, factor } => {
+                    let layout = self.kept(rule, &rows, (dim, factor), result)?;
+                    Ok(Value::Rows(self.ordered(rule, layout)))
+                }
                 Batch::Irregular if matches!(rule, RowRule::Moves | RowRule::Joins) => {
                     Err(Coupling::AlongBatch)
                 }
@@ -64,6 +67,21 @@ impl Call<'_> {
                 Batch::None => Err(Coupling::OtherAggregate),
             },
         }
+    }
+
+    /// Returns the layout of a result. Elements that were equal or random may differ from now on, by a constant with
+    /// several elements or by their places.
+    fn ordered(&self, rule: RowRule, layout: Layout) -> Layout {
+        let is_list = |input: &Input<'_>| {
+            !matches!(input.value, Value::Rows(_)) && input.tensor.operand.shape.iter().product::<u64>() > 1
+        };
+        let stays = match rule {
+            RowRule::Elementwise => !self.inputs.iter().any(is_list),
+            RowRule::Moves => !matches!(self.name, "tril" | "triu" | "constant_pad_nd"),
+            RowRule::Reshapes | RowRule::Spreads => true,
+            _ => false,
+        };
+        if layout == Layout::ANY && !stays { Layout::PLAIN } else { layout }
     }
 
     /// Returns all rows that the call takes, at least one.
@@ -213,6 +231,10 @@ impl Call<'_> {
 
     /// Returns the layout of elements picked by index: of rows along another dimension, or of a constant for each row.
     fn picked(&self, rows: &[Taken<'_>], factor: u64) -> Result<Layout, Coupling> {
+        // An index without a batch has the places of some rows, from the first on.
+        if self.name.starts_with("scatter") && rows.len() == 1 {
+            return Err(Coupling::PicksRows);
+        }
         let takes_rows = rows[0].at == 0;
         let is_by_place = matches!(self.name, "index_select" | "index");
         let picks_rows = if takes_rows {
@@ -247,7 +269,9 @@ impl Call<'_> {
         let [first] = rows else { return Err(Coupling::Unknown) };
         match (rule, result.batch) {
             _ if !self.runs_along(*first) => match result.batch {
-                Batch::Dim { factor, .. } if factor == first.factor => Ok(Value::Rows(first.layout)),
+                Batch::Dim { factor, .. } if factor == first.factor => {
+                    Ok(Value::Rows(self.ordered(rule, first.layout)))
+                }
                 _ => Err(Coupling::OtherOrder),
             },
             (RowRule::Sums, Batch::None) => Ok(Value::Aggregate(Combined::Sum)),
@@ -275,12 +299,13 @@ impl Call<'_> {
         }
     }
 
-    /// Returns how a loss over classes is averaged: by counts if it has weights or ignores another class than
-    /// the default -100, which data need not contain.
+    /// Returns how a loss over classes is averaged: by counts if it has weights, if a mask has selected its rows, or if it
+    /// ignores another class than the default -100, which data need not contain.
     fn class_mean(&self, rows: &[Taken<'_>]) -> Combined {
         let has_weights = self.inputs.len() > rows.len();
         let ignores = self.attribute("ignore_index").is_some_and(|index| index != [-100]);
-        if has_weights || ignores { Combined::Counted } else { Combined::MeanOrCounted }
+        let is_selected = rows.iter().any(|taken| taken.layout.mask.is_some());
+        if has_weights || ignores || is_selected { Combined::Counted } else { Combined::MeanOrCounted }
     }
 }
 

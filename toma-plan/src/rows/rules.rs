@@ -69,10 +69,12 @@ impl Walk {
             }
             Err(coupling) => Err(Value::Coupled(coupled(coupling))),
             Ok(mut inputs) => {
-                // In training, running statistics are written and not used.
-                if row_rule(name) == Some(RowRule::BatchNorm) && attribute(operator, "training") != Some(&[0])
-                {
-                    inputs.truncate(1);
+                // In training, running statistics are written and not used. They want no gradient, and have a
+                // number for each channel.
+                if is_training(operator) {
+                    let is_used =
+                        |tensor: &Tensor<'_>| tensor.operand.wants_gradient || tensor.batch != Batch::None;
+                    inputs.retain(|input| is_used(input.tensor));
                 }
                 match inputs.iter().find(|input| matches!(input.value, Value::Coupled(_))) {
                     Some(input) => Err(input.value.clone()),
@@ -195,6 +197,12 @@ impl Numbers {
 /// True if two numbers are equal except for rounding.
 pub(super) fn is_near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
+}
+
+/// True for a batch norm that takes the statistics of the batch.
+pub(super) fn is_training(operator: &Operator) -> bool {
+    row_rule(base_name(&operator.name)) == Some(RowRule::BatchNorm)
+        && attribute(operator, "training") != Some(&[0])
 }
 
 fn attribute<'a>(operator: &'a Operator, name: &str) -> Option<&'a [i64]> {
@@ -367,7 +375,7 @@ impl Call<'_> {
             (Numbers::Shrinks, false, Combined::Sum) | (Numbers::Grows, true, Combined::Sum) => {
                 Ok(Combined::Mean)
             }
-            (Numbers::Grows, false, Combined::Mean | Combined::MeanOrCounted) => Ok(Combined::Sum),
+            (Numbers::Grows, false, Combined::Mean) => Ok(Combined::Sum),
             _ => Err(Coupling::Number),
         }
     }

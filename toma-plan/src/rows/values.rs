@@ -87,6 +87,8 @@ impl Values {
         let seen = held.shapes.iter().find(|(shape, _)| *shape == tensor.operand.shape);
         match (&held.value, seen, tensor.batch) {
             (_, Some((_, Err(coupled))), _) => Ok(Value::Coupled(coupled.clone())),
+            // A number for each row, whose rule is not known.
+            (_, _, Batch::Dim { .. }) if tensor.operand.is_written_by_host => Err(Coupling::Written),
             (Value::Rows(_) | Value::Constant, Some((_, Ok(layout))), Batch::Dim { .. }) => {
                 Ok(Value::Rows(*layout))
             }
@@ -165,6 +167,7 @@ impl StorageValue {
 fn unseen(tensor: &Tensor<'_>) -> Result<Value, Coupling> {
     match tensor.batch {
         Batch::None if tensor.operand.is_written_by_host => Ok(Value::Written),
+        Batch::Dim { .. } if tensor.operand.is_written_by_host => Err(Coupling::Written),
         Batch::None => Ok(Value::Constant),
         Batch::Dim { .. } => Ok(Value::Rows(Layout::PLAIN)),
         Batch::Irregular => Err(Coupling::TwoBatchDims),

@@ -52,7 +52,8 @@ use crate::{Device, DryRun, TensorData};
 ///
 /// # Panics
 /// When `body` returns another number of rows than it got items, or rows of different shapes, with
-/// the shapes.
+/// the shapes; and when a later piece has other operators than the first, in a body that reads numbers or at a smaller
+/// size.
 #[track_caller]
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]

@@ -11,13 +11,13 @@ use super::judging::Splitting;
 use super::making::{sizes_of, wide};
 use super::runs::{Answer, Run, dry_run, dry_trace};
 
-/// Answers to a body that reads numbers, beside 1, so that a branch on them shows: signs, sizes, and comparisons of one
-/// number with the next. A Boolean is true unless the answer is 0.
+/// Answers to a body that reads numbers, in addition to 1, so that a branch on them shows: signs, sizes, and comparisons
+/// of one number with the next. A Boolean is true unless the answer is 0, and no integer is negative.
 const ANSWERS: [Answer; 7] = [
     Answer::always(0.0),
     Answer::always(1000.0),
     Answer::always(-1000.0),
-    Answer::always(1e15),
+    Answer::always(1e6),
     Answer::always(f64::NAN),
     Answer { first: 0.0, step: 1.0 },
     Answer { first: 1.0, step: -1.0 },
@@ -46,10 +46,12 @@ impl Splitting<'_> {
         let has_same_numbers = |all: &Trace| {
             judged.as_deref().zip(did).is_none_or(|(judged, did)| judged.has_same_numbers([did, all]))
         };
+        let is_known = |trace: &Trace| self.is_of(self.items, trace) && has_same_numbers(trace);
+        let mut has_run = false;
         let mut known = |answer| {
             let ran = dry_run(self.items, answer, run, undo)?;
+            has_run |= ran.forward.is_some();
             // A body that fails at a number gives no result that could be wrong.
-            let is_known = |trace: &Trace| self.is_of(self.items, trace) && has_same_numbers(trace);
             (ran.forward.is_none_or(|trace| is_known(&trace))).then_some(ran.unknown)
         };
         let less = piece.len() - 1;
@@ -59,14 +61,16 @@ impl Splitting<'_> {
         self.reads.set(unknown.as_ref().is_none_or(|unknown| !unknown.is_empty()));
         let is_same = unknown.is_some()
             && (!self.reads.get() || others.into_iter().all(|answer| known(answer).is_some()));
-        if is_same && (is_even || self.do_as_judged(less, run, undo)) {
+        let has_run = has_run || dry_trace(self.items, run, undo).is_some_and(|trace| is_known(&trace));
+        if is_same && has_run && (is_even || self.do_as_judged(less, run, undo)) {
             return true;
         }
-        let advice = self.site.purpose.advice();
+        let numbers = if self.reads.get() { ", or with other numbers in them" } else { "" };
         self.stays_whole(format!(
-            "the body does other things with {} items than with {}, or with other numbers in them{advice}",
+            "the body does other things with {} items than with {}{numbers}{}",
             self.items,
-            if is_even { piece.len() } else { less }
+            if is_even { piece.len() } else { less },
+            self.site.purpose.advice()
         ));
         false
     }

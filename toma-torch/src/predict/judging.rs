@@ -15,6 +15,7 @@ use tch::Tensor;
 use toma_core::execute::With;
 use toma_core::{Outcome, report};
 use toma_plan::{Combined, Judged};
+use toma_trace::Trace;
 
 use super::key::{Purpose, Site};
 use super::making::sizes_of;
@@ -22,6 +23,7 @@ use super::prediction::Prediction;
 use super::printed::print_once;
 use super::runs::{Run, judged, recorded};
 use super::verdict::Verdict;
+use crate::ffi;
 
 /// The program that was judged last at a line.
 #[derive(Debug, Default)]
@@ -153,6 +155,9 @@ impl<'p> Splitting<'p> {
     }
 
     /// Runs a piece, or all items if they must not be split; returns the outcome and the items that ran.
+    ///
+    /// `undo` takes back the effects of a piece. Dry runs begin with the first item, and their effects follow those of
+    /// pieces that are done.
     pub(crate) fn attempt<R, S>(
         &self,
         piece: Range<usize>,
@@ -170,8 +175,10 @@ impl<'p> Splitting<'p> {
         if is_checked && !self.reads.get() || piece.len() == self.items {
             return (run(None, piece.clone()), piece);
         }
+        let start = piece.start;
+        let undo_after = |rows: Range<usize>| undo(start + rows.start..start + rows.end);
         let checked = if is_checked { Self::compared } else { Self::checked };
-        if let Some(outcome) = checked(self, &piece, run, undo) {
+        if let Some(outcome) = checked(self, &piece, run, &undo_after) {
             return (outcome, piece);
         }
         self.assert_none_is_done(&piece);
@@ -199,18 +206,20 @@ impl<'p> Splitting<'p> {
     where
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
+        // The first piece made its casts itself.
+        ffi::toma_casts_clear();
         let (outcome, did) = recorded(piece, run);
         let Ok(trace) = did else { return Some(outcome) };
         let size = piece.len();
-        if trace.is_some_and(|trace| self.is_of(size, &trace) || self.is_of_few(size, &trace, run, undo)) {
-            return Some(outcome);
-        }
+        let is_known = |trace: &Trace| self.is_of(size, trace) || self.is_of_few(size, trace, run, undo);
+        let why = match trace.as_ref().map(is_known) {
+            Some(true) => return Some(outcome),
+            Some(false) => "the body does other things with other items, by a number that it reads",
+            None => "the body reads numbers, and this piece could not be recorded",
+        };
         drop(outcome);
-        undo(piece.clone());
-        self.stays_whole(format!(
-            "the body does other things with other items, by a number that it reads{}",
-            self.site.purpose.advice()
-        ));
+        undo(0..piece.len());
+        self.stays_whole(format!("{why}{}", self.site.purpose.advice()));
         None
     }
 
@@ -235,7 +244,7 @@ impl<'p> Splitting<'p> {
             return Some(self.checked_as(piece, outcome));
         }
         drop(outcome);
-        undo(piece.clone());
+        undo(0..piece.len());
         if is_known {
             return None;
         }
@@ -252,7 +261,7 @@ impl<'p> Splitting<'p> {
             return Some(self.checked_as(piece, outcome));
         }
         drop(outcome);
-        undo(piece.clone());
+        undo(0..piece.len());
         if self.is_split() {
             let advice = self.site.purpose.advice();
             self.stays_whole(format!("the body does other things for real than in a dry run{advice}"));
@@ -263,20 +272,23 @@ impl<'p> Splitting<'p> {
     /// Returns the outcome of a piece that was checked. Others have at least its items less one, if the items do not
     /// divide evenly.
     fn checked_as<R>(&self, piece: &Range<usize>, outcome: R) -> R {
-        self.checked_size.set(piece.len() - 1);
+        self.checked_size.set(piece.len() - usize::from(!self.items.is_multiple_of(piece.len())));
         outcome
     }
 
     /// Acts on the verdict; returns true if pieces may go on.
     fn splits(&self) -> bool {
-        match self.verdict() {
+        let verdict = self.verdict();
+        if let Verdict::Splits(Combined::Mean | Combined::MeanOrCounted) | Verdict::Statistics(_) = verdict
+            && self.leaves_labels_out()
+        {
+            let advice = "`Loss::Counted` weighs pieces by the counts of their rows";
+            self.stays_whole(format!("the mean leaves labels of {IGNORED} out: {advice}"));
+            return false;
+        }
+        match verdict {
             Verdict::Never(why) => {
                 self.stays_whole(why);
-                return false;
-            }
-            Verdict::Splits(Combined::MeanOrCounted) if self.leaves_labels_out() => {
-                let advice = "`Loss::Counted` weighs pieces by the counts of their rows";
-                self.stays_whole(format!("the mean leaves labels of {IGNORED} out: {advice}"));
                 return false;
             }
             Verdict::Splits(combined) => self.combined.set(Some(combined)),
@@ -291,8 +303,10 @@ impl<'p> Splitting<'p> {
     /// True if a mean over labels counts some of them only.
     fn leaves_labels_out(&self) -> bool {
         let is_ignored = |labels: &Tensor| bool::try_from(labels.eq(IGNORED).any());
+        let takes_classes = || self.judged.borrow().as_deref().is_none_or(Judged::takes_classes);
         let _off = tch::no_grad_guard();
         self.site.purpose != Purpose::Counted
+            && takes_classes()
             && self.integers.iter().any(|labels| is_ignored(labels).unwrap_or(true))
     }
 

@@ -76,12 +76,17 @@ pub(super) fn dry_run<R, S>(
 where
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
 {
-    let mut has_failed = false;
+    let mut has_failed = true;
     let forward = |recording: &Recording| {
         recording.answer(answer.first, answer.step);
-        let outcome = dry::caught(|| run(Some(recording), 0..size));
-        has_failed = outcome.is_err();
-        outcome.ok()
+        let outcome = dry::caught(|| run(Some(recording), 0..size)).ok()?;
+        Some(match outcome.branch::<Tensor>() {
+            ControlFlow::Break(failed) => failed,
+            ControlFlow::Continue(result) => {
+                has_failed = false;
+                R::of(result)
+            }
+        })
     };
     let (trace, unknown) = dry::run(true, forward, || undo(0..size)).ok()?;
     Some(DryForward { forward: (!has_failed).then_some(trace), unknown })

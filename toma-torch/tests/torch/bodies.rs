@@ -35,7 +35,15 @@ struct World {
     table: Tensor,
     /// State that bodies may write to; zeros before each call.
     state: Tensor,
+    bank: Tensor,
     kept: RefCell<Vec<Tensor>>,
+}
+
+impl World {
+    /// A table of rows that bodies may write to, as many as of any data; as the table before each call.
+    fn bank(&self) -> Tensor {
+        self.bank.shallow_clone()
+    }
 }
 
 impl Rows<'_> {
@@ -84,7 +92,7 @@ use Split::{Always, Exact, Never};
 type Body = fn(&Rows<'_>) -> Tensor;
 
 /// Losses of the default kind.
-const LOSSES: [(&str, Split, Body); 68] = [
+const LOSSES: [(&str, Split, Body); 74] = [
     ("mean", Always, |r| r.errors().mean(None)),
     ("sum", Always, |r| r.errors().sum(None)),
     ("dropout", Always, |r| r.hidden().dropout(0.0, true).square().mean(None)),
@@ -164,6 +172,11 @@ const LOSSES: [(&str, Split, Body); 68] = [
         assert!(hits <= 1000, "{hits} hits");
         scores.cross_entropy_loss(r.labels, NONE, Reduction::Mean, -100, 0.0)
     }),
+    ("finite", Always, |r| {
+        let loss = r.errors().mean(None);
+        assert!(loss.double_value(&[]).is_finite(), "no number");
+        loss
+    }),
     ("outputs kept", Always, |r| {
         let scores = r.hidden();
         if !is_dry() {
@@ -217,6 +230,28 @@ const LOSSES: [(&str, Split, Body); 68] = [
         let sum = (r.hidden() - r.targets).sum(None).double_value(&[]);
         (r.errors() + sum.min(0.0)).mean(None)
     }),
+    ("weights of rows by the host", Never, |r| {
+        let weights = vec![1.0 / r.number_of_rows(); usize::try_from(r.count()).unwrap()];
+        (r.error_of_each() * Tensor::from_slice(&weights).to_device(ground::device())).sum(None)
+    }),
+    ("classes of selected rows", Never, |r| {
+        let is_counted = r.counts.gt(0.0);
+        let picked = r.hidden().masked_select(&is_counted.unsqueeze(1)).view([-1, 4]);
+        picked.cross_entropy_for_logits(&r.labels.masked_select(&is_counted))
+    }),
+    ("signs by place", Never, |r| {
+        let signs =
+            r.world.table.narrow(0, 0, 2) * Tensor::from_slice(&[1.0, -1.0]).to_device(ground::device());
+        let signs = (Tensor::ones([r.count(), 2], doubles()) * signs).view([2, -1]).select(0, 0);
+        (r.error_of_each() * signs).sum(None)
+    }),
+    ("bank of rows", Never, |r| {
+        let (rows, bank) = (r.hidden(), r.world.bank());
+        let scores = rows.matmul(&bank.copy().tr());
+        bank.narrow(0, 0, r.count()).copy_(&rows.detach());
+        scores.square().mean(None)
+    }),
+    ("cross entropy times the rows", Never, |r| r.class_loss(None, -100, 0.0) * r.number_of_rows()),
     ("even number of rows", Never, |r| r.errors().narrow(0, 0, r.count() / 2 * 2).mean(None)),
     ("clamped at what is read", Never, |r| r.hidden().clamp_max(r.largest() * 0.3).square().mean(None)),
     ("tensor of what is read", Never, |r| (r.hidden() * Tensor::from(r.largest())).square().mean(None)),
@@ -285,7 +320,7 @@ const COUNTED: [(&str, Split, Body); 4] = [
     ("softmax over rows, counted", Never, |r| r.hidden().softmax(0, None).square().mean(None)),
 ];
 
-const OUTPUTS: [(&str, Split, Body); 24] = [
+const OUTPUTS: [(&str, Split, Body); 28] = [
     ("rows", Always, |r| r.hidden()),
     ("dropped", Always, |r| r.hidden().dropout(0.0, true)),
     ("softmax", Always, |r| r.hidden().softmax(-1, None)),
@@ -312,6 +347,26 @@ const OUTPUTS: [(&str, Split, Body); 24] = [
         table.gather(0, &r.labels.unsqueeze(1), false) + r.hidden()
     }),
     ("with a column more", Exact, |r| r.hidden().constant_pad_nd([1, 0])),
+    ("places by the host", Never, |r| {
+        let places: Vec<_> = (0..r.count()).map(|at| f64::from(i32::try_from(at).unwrap())).collect();
+        r.error_of_each() + Tensor::from_slice(&places).to_device(ground::device())
+    }),
+    ("first row masked", Never, |r| {
+        let at = Tensor::zeros([1, 1], (Kind::Int64, ground::device()));
+        r.hidden().scatter_value(1, &at, -9.0)
+    }),
+    ("statistics that change after use", Never, |r| {
+        let (mean, variance) = (&r.world.state, r.world.state.ones_like());
+        let out = r.hidden().batch_norm(NONE, NONE, Some(mean), Some(&variance), false, 0.1, 1e-5, false);
+        let _ = mean.shallow_clone().lerp_(&r.hidden().detach().mean_dim(0, false, None), 0.1);
+        out
+    }),
+    ("instance norm by the batch", Never, |r| {
+        let images = r.hidden().unsqueeze(2).repeat([1, 1, 3]);
+        let images = images * Tensor::arange_start(1, 4, doubles());
+        let gamma = images.mean_dim([0, 2].as_slice(), false, None);
+        images.instance_norm(Some(&gamma), NONE, NONE, NONE, true, 0.1, 1e-5, false)
+    }),
     ("later rows", Never, |r| r.hidden().constant_pad_nd([0, 0, 1, -1])),
     ("columns of a norm", Never, |r| r.hidden().renorm(2.0, 1, 1.0)),
     ("largest first", Never, |r| r.hidden().sort(0, true).0),
@@ -350,6 +405,7 @@ impl Case {
                 weight: between(&[6, 4]).set_requires_grad(true),
                 table: between(&[64]).exp(),
                 state: Tensor::zeros([4], doubles()),
+                bank: Tensor::zeros([64, 4], doubles()),
                 kept: RefCell::default(),
             },
             data: [between(&[items, 6]), between(&[items, 4]), labels, counts],
@@ -374,6 +430,7 @@ impl Case {
     fn all(&self) -> (&Tensor, &Tensor, &Tensor, &Tensor) {
         let [x, targets, labels, counts] = &self.data;
         let _ = self.world.state.shallow_clone().zero_();
+        let _ = self.world.bank().fill_(0.5);
         (x, targets, labels, counts)
     }
 
@@ -496,6 +553,19 @@ fn labels_that_are_left_out_split_only_where_they_are_counted() {
             panic_of(|| drop(form.backward(loss, &weight, (&x, &labels), |(x, labels)| body(x, labels))));
         assert!(text.contains("the mean leaves labels of -100 out: `Loss::Counted` weighs"), "{text}");
     }
+    // Also in a sum of means, and next to batch norm.
+    let penalized = |x: &Tensor, labels: &Tensor| body(x, labels) + x.matmul(&weight).square().mean(None);
+    let normal = |x: &Tensor, labels: &Tensor| {
+        let x = x.batch_norm(NONE, NONE, NONE, NONE, true, 0.1, 1e-5, false);
+        body(&x, labels)
+    };
+    for body in [&penalized as &dyn Fn(&Tensor, &Tensor) -> Tensor, &normal] {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
+        let text = panic_of(|| {
+            drop(form.backward(Loss::Mean, &weight, (&x, &labels), |(x, labels)| body(x, labels)));
+        });
+        assert!(text.contains("the mean leaves labels of -100 out"), "{text}");
+    }
     let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
     let loss = form.backward(Loss::Counted(&counts), &weight, (&x, &labels), |(x, labels)| body(x, labels));
     let [loss, whole] = [loss, whole].map(|loss| loss.double_value(&[]));
@@ -520,17 +590,22 @@ fn a_bound_is_refused_by_name() {
 #[test]
 fn a_size_that_follows_a_failure_is_checked_too() {
     let _alone = alone();
+    assert!(failures_of_pieces(4, 2) > 4);
+    assert!(failures_of_pieces(2, 1) > 4);
+}
+
+/// Returns the number of allocations that failed, one in each call, in pieces of `most` rows and less.
+fn failures_of_pieces(most: usize, few: i64) -> u32 {
     let data = Tensor::arange(16, doubles());
-    let mut failures = 0;
     for skip in 0.. {
         let weight = Tensor::ones([], doubles()).set_requires_grad(true);
         let device = toma_torch::Device::new(ground::device());
         let failing = FailingAllocation::after(skip);
         let loss = panic_or(|| {
-            let form = execute::with::<NoCache>().device(&device).max(4);
+            let form = execute::with::<NoCache>().device(&device).max(most);
             form.backward(Loss::Found, &weight, &data, |rows| {
                 let errors = (rows * &weight).square();
-                if rows.size()[0] > 2 { errors.mean(None) } else { errors.sum(None) }
+                if rows.size()[0] > few { errors.mean(None) } else { errors.sum(None) }
             })
         });
         let has_failed = failing.has_failed();
@@ -539,11 +614,26 @@ fn a_size_that_follows_a_failure_is_checked_too() {
             assert_eq!(loss.double_value(&[]), 77.5, "after {skip} allocations");
         }
         if !has_failed {
-            break;
+            return skip;
         }
-        failures += 1;
     }
-    assert!(failures > 4);
+    unreachable!("some call allocates no more")
+}
+
+/// A guard that refuses a number is no branch: every number that it lets through has the same program.
+#[test]
+fn a_body_that_fails_at_a_number_is_split() {
+    let _alone = alone();
+    let weight = Tensor::ones([], doubles()).set_requires_grad(true);
+    let (data, device) = (Tensor::arange(8, doubles()), toma_torch::Device::new(ground::device()));
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
+    let loss = form.backward(Loss::Found, &weight, &data, |rows| {
+        let loss = (rows * &weight).sum(None);
+        let is_finite = loss.double_value(&[]).is_finite();
+        if is_finite { Ok(loss) } else { Err(TchError::Torch("not finite".to_owned())) }
+    });
+    let gradient = weight.grad().double_value(&[]);
+    assert_eq!((loss.unwrap().double_value(&[]), gradient), (28.0, 28.0));
 }
 
 /// `None` for a panic, which is a refusal.
