@@ -53,6 +53,26 @@ size_t copied(const std::vector<T>& values, T* out, size_t room) {
   return values.size();
 }
 
+// True if this thread's stream of the current device captures a graph of CUDA. Runs of the graph would repeat what one
+// region has decided.
+bool captures_graph() {
+  const auto* cuda = c10::impl::hasDeviceGuardImpl(c10::kCUDA) ? c10::impl::getDeviceGuardImpl(c10::kCUDA) : nullptr;
+  if (cuda == nullptr || cuda->deviceCount() == 0) {
+    return false;
+  }
+  const auto device = cuda->getDevice();
+  static const auto read = function_of_cuda<int(void*, int*)>("cudaStreamIsCapturing");
+  static const auto forget = function_of_cuda<int()>("cudaGetLastError");
+  // Without a context nothing is captured, and a look at the stream would make one.
+  if (read == nullptr || forget == nullptr || !at::detail::getCUDAHooks().hasPrimaryContext(device.index())) {
+    return false;
+  }
+  int status = 0;
+  const auto is_read = read(cuda->getStream(device).native_handle(), &status) == 0;
+  // libtorch would take the error for its own.
+  return is_read ? status != 0 : (forget(), false);
+}
+
 }  // namespace
 
 const c10::RegistrationHandleRAII* register_fallback(c10::DispatchKey key, c10::KernelFunction kernel, const char* name) {
@@ -68,22 +88,6 @@ const c10::RegistrationHandleRAII* register_fallback(c10::DispatchKey key, c10::
 void register_mode_key() {
   [[gnu::used]] static const auto* registered = register_fallback(
       mode_key, c10::KernelFunction::makeFromBoxedFunction<&intercept_call>(), "checkpoint and offload");
-}
-
-// True if this thread's stream captures a graph of CUDA. Runs of the graph would repeat what one region has decided.
-bool captures_graph() {
-  const auto* cuda = c10::impl::hasDeviceGuardImpl(c10::kCUDA) ? c10::impl::getDeviceGuardImpl(c10::kCUDA) : nullptr;
-  if (cuda == nullptr || cuda->deviceCount() == 0) {
-    return false;
-  }
-  const auto device = cuda->getDevice();
-  const auto read = function_of_cuda<int(void*, int*)>("cudaStreamIsCapturing");
-  // Without a context nothing is captured, and a look at the stream would make one.
-  if (read == nullptr || !at::detail::getCUDAHooks().hasPrimaryContext(device.index())) {
-    return false;
-  }
-  int status = 0;
-  return read(cuda->getStream(device).native_handle(), &status) == 0 && status != 0;
 }
 
 }  // namespace toma

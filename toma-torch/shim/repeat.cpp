@@ -84,7 +84,7 @@ void Tape::reach(uint32_t stage) {
     costs.backward_ends();
     costs.backward_arrives();
   }
-  reached = stage;
+  drop_read(std::exchange(reached, stage));
   if (!has_ended) {
     return;
   }
@@ -93,6 +93,15 @@ void Tape::reach(uint32_t stage) {
     release(boundary);
   }
   follow_plan(stage);
+}
+
+// Drops what the backward of a stage has read, and held because the region learns. `none` is no stage.
+void Tape::drop_read(uint32_t stage) {
+  for (auto slot = stage == none ? end_slot(current()) : stages[stage].first_slot; slot < end_slot(std::min(stage, current())); ++slot) {
+    if (std::exchange(slots[slot].is_read, false)) {
+      slots[slot].tensor.reset();
+    }
+  }
 }
 
 // A backward inside the region has ended: drops the tensors that it recomputed in addition to the plan.
@@ -187,7 +196,8 @@ at::Tensor Tape::unpack(uint32_t number) {
   }
   // The engine sums up gradients of broadcast operands before a node lets go of its tensors. A region that learns holds
   // them until then, as a plan that saves them does.
-  return slot.is_saved || costs.learns() ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
+  slot.is_read = costs.learns() && !slot.is_saved;
+  return slot.is_saved || slot.is_read ? slot.tensor : std::exchange(slot.tensor, at::Tensor());
 }
 
 // None for a nested tensor, whose parts have sizes of their own.

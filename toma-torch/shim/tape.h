@@ -164,6 +164,8 @@ struct Slot {
   // Value that the operator saves without having made it; none otherwise.
   uint32_t argument = none;
   bool is_detached = false;
+  // Backward has read it, in a region that learns.
+  bool is_read = false;
   at::Tensor tensor = {};
   // Expected shape and type of the recomputed tensor.
   std::vector<int64_t> sizes = {};
@@ -250,6 +252,7 @@ class Tape final {
 
   // Recomputation: repeat.cpp.
   void reach(uint32_t stage);
+  void drop_read(uint32_t stage);
   void leave_inside();
   void follow_plan(uint32_t stage);
   void act(toma_action action);

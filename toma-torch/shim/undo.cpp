@@ -58,6 +58,7 @@ void Undo::all() {
   // The region outlives this where its costs are kept.
   written.clear();
   gradients.clear();
+  drawn.clear();
 }
 
 }  // namespace toma

@@ -80,7 +80,8 @@ pub(super) struct Structure {
     priced: [OnceLock<Priced>; 2],
     /// Bytes of the gradients of all variables, and of those that the costs count.
     gradient_bytes: [u64; 2],
-    /// The region that has run last. Its variables may be others than those of the measured one.
+    /// The region that has run last, whose variables are taken for those of the next one. They may be others than those
+    /// of the measured region.
     last: Mutex<Arc<MeasuredRegion>>,
     /// Bytes by which budgets have been too large.
     excess_bytes: AtomicU64,

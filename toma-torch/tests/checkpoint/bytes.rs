@@ -375,6 +375,26 @@ fn gradients_that_another_model_lacks_are_planned() {
     }
 }
 
+/// The gradients of a model that lives on are no measure for those of the one that has run since.
+#[test]
+fn the_least_budget_is_that_of_the_model_that_has_run_last() {
+    let _alone = alone();
+    let rows = Tensor::randn([8, 64], ground::floats());
+    let form = checkpoint::with().name("two models");
+    let model = || [0, 1, 2, 3].map(|_| Tensor::randn([64, 64], ground::floats()).set_requires_grad(true));
+    let run = |model: &[Tensor]| {
+        let net = || model.iter().fold(rows.shallow_clone(), |rows, weight| rows.matmul(weight).tanh());
+        form.region(net).sum(Kind::Float)
+    };
+    let models = [model(), model()];
+    run(&models[0]).backward();
+    let with_gradients = form.least_budget().unwrap();
+    let loss = run(&models[1]);
+    assert!(form.least_budget().unwrap() > with_gradients);
+    loss.backward();
+    assert_eq!(form.least_budget(), Some(with_gradients));
+}
+
 #[test]
 fn a_model_that_was_measured_is_freed_with_its_gradients() {
     let _alone = alone();
