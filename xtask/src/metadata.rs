@@ -70,6 +70,17 @@ pub(crate) struct Settings {
     pub(crate) profiles: Vec<String>,
     pub(crate) nightly_profiles: Vec<String>,
     pub(crate) examples: BTreeMap<String, ExampleSettings>,
+    on_card: BTreeMap<String, Suite>,
+}
+
+/// A test suite that also runs on a paper card.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Suite {
+    pub(crate) bytes: String,
+    tests: Vec<String>,
+    counted: Vec<String>,
+    of_cpu: Vec<String>,
 }
 
 /// How an example is run.
@@ -145,8 +156,23 @@ impl Workspace {
         &self.packages[0]
     }
 
+    /// The suites that also run on a paper card, by name.
+    pub(crate) fn on_card(&self) -> impl Iterator<Item = (&str, &Suite)> {
+        let all = self.all_packages().flat_map(|package| &package.settings().on_card);
+        all.map(|(name, suite)| (&**name, suite))
+    }
+
     pub(crate) fn published(&self) -> impl Iterator<Item = &Package> {
         self.all_packages().filter(|package| package.publish.as_ref().is_none_or(|to| !to.is_empty()))
+    }
+}
+
+impl Suite {
+    /// Arguments of the suite's program.
+    pub(crate) fn arguments<'a>(&'a self, left_out: &[&'a str]) -> Vec<&'a str> {
+        let skipped =
+            self.counted.iter().chain(&self.of_cpu).map(String::as_str).chain(left_out.iter().copied());
+        self.tests.iter().map(String::as_str).chain(skipped.flat_map(|name| ["--skip", name])).collect()
     }
 }
 

@@ -56,9 +56,9 @@ impl GpuBundle {
         project.heading("the checks on a paper card");
         let (_, table) = card::built(&project, &environment)?.checks(project.command(folder.join("gpu")))?;
         project.shell.write_file(folder.join("card.txt"), table)?;
-        for suite in card::SUITES {
-            let file = folder.join(format!("{}.txt", suite.name));
-            project.shell.write_file(file, suite.arguments("").join(" "))?;
+        for (name, suite) in project.workspace.on_card() {
+            let file = folder.join(format!("{name}.txt"));
+            project.shell.write_file(file, suite.arguments(&[]).join(" "))?;
         }
         let limits = project.command(compiler()).args(["-O1", "-shared", "-fPIC", "-x", "c", LIMITS, "-o"]);
         limits.arg(folder.join("liblimits.so")).quiet().run()?;

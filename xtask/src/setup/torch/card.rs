@@ -27,67 +27,6 @@ const SOURCES: &str = "card";
 /// written is not zero.
 const SETTINGS: [(&str, &str); 2] = [("PAPER_CARD_BYTES", "64G"), ("PAPER_CARD_POISON", "0x41")];
 
-/// A suite of the CPU that also runs on a card.
-#[derive(Debug)]
-pub(crate) struct Suite {
-    pub(crate) name: &'static str,
-    /// Memory of the card.
-    pub(crate) bytes: &'static str,
-    /// Tests that run there.
-    tests: &'static str,
-    /// Tests of these that count bytes as the CPU's allocator does, or have budgets below a workspace of cuBLAS.
-    counted: &'static str,
-    /// Tests of these that need the CPU: its texts, its memory and generator, or what the card does not compute.
-    of_cpu: &'static str,
-}
-
-pub(crate) const SUITES: [Suite; 4] = [
-    Suite {
-        name: "checkpoint",
-        bytes: "4G",
-        tests: "",
-        counted: "bytes::a_budget bytes::too_few failures:: retry::an_excess retry::a_size_that_fails \
-                  retry::a_training_form",
-        of_cpu: "script:: statistics::operators",
-    },
-    Suite {
-        name: "torch",
-        bytes: "16G",
-        tests: "backtraces:: bodies:: chunks:: corrected::dry_runs_of dry:: dry_calls:: dry_failures::predictions \
-                forms:: gradients:: original:: peak:: predict::memory_that_grows predicted::a_dry_run \
-                predicted::a_known predicted::a_step_within predicted::data_below predicted::evidence random:: \
-                rollback:: strange::",
-        counted: "a_failure_at_any a_refresh_in a_size_that_follows a_small_size_is after_a_refresh \
-                  an_older_tensor every_form_starts few_items out_of_memory_within the_bound_itself \
-                  the_example_prints the_largest_holders two_threads_predict values_that_map",
-        of_cpu: "a_body_that_names a_missing_device an_operator_that_cannot attributes_take_tensors \
-                 autocast_chooses bfloat16_attention cannot_be_saved copies_take effects_of_dry \
-                 host_code_reads numbers_of_another of_the_users_own of_what_is_shared put_back_are_refused \
-                 several_devices",
-    },
-    Suite {
-        name: "lines",
-        bytes: "80G",
-        tests: "a_backward_belongs a_dry_run_is a_name_is_not a_panic_in_a_marked a_peak_in_backward a_recording \
-                a_run_within blocks_freed_by_another every_byte_of_a_step frames_of_all \
-                one_recording operators_stand recordings_ recursion_through tasks_that_are_dropped",
-        counted: "",
-        of_cpu: "",
-    },
-    Suite {
-        name: "offload",
-        bytes: "1G",
-        tests: "exact:: files:: governor:: handles:: modes:: noticed:: park:: parts_of_a_sparse plans:: predicted:: \
-                programs:: random_programs steps:: threads:: together:: variables::",
-        counted: "a_failure_at_any a_recurrent_net a_step_that_is_parked_in a_step_that_takes_rows an_allocation_that_fails \
-                  convolutions_with_batch half_the_variables",
-        of_cpu: "a_device_is_parked_without a_row_that_is_not a_step_that_is_predicted \
-                 a_storage_that_lacks_memory a_tensor_leaves_with_its_views bad_input foreign_memory rare_kinds \
-                 rows_are_taken_outside scripts used_in_destructors variables_are_saved_from \
-                 writes_of_an_operator",
-    },
-];
-
 #[derive(Args, Debug)]
 pub(crate) struct Card {
     /// The cargo subcommand to run with libtorch, whose programs see the card, with its arguments
@@ -139,15 +78,6 @@ impl Built {
         let [(runner, value)] = self.runner();
         let own = [export(&runner, &value, ""), export("PAPER_CARD", self.library().as_os_str(), "")];
         self.environment.exports() + &own.concat()
-    }
-}
-
-impl Suite {
-    /// Arguments of the suite's program.
-    pub(crate) fn arguments<'a>(&self, left_out: &'a str) -> Vec<&'a str> {
-        let skipped = [self.counted, self.of_cpu, left_out].into_iter().flat_map(str::split_whitespace);
-        let skipped = skipped.flat_map(|name| ["--skip", name]);
-        self.tests.split_whitespace().chain(skipped).collect()
     }
 }
 
