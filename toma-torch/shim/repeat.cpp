@@ -98,7 +98,7 @@ void Tape::reach(uint32_t stage) {
 // Drops what the backward of a stage has read, and held because the region learns. `none` is no stage.
 void Tape::drop_read(uint32_t stage) {
   for (auto slot = stage == none ? end_slot(current()) : stages[stage].first_slot; slot < end_slot(std::min(stage, current())); ++slot) {
-    if (std::exchange(slots[slot].is_read, false)) {
+    if (std::exchange(slots[slot].is_read, false) && !slots[slot].is_saved) {
       slots[slot].tensor.reset();
     }
   }

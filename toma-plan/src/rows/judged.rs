@@ -105,10 +105,13 @@ impl Judged {
         own.len() == judged.len() && own.iter().zip(&judged).all(is_at)
     }
 
-    /// True if the program has a loss over classes, whose mean may leave labels out.
+    /// True if the program has a mean of losses over classes, which may leave labels out.
     #[must_use]
-    pub fn takes_classes(&self) -> bool {
-        self.calls.iter().any(|[call, _]| row_rule(&call.name) == Some(RowRule::ClassLoss))
+    pub fn averages_classes(&self) -> bool {
+        // The reduction is the first of their integers.
+        let averages = |call: &ComparedCall| call.integers.first().is_none_or(|reduction| *reduction == [1]);
+        let is_of_classes = |call: &ComparedCall| row_rule(&call.name) == Some(RowRule::ClassLoss);
+        self.calls.iter().any(|[call, _]| is_of_classes(call) && averages(call))
     }
 
     /// True if a number of the program changes with the rows. At a single size such a number may match by chance, so a
@@ -205,7 +208,9 @@ pub(super) fn changed<'c>(calls: &'c [Twin<'_>], recorded: Recorded<'_>) -> Opti
     };
     let of_body = calls.iter().filter(|twin| !is_data(twin)).flat_map(|twin| &twin.tensors);
     let whole = of_body.filter(|tensor| tensor.batch == Batch::None);
-    let whole: HashSet<_> = whole.map(|tensor| tensor.operand.storage).collect();
+    // Without cuts of data, rows may be a view of the data themselves.
+    let is_cut = calls.iter().any(|twin| is_data(&twin));
+    let whole: HashSet<_> = whole.filter(|_| is_cut).map(|tensor| tensor.operand.storage).collect();
     let changes = |twin: &&'c Twin<'_>| {
         made.extend(of(twin, Access::Makes).map(|tensor| tensor.operand.storage));
         let is_needed = |storage| needs.storages.contains(storage) && !made.contains(storage);

@@ -143,7 +143,7 @@ impl fmt::Display for Coupled {
             Coupling::ConstantInSum => "adds a constant to a sum over the rows",
             Coupling::Number => "takes a number that changes with the rows",
             Coupling::ReadNumber => "takes a number after the program has read one of the rows",
-            Coupling::Written => "takes numbers that the program wrote itself",
+            Coupling::Written => "takes numbers that the program wrote itself, or whose memory it has read",
             Coupling::ChangesConstant => {
                 "changes a tensor that the result is made of, so each piece would take another"
             }

@@ -1,5 +1,7 @@
 //! Rules for the treatment of rows by operators.
 
+use std::mem;
+
 use toma_trace::operators::{RowRule, base_name, row_rule};
 use toma_trace::{Access, Operator, OperatorId, ScopeKind, Tick, Trace};
 
@@ -74,7 +76,8 @@ impl Walk {
                 if is_training(operator) {
                     let is_used =
                         |tensor: &Tensor<'_>| tensor.operand.wants_gradient || tensor.batch != Batch::None;
-                    inputs.retain(|input| is_used(input.tensor));
+                    let mut is_first = true;
+                    inputs.retain(|input| mem::take(&mut is_first) || is_used(input.tensor));
                 }
                 match inputs.iter().find(|input| matches!(input.value, Value::Coupled(_))) {
                     Some(input) => Err(input.value.clone()),
@@ -375,7 +378,7 @@ impl Call<'_> {
             (Numbers::Shrinks, false, Combined::Sum) | (Numbers::Grows, true, Combined::Sum) => {
                 Ok(Combined::Mean)
             }
-            (Numbers::Grows, false, Combined::Mean) => Ok(Combined::Sum),
+            (Numbers::Grows, false, Combined::Mean | Combined::MeanOrCounted) => Ok(Combined::Sum),
             _ => Err(Coupling::Number),
         }
     }

@@ -82,9 +82,10 @@ pub(super) fn after_failure(
     take_back: &impl Fn(Range<usize>),
     piece: Range<usize>,
 ) {
+    let start = piece.start;
     take_back(piece);
     if let Some(prediction) = prediction {
-        prediction.renew(step, |items| take_back(0..items));
+        prediction.renew(step, |items| take_back(start..start + items));
     }
 }
 

@@ -13,7 +13,7 @@ use super::runs::{Answer, Run, dry_run, dry_trace};
 
 /// Answers to a body that reads numbers, in addition to 1, so that a branch on them shows: signs, sizes, and comparisons
 /// of one number with the next. A Boolean is true unless the answer is 0, and no integer is negative.
-const ANSWERS: [Answer; 7] = [
+const ANSWERS: [Answer; 8] = [
     Answer::always(0.0),
     Answer::always(1000.0),
     Answer::always(-1000.0),
@@ -21,6 +21,7 @@ const ANSWERS: [Answer; 7] = [
     Answer::always(f64::NAN),
     Answer { first: 0.0, step: 1.0 },
     Answer { first: 1.0, step: -1.0 },
+    Answer { first: 1000.0, step: -1.0 },
 ];
 
 impl Splitting<'_> {
@@ -55,14 +56,14 @@ impl Splitting<'_> {
             (ran.forward.is_none_or(|trace| is_known(&trace))).then_some(ran.unknown)
         };
         let less = piece.len() - 1;
-        let is_even = less == 0 || self.items.is_multiple_of(piece.len());
+        let is_even = less == 0 || self.divides_evenly(piece);
         let [first, others @ ..] = ANSWERS;
         let unknown = known(first);
         self.reads.set(unknown.as_ref().is_none_or(|unknown| !unknown.is_empty()));
         let is_same = unknown.is_some()
             && (!self.reads.get() || others.into_iter().all(|answer| known(answer).is_some()));
-        let has_run = has_run || dry_trace(self.items, run, undo).is_some_and(|trace| is_known(&trace));
-        if is_same && has_run && (is_even || self.do_as_judged(less, run, undo)) {
+        let mut runs = || has_run || dry_trace(self.items, run, undo).is_some_and(|trace| is_known(&trace));
+        if is_same && runs() && (is_even || self.do_as_judged(less, run, undo)) {
             return true;
         }
         let numbers = if self.reads.get() { ", or with other numbers in them" } else { "" };

@@ -211,7 +211,9 @@ impl<'p> Splitting<'p> {
         let (outcome, did) = recorded(piece, run);
         let Ok(trace) = did else { return Some(outcome) };
         let size = piece.len();
-        let is_known = |trace: &Trace| self.is_of(size, trace) || self.is_of_few(size, trace, run, undo);
+        // The piece stays, so effects of dry runs follow its own.
+        let after = |rows: Range<usize>| undo(size + rows.start..size + rows.end);
+        let is_known = |trace: &Trace| self.is_of(size, trace) || self.is_of_few(size, trace, run, &after);
         let why = match trace.as_ref().map(is_known) {
             Some(true) => return Some(outcome),
             Some(false) => "the body does other things with other items, by a number that it reads",
@@ -237,10 +239,12 @@ impl<'p> Splitting<'p> {
         if !is_known && !self.is_judged.get() {
             self.judge(run, undo);
         }
+        // While the piece stays, effects of dry runs follow its own.
+        let after = |rows: Range<usize>| undo(piece.len() + rows.start..piece.len() + rows.end);
         let (outcome, did) = recorded(piece, run);
         let Ok(trace) = did else { return Some(outcome) };
         let is_known = trace.as_ref().is_some_and(|trace| self.is_of(piece.len(), trace));
-        if is_known && self.splits() && self.all_do_as(trace.as_ref(), piece, run, undo) {
+        if is_known && self.splits() && self.all_do_as(trace.as_ref(), piece, run, &after) {
             return Some(self.checked_as(piece, outcome));
         }
         drop(outcome);
@@ -256,8 +260,8 @@ impl<'p> Splitting<'p> {
         let Ok(trace) = did else { return Some(outcome) };
         let known = trace.as_ref().filter(|trace| self.is_of(piece.len(), trace));
         let mut is_of_few =
-            || trace.as_ref().is_some_and(|trace| self.is_of_few(piece.len(), trace, run, undo));
-        if (known.is_some() || is_of_few()) && self.all_do_as(known, piece, run, undo) {
+            || trace.as_ref().is_some_and(|trace| self.is_of_few(piece.len(), trace, run, &after));
+        if (known.is_some() || is_of_few()) && self.all_do_as(known, piece, run, &after) {
             return Some(self.checked_as(piece, outcome));
         }
         drop(outcome);
@@ -272,16 +276,19 @@ impl<'p> Splitting<'p> {
     /// Returns the outcome of a piece that was checked. Others have at least its items less one, if the items do not
     /// divide evenly.
     fn checked_as<R>(&self, piece: &Range<usize>, outcome: R) -> R {
-        self.checked_size.set(piece.len() - usize::from(!self.items.is_multiple_of(piece.len())));
+        self.checked_size.set(piece.len() - usize::from(!self.divides_evenly(piece)));
         outcome
+    }
+
+    /// True if pieces of this size make up all items that are left.
+    pub(super) fn divides_evenly(&self, piece: &Range<usize>) -> bool {
+        (self.items - piece.start).is_multiple_of(piece.len())
     }
 
     /// Acts on the verdict; returns true if pieces may go on.
     fn splits(&self) -> bool {
         let verdict = self.verdict();
-        if let Verdict::Splits(Combined::Mean | Combined::MeanOrCounted) | Verdict::Statistics(_) = verdict
-            && self.leaves_labels_out()
-        {
+        if !matches!(verdict, Verdict::Never(_)) && self.leaves_labels_out() {
             let advice = "`Loss::Counted` weighs pieces by the counts of their rows";
             self.stays_whole(format!("the mean leaves labels of {IGNORED} out: {advice}"));
             return false;
@@ -303,10 +310,10 @@ impl<'p> Splitting<'p> {
     /// True if a mean over labels counts some of them only.
     fn leaves_labels_out(&self) -> bool {
         let is_ignored = |labels: &Tensor| bool::try_from(labels.eq(IGNORED).any());
-        let takes_classes = || self.judged.borrow().as_deref().is_none_or(Judged::takes_classes);
+        let averages_classes = || self.judged.borrow().as_deref().is_none_or(Judged::averages_classes);
         let _off = tch::no_grad_guard();
         self.site.purpose != Purpose::Counted
-            && takes_classes()
+            && averages_classes()
             && self.integers.iter().any(|labels| is_ignored(labels).unwrap_or(true))
     }
 

@@ -91,6 +91,9 @@ use Split::{Always, Exact, Never};
 
 type Body = fn(&Rows<'_>) -> Tensor;
 
+/// A loss of rows and their labels.
+type OfLabels<'a> = &'a dyn Fn(&Tensor, &Tensor) -> Tensor;
+
 /// Losses of the default kind.
 const LOSSES: [(&str, Split, Body); 74] = [
     ("mean", Always, |r| r.errors().mean(None)),
@@ -251,7 +254,7 @@ const LOSSES: [(&str, Split, Body); 74] = [
         bank.narrow(0, 0, r.count()).copy_(&rows.detach());
         scores.square().mean(None)
     }),
-    ("cross entropy times the rows", Never, |r| r.class_loss(None, -100, 0.0) * r.number_of_rows()),
+    ("cross entropy times the rows", Exact, |r| r.class_loss(None, -100, 0.0) * r.number_of_rows()),
     ("even number of rows", Never, |r| r.errors().narrow(0, 0, r.count() / 2 * 2).mean(None)),
     ("clamped at what is read", Never, |r| r.hidden().clamp_max(r.largest() * 0.3).square().mean(None)),
     ("tensor of what is read", Never, |r| (r.hidden() * Tensor::from(r.largest())).square().mean(None)),
@@ -559,10 +562,14 @@ fn labels_that_are_left_out_split_only_where_they_are_counted() {
         let x = x.batch_norm(NONE, NONE, NONE, NONE, true, 0.1, 1e-5, false);
         body(&x, labels)
     };
-    for body in [&penalized as &dyn Fn(&Tensor, &Tensor) -> Tensor, &normal] {
+    let grown =
+        |x: &Tensor, labels: &Tensor| penalized(x, labels) * f64::from(i32::try_from(x.size()[0]).unwrap());
+    let means: [OfLabels<'_>; 2] = [&penalized, &normal];
+    let grown: OfLabels<'_> = &grown;
+    for (loss, body) in means.map(|body| (Loss::Mean, body)).into_iter().chain([(Loss::Found, grown)]) {
         let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
         let text = panic_of(|| {
-            drop(form.backward(Loss::Mean, &weight, (&x, &labels), |(x, labels)| body(x, labels)));
+            drop(form.backward(loss, &weight, (&x, &labels), |(x, labels)| body(x, labels)));
         });
         assert!(text.contains("the mean leaves labels of -100 out"), "{text}");
     }
