@@ -154,8 +154,8 @@ mod tests {
         let callers = outer();
         let names = callers.names();
         let ends = names.iter().map(|name| name.rsplit("::").next().unwrap_or_default());
-        let expected = ["middle", "outer", "names_are_those_of_the_functions_the_innermost_first"];
-        assert_eq!(ends.take(3).collect::<Vec<_>>(), expected, "{names:?}");
+        // This test itself may be inlined into what runs it.
+        assert_eq!(ends.take(2).collect::<Vec<_>>(), ["middle", "outer"], "{names:?}");
         assert_eq!(callers.to_string(), names.join(" < "));
         assert!(!names.iter().any(|name| name.contains("short_backtrace")), "{names:?}");
         assert_eq!((callers, outer().is_empty()), (outer(), false));
