@@ -6,9 +6,9 @@ use toma_trace::operators::{RowRule, base_name, row_rule};
 use toma_trace::{Access, Operand, Operator, OperatorId, StorageId, Trace};
 
 use super::forward::forwards;
-use super::rules::{is_near, is_training};
+use super::rules::{is_data, is_near, is_training};
 use super::tensors::{Batch, Tensor, Twin, operands};
-use super::{Coupled, Coupling, DATA, Rows};
+use super::{Coupled, Coupling, Rows};
 use crate::alike::{Recorded, Unlike};
 
 /// A verdict with the operators that it is about.
@@ -202,14 +202,11 @@ pub(super) fn changed<'c>(calls: &'c [Twin<'_>], recorded: Recorded<'_>) -> Opti
         statistics.map(|tensor| tensor.operand.storage)
     }));
     // Tensors that the body has as a whole, of which a view may have as many rows as the data.
-    let is_data = |twin: &&Twin<'_>| {
-        let scope = twin.operators[1].scope;
-        scope.is_some_and(|scope| recorded.trace[scope].label.name == DATA)
-    };
-    let of_body = calls.iter().filter(|twin| !is_data(twin)).flat_map(|twin| &twin.tensors);
+    let cuts = |twin: &&Twin<'_>| is_data(twin.operators[1], recorded.trace);
+    let of_body = calls.iter().filter(|twin| !cuts(twin)).flat_map(|twin| &twin.tensors);
     let whole = of_body.filter(|tensor| tensor.batch == Batch::None);
     // Without cuts of data, rows may be a view of the data themselves.
-    let is_cut = calls.iter().any(|twin| is_data(&twin));
+    let is_cut = calls.iter().any(|twin| cuts(&twin));
     let whole: HashSet<_> = whole.filter(|_| is_cut).map(|tensor| tensor.operand.storage).collect();
     let changes = |twin: &&'c Twin<'_>| {
         made.extend(of(twin, Access::Makes).map(|tensor| tensor.operand.storage));
@@ -228,10 +225,9 @@ fn path<'a>(
     operands: &[Vec<&'a Operand>],
 ) -> (Vec<(OperatorId, &'a Operator)>, Needs<'a>) {
     let mut needs = Needs::default();
-    let is_data =
-        |operator: &Operator| operator.scope.is_some_and(|scope| recorded.trace[scope].label.name == DATA);
     // The whole batch has other sizes from call to call.
-    let mut calls: Vec<_> = recorded.operators().filter(|(_, operator)| !is_data(operator)).collect();
+    let mut calls: Vec<_> =
+        recorded.operators().filter(|(_, operator)| !is_data(operator, recorded.trace)).collect();
     let last = calls.last().map(|(id, _)| *id);
     calls.reverse();
     // Aliases compute nothing. A body that logs outputs may detach them, except in a dry run.

@@ -2,7 +2,7 @@
 
 use toma_trace::operators::{RowRule, window_dims};
 
-use super::rules::{Call, Input, Numbers};
+use super::rules::{Call, Input, Numbers, is_training};
 use super::tensors::{Batch, Tensor};
 use super::values::{Layout, Value};
 use super::{Combined, Coupling};
@@ -357,11 +357,9 @@ fn selected(rows: &[Taken<'_>], factor: u64) -> Result<Layout, Coupling> {
 
 impl Call<'_> {
     /// True if the call normalizes rows by statistics of the batch.
-    pub(super) fn takes_batch_statistics(&self, rule: Option<RowRule>) -> bool {
+    pub(super) fn takes_batch_statistics(&self) -> bool {
         let is_over_batch =
             |input: &Input<'_>| matches!(input.tensor.batch, Batch::Dim { dim, .. } if dim != 1);
-        rule == Some(RowRule::BatchNorm)
-            && self.attribute("training") != Some(&[0])
-            && self.inputs.first().is_some_and(is_over_batch)
+        is_training(self.operators[1]) && self.inputs.first().is_some_and(is_over_batch)
     }
 }

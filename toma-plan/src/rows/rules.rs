@@ -25,7 +25,7 @@ pub(super) struct Walk {
 /// A call and its arguments.
 pub(super) struct Call<'a> {
     pub(super) name: &'a str,
-    operators: [&'a Operator; 2],
+    pub(super) operators: [&'a Operator; 2],
     pub(super) inputs: Vec<Input<'a>>,
     pub(super) results: Vec<&'a Tensor<'a>>,
     pub(super) numbers: Numbers,
@@ -62,7 +62,7 @@ impl Walk {
         let operator = twin.operators[1];
         let name = base_name(&operator.name);
         let coupled = |coupling| Coupled { operator: twin.id, name: operator.name.clone(), coupling };
-        let is_data = operator.scope.is_some_and(|scope| trace[scope].label.name == DATA);
+        let is_data = is_data(operator, trace);
         let inputs: Result<Vec<_>, _> = inputs(&twin.tensors).map(|tensor| self.input(tensor)).collect();
         let results: Vec<_> = twin.tensors.iter().filter(|tensor| tensor.is_result()).collect();
         let inputs = match inputs {
@@ -102,7 +102,7 @@ impl Walk {
             results,
         };
         let values: Vec<_> = call.results.iter().map(|result| call.value(result)).collect();
-        let takes_statistics = call.takes_batch_statistics(row_rule(name));
+        let takes_statistics = call.takes_batch_statistics();
         let reads = row_rule(name) == Some(RowRule::ReadsNumber)
             && call.inputs.iter().any(|input| input.value != Value::Constant);
         for (result, value) in twin.tensors.iter().filter(|tensor| tensor.is_result()).zip(values) {
@@ -200,6 +200,11 @@ impl Numbers {
 /// True if two numbers are equal except for rounding.
 pub(super) fn is_near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
+}
+
+/// True for an operator that cuts data.
+pub(super) fn is_data(operator: &Operator, trace: &Trace) -> bool {
+    operator.scope.is_some_and(|scope| trace[scope].label.name == DATA)
 }
 
 /// True for a batch norm that takes the statistics of the batch.

@@ -98,6 +98,11 @@ fn weight() -> Tensor {
     weight
 }
 
+/// Weights without gradients.
+fn model() -> [Tensor; 4] {
+    [0, 1, 2, 3].map(|_| Tensor::randn([64, 64], ground::floats()).set_requires_grad(true))
+}
+
 /// Twelve linear layers, each before a tanh: backward needs the output of the tanh, but not the product before it.
 fn small_stages() -> (VarStore, checkpoint::SequentialT) {
     let variables = VarStore::new(ground::device());
@@ -280,7 +285,7 @@ fn too_few_bytes_are_reported_as_requested_or_as_free_and_mean_out_of_memory() {
 #[test]
 fn the_least_budget_after_measuring_has_room_for_gradients_that_are_missing() {
     let _alone = alone();
-    let weights = [0, 1, 2, 3].map(|_| Tensor::randn([64, 64], ground::floats()).set_requires_grad(true));
+    let weights = model();
     let rows = Tensor::randn([8, 64], ground::floats());
     let net = || weights.iter().fold(rows.shallow_clone(), |rows, weight| rows.matmul(weight).tanh());
     let form = checkpoint::with().name("least budget");
@@ -361,7 +366,6 @@ fn gradients_that_another_model_lacks_are_planned() {
     let _alone = alone();
     let rows = Tensor::randn([8, 64], ground::floats());
     let form = checkpoint::with().name("folds");
-    let model = || [0, 1, 2, 3].map(|_| Tensor::randn([64, 64], ground::floats()).set_requires_grad(true));
     let step = |model: &[Tensor], form: With<'_>| {
         let net = || model.iter().fold(rows.shallow_clone(), |rows, weight| rows.matmul(weight).tanh());
         form.region(net).sum(Kind::Float).backward();
@@ -381,7 +385,6 @@ fn the_least_budget_is_that_of_the_model_that_has_run_last() {
     let _alone = alone();
     let rows = Tensor::randn([8, 64], ground::floats());
     let form = checkpoint::with().name("two models");
-    let model = || [0, 1, 2, 3].map(|_| Tensor::randn([64, 64], ground::floats()).set_requires_grad(true));
     let run = |model: &[Tensor]| {
         let net = || model.iter().fold(rows.shallow_clone(), |rows, weight| rows.matmul(weight).tanh());
         form.region(net).sum(Kind::Float)
