@@ -14,12 +14,6 @@ struct Root final : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
 };
 
-// True if the tensor spans all memory of the value, in order.
-bool looks_like(const at::Tensor& tensor, const Value& value) {
-  return tensor.storage_offset() == 0 && tensor.is_contiguous() && bytes_of(tensor) == value.bytes &&
-      tensor.requires_grad() == value.wants_gradient;
-}
-
 bool looks_like(const at::Tensor& tensor, const at::Tensor& alias) {
   if (tensor.requires_grad() != alias.requires_grad() || storage_of(tensor) != storage_of(alias) || tensor.layout() != c10::kStrided) {
     return tensor.requires_grad() == alias.requires_grad() && tensor.layout() == alias.layout() && tensor.layout() != c10::kStrided;
@@ -27,7 +21,7 @@ bool looks_like(const at::Tensor& tensor, const at::Tensor& alias) {
   if (tensor.is_nested() || alias.is_nested()) {
     return tensor.is_nested() && alias.is_nested();
   }
-  return tensor.sizes() == alias.sizes() && tensor.strides() == alias.strides() && tensor.storage_offset() == alias.storage_offset();
+  return form_of(tensor) == form_of(alias);
 }
 
 // Moves a tensor into the given memory, if that is still alive.
@@ -47,6 +41,18 @@ bool is_true(const torch::jit::Stack& arguments, uint32_t at) {
 
 }  // namespace
 
+uint64_t form_of(const at::Tensor& tensor) {
+  const auto type = static_cast<uint64_t>(tensor.scalar_type());
+  if (tensor.layout() != c10::kStrided || tensor.is_nested()) {
+    return type;
+  }
+  auto form = mixed(type, static_cast<uint64_t>(tensor.storage_offset()));
+  for (int64_t dimension = 0; dimension < tensor.dim(); ++dimension) {
+    form = mixed(mixed(form, static_cast<uint64_t>(tensor.size(dimension))), static_cast<uint64_t>(tensor.stride(dimension)));
+  }
+  return form;
+}
+
 at::Tensor alias_with_history(const at::Tensor& tensor, bool wants_gradient) {
   auto alias = alias_of(tensor);
   if (wants_gradient) {
@@ -65,7 +71,7 @@ uint32_t Tape::known_value(const at::Tensor& tensor) {
   }
   const auto made = storages.find(storage_of(tensor));
   const auto number = made == storages.end() ? none : made->second.value;
-  if (number == none || values[number].tensor.use_count() > 0 || !looks_like(tensor, values[number]) || !is_as_made(values[number], tensor)) {
+  if (number == none || values[number].tensor.use_count() > 0 || !is_as_made(values[number], tensor)) {
     return none;
   }
   // Functions of libtorch that make tensors wrap the result of their operator in another tensor.
@@ -81,12 +87,14 @@ uint32_t Tape::known_value(const at::Tensor& tensor) {
   return number;
 }
 
-// True if the tensor is as operators of the region left it. Programs can make it require a gradient in other ways, and
-// write to it from other threads.
+// True if the tensor is as operators of the region left it. Programs can make it require a gradient in other ways, give
+// it other memory, and write to it from other threads.
 bool Tape::is_as_made(const Value& value, const at::Tensor& tensor) const {
-  const auto made = storages.find(storage_of(tensor));
+  const auto* storage = storage_of(tensor);
+  const auto made = storages.find(storage);
   const auto is_ours = made != storages.end() && made->second.value != none;
-  return value.wants_gradient == tensor.requires_grad() && (!is_ours || made->second.version == version_of(tensor));
+  return value.wants_gradient == tensor.requires_grad() && value.storage._unsafe_get_target() == storage &&
+      value.form == form_of(tensor) && (!is_ours || made->second.version == version_of(tensor));
 }
 
 // Replaces the tensors in the arguments by references.
@@ -300,6 +308,7 @@ void Tape::written(const Op& op) {
       continue;
     }
     const at::Tensor tensor(alive);
+    values[ref.value].form = form_of(tensor);
     made->second.version = version_of(tensor);
     if (tensor.requires_grad() != values[ref.value].wants_gradient) {
       share_gradient(made->first);

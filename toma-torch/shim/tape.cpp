@@ -15,8 +15,6 @@ namespace {
 // Number of operators up to which a region records without allocating again.
 constexpr size_t small = 8;
 
-uint64_t mixed(uint64_t sum, uint64_t number) { return (sum ^ number) * 0x9e3779b97f4a7c15 ^ sum >> 29; }
-
 uint64_t shape_of(uint64_t sum, const at::Tensor& tensor) {
   sum = mixed(sum, static_cast<uint64_t>(tensor.scalar_type()) << 8 | static_cast<uint64_t>(tensor.device().type()) << 1 | tensor.requires_grad());
   if (tensor.layout() == c10::kStrided && !tensor.is_nested()) {
@@ -253,7 +251,7 @@ void Tape::made(Op& op, const torch::jit::Stack& results) {
 uint32_t Tape::value_for(const at::Tensor& tensor, const Op& op) {
   const auto number = static_cast<uint32_t>(values.size()), at = static_cast<uint32_t>(ops.size()) - 1;
   const auto* storage = storage_of(tensor);
-  values.push_back({WeakTensor(tensor.getIntrusivePtr()), weak_storage_of(tensor), bytes_of(tensor), tensor.requires_grad()});
+  values.push_back({WeakTensor(tensor.getIntrusivePtr()), weak_storage_of(tensor), bytes_of(tensor), tensor.requires_grad(), form_of(tensor)});
   facts.values.push_back({storage, taken_bytes(tensor), 0, current(), current(), at, true, false, false});
   auto& value = values.back();
   if (op.is_kept()) {

@@ -118,6 +118,11 @@ struct Op {
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
+inline uint64_t mixed(uint64_t sum, uint64_t number) { return (sum ^ number) * 0x9e3779b97f4a7c15 ^ sum >> 29; }
+
+// Hash of where in their storage the numbers of a tensor are, and of their type.
+uint64_t form_of(const at::Tensor& tensor);
+
 // A tensor made in the region. Its stages and sizes are in `Facts`.
 struct Value {
   WeakTensor tensor;
@@ -125,6 +130,8 @@ struct Value {
   WeakStorage storage;
   uint64_t bytes;
   bool wants_gradient;
+  // After the last operator of the region that wrote to it.
+  uint64_t form;
   // Set while a boundary needs it.
   at::Tensor held = {};
   // Result of an operator that is not recomputed. If it is written to, each recomputation starts with a copy.

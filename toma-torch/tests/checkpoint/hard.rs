@@ -151,6 +151,47 @@ fn other_memory_in_the_same_tensor() {
 }
 
 #[test]
+fn other_memory_in_a_tensor_of_the_region() {
+    same("straight through", || {
+        let (w, x) = (variable(), numbers(2));
+        let v = w.shallow_clone();
+        let run = move || {
+            let h = (&x + &v) * 3.0;
+            let mut rounded = &h * 1.0;
+            rounded.set_data(&h.round());
+            let a = rounded.matmul(&v);
+            cut();
+            (a * &rounded).sigmoid()
+        };
+        Program { w, written: Vec::new(), run: Box::new(run) }
+    });
+}
+
+#[test]
+fn data_of_a_tensor_in_another_shape_or_type() {
+    same("reshaped", || {
+        let (w, x) = (variable(), numbers(2));
+        let v = w.shallow_clone();
+        let run = move || {
+            let rows = (&x * 1.0).view([2, 8]).data();
+            let scale = rows.sum_dim_intlist(0, false, Kind::Float).max();
+            (&v * scale).tanh()
+        };
+        Program { w, written: Vec::new(), run: Box::new(run) }
+    });
+    same("other type", || {
+        let (w, x) = (variable(), numbers(2));
+        let v = w.shallow_clone();
+        let run = move || {
+            let bits = (&x * 1.0).view_dtype(Kind::Int).data();
+            let scale = bits.bitwise_and(0xff).max().to_kind(Kind::Float);
+            (&v * scale * 0.01).tanh()
+        };
+        Program { w, written: Vec::new(), run: Box::new(run) }
+    });
+}
+
+#[test]
 fn writes_that_no_operator_of_the_region_makes() {
     same("other thread", || {
         let (w, x) = (variable(), numbers(2));
