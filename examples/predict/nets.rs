@@ -115,9 +115,13 @@ pub(crate) fn step(module: &dyn ModuleT, input: &Tensor, train: bool) -> Option<
     if !train {
         return Some(tch::no_grad(|| module.forward_t(input, false)));
     }
-    let logits = module.forward_t(input, true);
-    let logits = if logits.dim() > 2 { logits.flatten(0, 1) } else { logits };
-    let labels = Tensor::zeros(logits.size()[0], (Kind::Int64, logits.device()));
-    logits.cross_entropy_for_logits(&labels).backward();
+    loss(&module.forward_t(input, true)).backward();
     None
+}
+
+/// Compares these outputs with labels of zero.
+pub(crate) fn loss(logits: &Tensor) -> Tensor {
+    let logits = if logits.dim() > 2 { logits.flatten(0, 1) } else { logits.shallow_clone() };
+    let labels = Tensor::zeros(logits.size()[0], (Kind::Int64, logits.device()));
+    logits.cross_entropy_for_logits(&labels)
 }

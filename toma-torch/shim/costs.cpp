@@ -266,10 +266,12 @@ void Costs::backward_arrives() {
   if (!is_learning || std::exchange(has_arrived, true)) {
     return;
   }
-  after.note();
-  const auto fallen = after.start() + static_cast<int64_t>(after.figures().saving_peak_bytes) - meter->now();
   auto arrives = report_with_facts(TOMA_BACKWARD_ARRIVES);
-  arrives.run.saving_peak_bytes = static_cast<uint64_t>(std::max<int64_t>(fallen, 0));
+  if (meter->counts_here()) {
+    after.note();
+    const auto fallen = after.start() + static_cast<int64_t>(after.figures().saving_peak_bytes) - meter->now();
+    arrives.run.saving_peak_bytes = static_cast<uint64_t>(std::max<int64_t>(fallen, 0));
+  }
   notify(arrives);
 }
 

@@ -77,7 +77,8 @@ class Costs {
   toma_region_report report_with_facts(toma_moment moment, uint32_t stage = 0);
   toma_facts facts() const;
   bool notify(const toma_region_report& report) const;
-  int64_t allocated() const { return meter ? meter->now() - meter->start() : 0; }
+  // 0 on a thread that the region does not count.
+  int64_t allocated() const { return meter && meter->counts_here() ? meter->now() - meter->start() : 0; }
   toma_run end_first();
   void leaves();
   void publish();

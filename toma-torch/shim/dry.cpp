@@ -328,9 +328,15 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* st
 }  // namespace
 
 // No operator writes to a dry tensor, so a page that is resident was touched by the program.
-bool is_written_by_host(const at::DataPtr& data) noexcept {
+std::optional<uint64_t> written_by_host(const c10::StorageImpl& storage) noexcept {
+  constexpr uint64_t most_bytes = 1 << 20;
+  const auto& data = const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks();
   unsigned char page = 0;
-  return is_dry(data) && data.get() != nullptr && ::mincore(data.get(), 1, &page) == 0 && (page & 1) != 0;
+  if (!is_dry(data) || data.get() == nullptr || ::mincore(data.get(), 1, &page) != 0 || (page & 1) == 0) {
+    return std::nullopt;
+  }
+  const auto bytes = static_cast<size_t>(std::min(bytes_of(storage), most_bytes));
+  return std::hash<std::string_view>()({static_cast<const char*>(data.get()), bytes});
 }
 
 Level& dry_level() noexcept {
@@ -359,6 +365,12 @@ void toma_dry_answer(toma_recorder* recorder, double first, double step) noexcep
     recorder->dry->answer = first;
     recorder->dry->step = step;
   }
+}
+
+bool toma_dry_has_seeded(const toma_recorder* recorder) noexcept {
+  const auto& dry = recorder->dry;
+  const auto was_seeded = [](const toma::Random& random) { return random.was_seeded(); };
+  return dry != nullptr && std::any_of(dry->random.begin(), dry->random.end(), was_seeded);
 }
 
 void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {

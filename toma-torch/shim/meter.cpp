@@ -107,8 +107,11 @@ void Meter::take() const noexcept {
 }
 
 bool Meter::counts_here() const noexcept {
+  if (counts == nullptr) {
+    return level().number == of_level;
+  }
   const auto* found = counting();
-  return counts == nullptr || (found != nullptr && found->at(device) == counts.get());
+  return found != nullptr && found->at(device) == counts.get();
 }
 
 void Meter::take_of_cpu() noexcept {

@@ -22,12 +22,20 @@ void raise(std::atomic<T>& peak, T now) noexcept {
 
 // Counter of a thread. Blocks that another thread frees stay in it, so only differences are meaningful.
 struct Level {
+  // No other level has it, also after its thread has ended.
+  const uint64_t number = numbered();
   std::atomic<int64_t> now{0};
   // Peak since it was last taken.
   std::atomic<int64_t> peak{0};
 
   void change(int64_t bytes) noexcept {
     raise(peak, now.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+  }
+
+ private:
+  static uint64_t numbered() noexcept {
+    static std::atomic<uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
   }
 };
 
@@ -91,8 +99,7 @@ class Meter {
   int64_t peak_since() const;
   // Passes the peak since the last call on to all meters of the level.
   void take() const noexcept;
-  // True if this meter counts the allocations of the current thread on the GPU; they may be counted elsewhere or not at
-  // all.
+  // True if this meter counts the allocations of the current thread; they may be counted elsewhere or not at all.
   bool counts_here() const noexcept;
 
   // Passes the peak of this thread's CPU allocations on to all meters that count them.
@@ -102,6 +109,8 @@ class Meter {
   c10::Device device;
   // Null for the CPU, which counts the calling thread. If nothing counts, the counters do not change.
   std::shared_ptr<Counts> counts;
+  // Of the thread that made the meter, on the CPU.
+  uint64_t of_level = level().number;
   std::shared_ptr<Reading> reading;
 };
 

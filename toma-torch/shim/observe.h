@@ -55,8 +55,8 @@ void forget_with_thread();
 // True if a recording has put it into the slot of a thread.
 bool is_of_profile(const c10::DebugInfoBase* info) noexcept;
 
-// True if the program itself has written to the memory of a dry tensor.
-bool is_written_by_host(const at::DataPtr& data) noexcept;
+// Hash of the memory of a dry tensor, if the program itself has written to it.
+std::optional<uint64_t> written_by_host(const c10::StorageImpl& storage) noexcept;
 
 // Name of the leaf operator that this thread is in; empty outside of any, and if nothing observes. It lives as long as
 // the operator.

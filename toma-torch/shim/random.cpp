@@ -97,6 +97,11 @@ void Random::undo_seed() const {
   }
 }
 
+bool Random::was_seeded() const {
+  const std::lock_guard<std::mutex> lock(of.mutex());
+  return is_seeded_since();
+}
+
 bool Random::is_seeded_since() const {
   if (!of.device().is_cpu()) {
     return of.current_seed() != seed || offset_of(of) < offset;

@@ -27,6 +27,7 @@ class Random {
   void set() const;
   // Does this only if the generator was seeded since. Numbers that other threads drew stay drawn.
   void undo_seed() const;
+  bool was_seeded() const;
   const at::Generator& generator() const { return of; }
   bool operator==(const Random& other) const;
   // Held while an operator of a region draws, so that other regions do not draw meanwhile.

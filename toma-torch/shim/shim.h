@@ -311,6 +311,8 @@ int32_t toma_dry_begin(bool by_shapes, toma_recorder** out, toma_error* error) n
 // Sets the numbers that are assumed from now on where results depend on data: the first, and the step from each to the
 // next. They begin as 1, and stay so.
 void toma_dry_answer(toma_recorder* recorder, double first, double step) noexcept;
+// True if a generator was seeded since the dry run began.
+bool toma_dry_has_seeded(const toma_recorder* recorder) noexcept;
 void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept;
 
 // Actions of a plan. DROP runs a stage and drops its input, KEEP runs it and holds its input, SAVE runs it and holds

@@ -109,12 +109,13 @@ impl Reader for TraceBuilder {
                 self.describe(thread, |recorder, operator| recorder.number(operator, name, *value))
             }
             Event::Uses { memory: Memory { address: 0, .. }, .. } => Ok(()),
-            Event::Uses { access, memory, shape, wants_gradient, is_written_by_host } => {
+            Event::Uses { access, memory, shape, wants_gradient, written_by_host, identity } => {
                 let Some(operator) = self.innermost(thread) else { return Ok(()) };
                 let shape: Vec<_> = shape.iter().map(|size| size.unsigned_abs()).collect();
                 let operand = Operand::new(self.storage_of(memory)?, *access, &shape);
-                let (wants_gradient, is_written_by_host) = (*wants_gradient, *is_written_by_host);
-                self.recorder.uses(operator, Operand { wants_gradient, is_written_by_host, ..operand })
+                let (wants_gradient, written_by_host, identity) =
+                    (*wants_gradient, *written_by_host, *identity);
+                self.recorder.uses(operator, Operand { wants_gradient, written_by_host, identity, ..operand })
             }
             Event::Born(memory) => {
                 self.was_freed(thread, memory.address)?;
@@ -286,7 +287,8 @@ mod tests {
             memory: memory(address, 8),
             shape: &[2],
             wants_gradient: true,
-            is_written_by_host: false,
+            written_by_host: None,
+            identity: 0,
         };
         let trace = trace_of(&[
             Event::OperatorBegins { name: "aten::relu", node: None },

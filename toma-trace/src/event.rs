@@ -73,8 +73,10 @@ pub enum Event<'a> {
         shape: &'a [i64],
         /// True if a gradient flows through the tensor.
         wants_gradient: bool,
-        /// True if the program wrote to the memory itself, as far as a dry run shows it.
-        is_written_by_host: bool,
+        /// A hash of the memory, if the program wrote to it itself, as far as a dry run shows it.
+        written_by_host: Option<u64>,
+        /// Number of the storage in this process and of the tensor's place in it; 0 if it is not known.
+        identity: u64,
     },
     /// A block is allocated.
     Born(Memory),

@@ -280,7 +280,9 @@ pub struct Use {
 }
 
 /// A tensor that is an argument or a result of an operator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Comparisons ignore its [identity](Self::identity), which another process does not know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operand {
     /// The storage behind the tensor.
@@ -291,16 +293,30 @@ pub struct Operand {
     pub shape: Vec<u64>,
     /// True if a gradient flows through the tensor.
     pub wants_gradient: bool,
-    /// True if the program wrote to the memory itself, as far as a dry run shows it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_written_by_host: bool,
+    /// A hash of the memory, if the program wrote to it itself, as far as a dry run shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_by_host: Option<u64>,
+    /// Number of the storage and of the tensor's place in it, the same in all traces of a process as long as the storage
+    /// lives; 0 if it is not known.
+    #[serde(skip)]
+    pub identity: u64,
 }
+
+impl PartialEq for Operand {
+    fn eq(&self, other: &Self) -> bool {
+        let rest = |it: &Self| (it.storage, it.access, it.wants_gradient, it.written_by_host);
+        rest(self) == rest(other) && self.shape == other.shape
+    }
+}
+
+impl Eq for Operand {}
 
 impl Operand {
     /// Creates a tensor that wants no gradient.
     #[must_use]
     pub fn new(storage: StorageId, access: Access, shape: &[u64]) -> Self {
-        Self { storage, access, shape: shape.to_owned(), wants_gradient: false, is_written_by_host: false }
+        let shape = shape.to_owned();
+        Self { storage, access, shape, wants_gradient: false, written_by_host: None, identity: 0 }
     }
 
     /// Marks the tensor as one with a gradient.

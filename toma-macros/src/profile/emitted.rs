@@ -34,7 +34,9 @@ impl<F: FnMut(Block) -> Block> VisitMut for Bodies<F> {
         let method = call.method.to_string();
         let is = |form: &str| method.strip_prefix(form).is_some_and(|rest| FORMS.contains(&rest));
         let body = match call.args.last_mut() {
-            Some(Expr::Async(attempt)) if method == "attempt" => Some(&mut attempt.block),
+            Some(Expr::Async(attempt)) if method == "attempt" || method == "agreed" => {
+                Some(&mut attempt.block)
+            }
             Some(Expr::Closure(closure)) if is("run_") => body_of(closure),
             Some(Expr::Closure(closure)) if is("undo_") => body_of(closure).and_then(called_last),
             _ => None,

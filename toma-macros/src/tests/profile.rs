@@ -426,6 +426,15 @@ fn beneath_another_attribute_only_the_body_is_marked() {
     .assert_eq(&beneath(options, FILL));
 }
 
+/// Attempts of ranks are run by another method.
+#[test]
+fn beneath_an_attribute_of_an_async_function_the_body_is_marked() {
+    for options in ["initial = 8", "initial = 8, ranks = ranks"] {
+        let marked = beneath(options, "async fn f(start: usize, end: usize) -> Tried { Ok(()) }");
+        assert_eq!(marked.matches("static __TOMA_FUNCTION").count(), 1, "{options}: {marked}");
+    }
+}
+
 const FILL: &str = "fn f(start: usize, end: usize, out: &mut Out) -> Tried {
 out.fill(|| start)?;
 Ok(())

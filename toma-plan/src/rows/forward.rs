@@ -1,6 +1,6 @@
 //! The forward of a recorded step.
 
-use toma_trace::{ScopeKind, Tick, Trace};
+use toma_trace::{Scope, ScopeKind, Tick, Trace};
 
 use super::RESULT;
 use crate::alike::Recorded;
@@ -15,6 +15,13 @@ pub(super) fn scopes<'a>(trace: &'a Trace, name: &'a str) -> impl Iterator<Item 
         .scopes()
         .map(|(_, scope)| scope)
         .filter(move |scope| scope.label.kind == ScopeKind::Attempt && scope.label.name == name)
+}
+
+/// True if a backward within the forward adds to gradients.
+pub(super) fn adds_gradients(trace: &Trace) -> bool {
+    let end = forward_end(trace);
+    let adds = |scope: &Scope| scope.label.name.ends_with("AccumulateGrad") && scope.interval.begin < end;
+    trace.scopes().any(|(_, scope)| scope.label.kind == ScopeKind::Node && adds(scope))
 }
 
 /// Returns the tick after which the result has been taken. Without such a scope, backward begins with the first node of

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use toma_trace::operators::{RowRule, base_name, row_rule};
-use toma_trace::{Access, Operand, Operator, OperatorId, StorageId, Trace};
+use toma_trace::{Access, Block, Operand, Operator, OperatorId, StorageId, Trace};
 
-use super::forward::forwards;
+use super::forward::{adds_gradients, forwards};
 use super::rules::{is_data, is_near, is_training};
 use super::tensors::{Batch, Tensor, Twin, operands};
 use super::{Coupled, Coupling, Rows};
@@ -21,6 +21,8 @@ pub struct Judged {
     rows: Rows,
     sizes: [u32; 2],
     calls: Vec<[ComparedCall; 2]>,
+    /// True if a backward within the forward adds to gradients.
+    adds_gradients: bool,
 }
 
 /// One call of an operator.
@@ -41,6 +43,15 @@ struct Shaped {
     access: Access,
     /// Empty if the shape depends on data, because a mask has selected the elements.
     shape: Vec<i64>,
+    wants_gradient: bool,
+    /// Of a tensor from before the forward; 0 for data and for others.
+    identity: u64,
+}
+
+impl Shaped {
+    fn is_captured(&self) -> bool {
+        self.identity != 0
+    }
 }
 
 impl Judged {
@@ -53,7 +64,8 @@ impl Judged {
         let rows = Rows::of(traces)?;
         let [first, second] = forwards(traces).map(calls);
         let calls = first.into_iter().zip(second).map(|(one, other)| [one, other]).collect();
-        Ok(Self { rows, sizes: traces.map(|(size, _)| size), calls })
+        let (sizes, adds_gradients) = (traces.map(|(size, _)| size), adds_gradients(traces[1].1));
+        Ok(Self { rows, sizes, calls, adds_gradients })
     }
 
     /// Returns the verdict.
@@ -68,18 +80,27 @@ impl Judged {
         let whole = Recorded { size, trace, until: trace.end() };
         let calls = calls(whole);
         calls.len() == self.calls.len()
+            && self.adds_gradients == adds_gradients(trace)
             && calls.iter().zip(&self.calls).all(|(call, judged)| call.is_at(size, judged, self.sizes))
     }
 
-    /// True if two traces of the judged program have the same numbers, except for numbers that change with the rows.
+    /// True if two traces of the judged program take the same tensors from before the forward, and the same numbers,
+    /// except for numbers that change with the rows. Among few items, only numbers of calls that the program makes
+    /// [itself](ComparedCall::is_own) are compared.
     #[must_use]
-    pub fn has_same_numbers(&self, traces: [&Trace; 2]) -> bool {
+    pub fn takes_same(&self, traces: [&Trace; 2], is_few: bool) -> bool {
         let [one, other] = traces.map(|trace| calls(Recorded { size: 1, trace, until: trace.end() }));
+        if identities(&one) != identities(&other) {
+            return false;
+        }
+        let is_compared = |call: &ComparedCall| !is_few || call.is_own();
+        let [one, other] = [&one, &other].map(|calls| calls.iter().filter(|call| is_compared(call)));
         let numbers = |[one, other]: [&ComparedCall; 2]| {
             let pairs = one.numbers.iter().zip(&other.numbers);
             pairs.map(|(one, other)| one.to_bits() == other.to_bits()).collect::<Vec<_>>()
         };
-        one.iter().zip(&other).zip(&self.calls).all(|((one, other), [small, large])| {
+        let judged = self.calls.iter().filter(|[call, _]| is_compared(call));
+        one.zip(other).zip(judged).all(|((one, other), [small, large])| {
             let (here, judged) = (numbers([one, other]), numbers([small, large]));
             here.iter().zip(judged).all(|(is_same, was_same)| *is_same || !was_same)
         })
@@ -92,17 +113,19 @@ impl Judged {
         one == other
     }
 
-    /// True if the operators of a trace that reduce rows are the judged ones, in the same shapes. For a few items,
-    /// libraries choose other operators, but not other reductions.
+    /// True if a trace of the forward of a few items may be of the judged program. For so few, libraries choose other
+    /// products and other copies; all that the program calls [itself](ComparedCall::is_own) must be the judged.
     #[must_use]
-    pub fn reduces_alike(&self, size: u32, trace: &Trace) -> bool {
+    pub fn is_of_few(&self, size: u32, trace: &Trace) -> bool {
         let calls = calls(Recorded { size, trace, until: trace.end() });
-        let own: Vec<_> = calls.iter().filter(|call| call.reduces()).map(ComparedCall::anywhere).collect();
-        let judged: Vec<_> = self.calls.iter().filter(|[call, _]| call.reduces()).collect();
-        let is_at = |(own, [one, other]): (&ComparedCall, &&[ComparedCall; 2])| {
-            own.is_at(size, &[one.anywhere(), other.anywhere()], self.sizes)
+        let calls: Vec<_> = calls.iter().filter(|call| call.is_own()).collect();
+        let judged: Vec<_> = self.calls.iter().filter(|[call, _]| call.is_own()).collect();
+        let is_at = |(own, [one, other]): (&&ComparedCall, &&[ComparedCall; 2])| {
+            own.anywhere().is_at(size, &[one.anywhere(), other.anywhere()], self.sizes)
         };
-        own.len() == judged.len() && own.iter().zip(&judged).all(is_at)
+        calls.len() == judged.len()
+            && self.adds_gradients == adds_gradients(trace)
+            && calls.iter().zip(&judged).all(is_at)
     }
 
     /// True if the program has a mean of losses over classes, which may leave labels out.
@@ -123,9 +146,14 @@ impl Judged {
 }
 
 impl ComparedCall {
-    fn reduces(&self) -> bool {
-        use RowRule::{AlongDim, Averages, ClassLoss, Loss, Sums};
-        matches!(row_rule(&self.name), Some(Sums | Averages | AlongDim | Loss | ClassLoss))
+    /// False for what libraries put into a program or choose by its sizes: products, other orders and copies.
+    fn is_own(&self) -> bool {
+        use RowRule::{Attention, BatchProduct, Convolution, Fills, Moves, Product, Reshapes, Spreads};
+        match row_rule(&self.name) {
+            Some(Product | BatchProduct | Convolution | Attention | Reshapes | Moves | Spreads) => false,
+            Some(Fills) => !self.numbers.is_empty(),
+            _ => !matches!(base_name(&self.name), "to" | "_to_copy" | "copy" | "clone" | "contiguous"),
+        }
     }
 
     /// Returns the call with all storages replaced by one, so that comparisons ignore them.
@@ -150,6 +178,8 @@ impl ComparedCall {
             self.tensors.iter().zip(judged).all(|(own, (one, other))| {
                 own.storage == one.storage
                     && own.access == one.access
+                    && own.wants_gradient == one.wants_gradient
+                    && own.is_captured() == one.is_captured()
                     && lists(&own.shape, &one.shape, &other.shape)
             })
         };
@@ -190,17 +220,20 @@ fn is_number_at(own: f64, [one, other]: [f64; 2], size: u32, sizes: [u32; 2], fo
     }
 }
 
-/// Returns the first call that writes to a tensor from before the forward on which the result depends. Statistics of
-/// batch norm are judged separately.
+/// Returns the first call that writes to a tensor from before the forward on which the result depends, or to data that
+/// overlap. Statistics of batch norm are judged separately, if nothing else reads them.
 pub(super) fn changed<'c>(calls: &'c [Twin<'_>], recorded: Recorded<'_>) -> Option<Coupled> {
     let (_, needs) = path(recorded, &operands(recorded));
     let mut made = HashSet::new();
     let normalizes = |twin: &Twin<'_>| is_training(twin.operators[1]);
     let of = |twin: &'c Twin<'_>, access| twin.tensors.iter().filter(move |one| one.operand.access == access);
-    made.extend(calls.iter().filter(|twin| normalizes(twin)).flat_map(|twin| {
-        let statistics = twin.tensors.iter().filter(|tensor| tensor.batch == Batch::None);
-        statistics.map(|tensor| tensor.operand.storage)
-    }));
+    let constants = |twin: &'c Twin<'_>| twin.tensors.iter().filter(|tensor| tensor.batch == Batch::None);
+    let normalized: Vec<_> = calls.iter().filter(|twin| normalizes(twin)).flat_map(constants).collect();
+    made.extend(normalized.iter().map(|tensor| tensor.operand.storage));
+    let is_statistic =
+        |one: &&&Tensor<'_>| one.operand.access == Access::Reads && !one.operand.wants_gradient;
+    let statistics: HashSet<_> =
+        normalized.iter().filter(is_statistic).map(|tensor| tensor.operand.storage).collect();
     // Tensors that the body has as a whole, of which a view may have as many rows as the data.
     let cuts = |twin: &&Twin<'_>| is_data(twin.operators[1], recorded.trace);
     let of_body = calls.iter().filter(|twin| !cuts(twin)).flat_map(|twin| &twin.tensors);
@@ -208,11 +241,22 @@ pub(super) fn changed<'c>(calls: &'c [Twin<'_>], recorded: Recorded<'_>) -> Opti
     // Without cuts of data, rows may be a view of the data themselves.
     let is_cut = calls.iter().any(|twin| cuts(&twin));
     let whole: HashSet<_> = whole.filter(|_| is_cut).map(|tensor| tensor.operand.storage).collect();
+    let mut cut = HashSet::new();
+    let data = calls.iter().filter(cuts).flat_map(|twin| of(twin, Access::Reads));
+    let overlapping: HashSet<_> =
+        data.map(|tensor| tensor.operand.storage).filter(|storage| !cut.insert(*storage)).collect();
     let changes = |twin: &&'c Twin<'_>| {
         made.extend(of(twin, Access::Makes).map(|tensor| tensor.operand.storage));
-        let is_needed = |storage| needs.storages.contains(storage) && !made.contains(storage);
+        let is_needed = |storage| needs.storages.contains(&storage) && !made.contains(&storage);
         let is_captured = |one: &Tensor<'_>| one.batch == Batch::None || whole.contains(&one.operand.storage);
-        of(twin, Access::Writes).any(|one| is_captured(one) && is_needed(&one.operand.storage))
+        let mut written = of(twin, Access::Writes);
+        let is_changed = |one: &Tensor<'_>| {
+            let storage = one.operand.storage;
+            is_captured(one) && is_needed(storage) || overlapping.contains(&storage)
+        };
+        let reads_statistics =
+            || of(twin, Access::Reads).any(|one| statistics.contains(&one.operand.storage));
+        written.any(is_changed) || !normalizes(twin) && reads_statistics()
     };
     let twin = calls.iter().find(changes)?;
     let name = twin.operators[1].name.clone();
@@ -232,10 +276,16 @@ fn path<'a>(
     calls.reverse();
     // Aliases compute nothing. A body that logs outputs may detach them, except in a dry run.
     let is_alias = |name: &str| matches!(base_name(name), "detach" | "alias");
-    calls.retain(|(id, operator)| {
+    let is_taken = |(id, operator): &(OperatorId, &Operator)| {
         let is_last = Some(*id) == last;
         (is_last || !is_alias(&operator.name)) && needs.take(&operands[id.index()], is_last)
-    });
+    };
+    let taken: Vec<bool> = calls.iter().map(is_taken).collect();
+    // What is written after its last use is used by the next piece.
+    let writes =
+        |operand: &&Operand| operand.access == Access::Writes && needs.storages.contains(&operand.storage);
+    let mut taken = taken.into_iter();
+    calls.retain(|(id, _)| taken.next() == Some(true) || operands[id.index()].iter().any(writes));
     (calls, needs)
 }
 
@@ -246,6 +296,14 @@ fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
     let last = calls.first().map(|(id, _)| *id);
     let read = recorded.operators().find(|(_, operator)| operator.name.ends_with("_local_scalar_dense"));
     let mut numbering = Numbering::default();
+    let cuts = recorded.operators().filter(|(_, operator)| is_data(operator, recorded.trace));
+    let data: HashSet<_> =
+        cuts.flat_map(|(id, _)| &operands[id.index()]).map(|operand| operand.storage).collect();
+    let is_captured = |operand: &Operand| {
+        let blocks = &recorded.trace[operand.storage].blocks;
+        let is_from_before = |block: &Block| block.birth.is_none() && block.bytes > 0;
+        blocks.first().is_some_and(is_from_before) && !data.contains(&operand.storage)
+    };
     let calls = calls.into_iter().rev().map(|(id, operator)| {
         let operands = &operands[id.index()];
         numbering.select(operator, operands);
@@ -255,13 +313,24 @@ fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
         };
         ComparedCall {
             name: operator.name.clone(),
-            tensors: operands.iter().filter(is_used).map(|operand| numbering.shaped(operand)).collect(),
+            tensors: operands
+                .iter()
+                .filter(is_used)
+                .map(|operand| numbering.shaped(operand, is_captured(operand)))
+                .collect(),
             integers: integers(operator),
             numbers: numbers(operator),
             follows_read: read.is_some_and(|(read, _)| read < id),
         }
     });
     calls.collect()
+}
+
+/// Returns the tensors from before the forward that are no data, in the order in which they are taken first.
+fn identities(calls: &[ComparedCall]) -> Vec<u64> {
+    let mut known = HashSet::from([0]);
+    let all = calls.iter().flat_map(|call| &call.tensors).map(|tensor| tensor.identity);
+    all.filter(|identity| known.insert(*identity)).collect()
 }
 
 /// Numbers storages the same way in all runs.
@@ -281,12 +350,13 @@ impl Numbering {
         self.selected.extend(results.map(|operand| operand.storage));
     }
 
-    fn shaped(&mut self, operand: &Operand) -> Shaped {
+    fn shaped(&mut self, operand: &Operand, is_captured: bool) -> Shaped {
         let next = self.storages.len();
         let storage = *self.storages.entry(operand.storage).or_insert(next);
         let is_known = !self.selected.contains(&operand.storage);
         let shape = operand.shape.iter().filter(|_| is_known).map(|&size| size.cast_signed()).collect();
-        Shaped { storage, access: operand.access, shape }
+        let identity = if is_captured { operand.identity } else { 0 };
+        Shaped { storage, access: operand.access, shape, wants_gradient: operand.wants_gradient, identity }
     }
 }
 

@@ -300,12 +300,17 @@ impl Call<'_> {
     }
 
     /// Returns how a loss over classes is averaged: by counts if it has weights, if a mask has selected its rows, or if it
-    /// ignores another class than the default -100, which data need not contain.
+    /// ignores another class than the default -100, which data need not contain, but labels that were computed may.
     fn class_mean(&self, rows: &[Taken<'_>]) -> Combined {
         let has_weights = self.inputs.len() > rows.len();
         let ignores = self.attribute("ignore_index").is_some_and(|index| index != [-100]);
         let is_selected = rows.iter().any(|taken| taken.layout.mask.is_some());
-        if has_weights || ignores || is_selected { Combined::Counted } else { Combined::MeanOrCounted }
+        let has_own_labels = self.inputs.get(1).is_some_and(|labels| labels.is_computed);
+        if has_weights || ignores || is_selected || has_own_labels {
+            Combined::Counted
+        } else {
+            Combined::MeanOrCounted
+        }
     }
 }
 

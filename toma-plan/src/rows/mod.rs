@@ -5,6 +5,7 @@
 //! A wrong verdict gives a wrong gradient that nobody notices. So an operator counts as one that keeps rows apart only
 //! if a rule defines how, and every operator that no rule covers is refused by name.
 
+mod aggregates;
 mod forward;
 mod judged;
 mod keeps;

@@ -5,6 +5,7 @@ use std::mem;
 use toma_trace::operators::{RowRule, base_name, row_rule};
 use toma_trace::{Access, Operator, OperatorId, ScopeKind, Tick, Trace};
 
+use super::forward::adds_gradients;
 use super::tensors::{Batch, Tensor, Twin};
 use super::values::{Layout, Value, Values};
 use super::{Combined, Coupled, Coupling, DATA, Rows};
@@ -20,6 +21,8 @@ pub(super) struct Walk {
     has_read: bool,
     /// Tick at which the first backward begins.
     backward: Option<Tick>,
+    /// True if a backward in the forward adds to gradients.
+    adds_gradients: bool,
 }
 
 /// A call and its arguments.
@@ -37,6 +40,8 @@ pub(super) struct Call<'a> {
 pub(super) struct Input<'a> {
     pub(super) tensor: &'a Tensor<'a>,
     pub(super) value: Value,
+    /// False for numbers of the data, wherever they were moved.
+    pub(super) is_computed: bool,
 }
 
 /// Change of the numbers of a call with the rows.
@@ -54,8 +59,14 @@ pub(super) enum Numbers {
 impl Walk {
     pub(super) fn new(is_cut: bool, trace: &Trace) -> Self {
         let mut nodes = trace.scopes().filter(|(_, scope)| scope.label.kind == ScopeKind::Node);
-        let backward = nodes.next().map(|(_, node)| node.interval.begin);
-        Self { values: Values::default(), batch_statistics: Vec::new(), is_cut, has_read: false, backward }
+        Self {
+            values: Values::new(is_cut),
+            batch_statistics: Vec::new(),
+            is_cut,
+            has_read: false,
+            backward: nodes.next().map(|(_, node)| node.interval.begin),
+            adds_gradients: adds_gradients(trace),
+        }
     }
 
     pub(super) fn step(&mut self, twin: &Twin<'_>, trace: &Trace, sizes: [u32; 2]) {
@@ -112,12 +123,17 @@ impl Walk {
                 self.values.note_zeros(result);
             }
         }
+        if !is_data && !call.moves_data() {
+            let made = call.results.iter().filter(|result| result.operand.access != Access::Views);
+            made.for_each(|result| self.values.note_computed(result));
+        }
         self.has_read |= reads;
         self.batch_statistics.extend(takes_statistics.then_some(twin.id));
     }
 
     fn input<'a>(&mut self, tensor: &'a Tensor<'a>) -> Result<Input<'a>, Coupling> {
-        Ok(Input { tensor, value: self.values.taken(tensor)? })
+        let is_computed = self.values.is_computed(tensor);
+        Ok(Input { tensor, value: self.values.taken(tensor)?, is_computed })
     }
 
     /// Returns the verdict on the result: the argument of `last` if `takes`, else the result of `last`.
@@ -129,6 +145,10 @@ impl Walk {
         });
         let combined = match result {
             None => Ok(Combined::Mean),
+            Some((last, _)) if self.adds_gradients => {
+                let name = last.operators[1].name.clone();
+                Err(Coupled { operator: last.id, name, coupling: Coupling::InnerBackward })
+            }
             Some((last, tensor)) => self.combined(tensor).map_err(|coupling| match coupling {
                 Ok(coupled) => coupled,
                 Err(coupling) => {
@@ -243,6 +263,16 @@ impl Call<'_> {
         }
     }
 
+    /// True if the results have numbers of the data, or places of numbers.
+    fn moves_data(&self) -> bool {
+        let moves = match row_rule(self.name) {
+            Some(RowRule::Reshapes) => true,
+            Some(RowRule::Moves) => !matches!(self.name, "constant_pad_nd" | "tril" | "triu"),
+            _ => matches!(self.name, "to" | "_to_copy" | "clone" | "contiguous" | "argmax" | "argmin"),
+        };
+        moves && self.inputs.iter().all(|input| matches!(input.value, Value::Rows(_)) && !input.is_computed)
+    }
+
     /// Returns the coupling that is certain for a call without a rule.
     fn unknown(&self, result: &Tensor<'_>) -> Coupling {
         let meets = self.inputs.iter().any(|input| matches!(input.value, Value::Aggregate(_)));
@@ -303,97 +333,5 @@ impl Call<'_> {
             Batch::Dim { .. } => Err(Coupling::PicksRows),
             Batch::Irregular => Err(Coupling::TwoBatchDims),
         }
-    }
-
-    /// Combines aggregates: sums, means, and their products with constants.
-    fn of_aggregates(&self, rule: RowRule) -> Result<Combined, Coupling> {
-        let aggregates = || {
-            self.inputs.iter().filter_map(|input| match input.value {
-                Value::Aggregate(combined) => Some(combined),
-                _ => None,
-            })
-        };
-        let first = aggregates().next().ok_or(Coupling::ThroughAggregate)?;
-        if self.inputs.iter().any(|input| input.value == Value::Written) {
-            return Err(Coupling::Written);
-        }
-        match (rule, self.name) {
-            (RowRule::Elementwise, "mul" | "div") => self.scaled(first),
-            (RowRule::Elementwise, "add" | "sub" | "rsub") => {
-                let is_alone = aggregates().count() < 2;
-                // The constant is added once for each row.
-                if is_alone && (self.numbers, first) == (Numbers::Grows, Combined::Sum) {
-                    return Ok(first);
-                }
-                self.fixed_numbers()?;
-                let sum = aggregates().try_fold(first, added).ok_or(Coupling::SumWithMean)?;
-                if is_alone && sum == Combined::Sum { Err(Coupling::ConstantInSum) } else { Ok(sum) }
-            }
-            (
-                RowRule::Elementwise,
-                "neg" | "to" | "_to_copy" | "copy" | "clone" | "contiguous" | "alias" | "detach"
-                | "lift_fresh",
-            )
-            | (RowRule::Reshapes | RowRule::Moves | RowRule::Sums | RowRule::Averages, _) => Ok(first),
-            (RowRule::Joins, _) => {
-                let same = aggregates().all(|combined| combined == first);
-                let is_alone = aggregates().count() < self.inputs.len();
-                if !same {
-                    Err(Coupling::SumWithMean)
-                } else if is_alone && first == Combined::Sum {
-                    Err(Coupling::ConstantInSum)
-                } else {
-                    Ok(first)
-                }
-            }
-            (RowRule::Spreads, _) if self.results.iter().all(|result| result.batch == Batch::None) => {
-                Ok(first)
-            }
-            (RowRule::Spreads, _) => Err(Coupling::RowsWithAggregate),
-            _ => Err(Coupling::ThroughAggregate),
-        }
-    }
-
-    fn fixed_numbers(&self) -> Result<(), Coupling> {
-        match self.numbers {
-            Numbers::Same if self.has_read => Err(Coupling::ReadNumber),
-            Numbers::None | Numbers::Same => Ok(()),
-            Numbers::Grows | Numbers::Shrinks | Numbers::Other => Err(Coupling::Number),
-        }
-    }
-
-    /// Combines a product or quotient: a sum that is divided by the number of rows is a mean.
-    fn scaled(&self, first: Combined) -> Result<Combined, Coupling> {
-        let is_quotient = self.name == "div";
-        let of = |at: usize| self.inputs.get(at).map(|input: &Input<'_>| &input.value);
-        match (of(0), of(1)) {
-            (Some(Value::Aggregate(one)), Some(Value::Aggregate(other))) if is_quotient && one == other => {
-                return if matches!(one, Combined::Sum | Combined::Mean) {
-                    Ok(Combined::Counted)
-                } else {
-                    Err(Coupling::ThroughAggregate)
-                };
-            }
-            (_, Some(Value::Aggregate(_))) if is_quotient => return Err(Coupling::ThroughAggregate),
-            (Some(Value::Aggregate(_)), Some(Value::Aggregate(_))) => return Err(Coupling::ThroughAggregate),
-            _ => {}
-        }
-        match (self.numbers, is_quotient, first) {
-            (Numbers::None | Numbers::Same, ..) => self.fixed_numbers().map(|()| first),
-            (Numbers::Shrinks, false, Combined::Sum) | (Numbers::Grows, true, Combined::Sum) => {
-                Ok(Combined::Mean)
-            }
-            (Numbers::Grows, false, Combined::Mean | Combined::MeanOrCounted) => Ok(Combined::Sum),
-            _ => Err(Coupling::Number),
-        }
-    }
-}
-
-/// Returns the combination of the sum of two aggregates.
-fn added(one: Combined, other: Combined) -> Option<Combined> {
-    use Combined::{Counted, Mean, MeanOrCounted};
-    match (one, other) {
-        (MeanOrCounted, met @ (Mean | Counted)) | (met @ (Mean | Counted), MeanOrCounted) => Some(met),
-        _ => (one == other).then_some(one),
     }
 }

@@ -10,6 +10,8 @@ pub(super) struct Tensor<'a> {
     /// The operand at the second size.
     pub(super) operand: &'a Operand,
     pub(super) batch: Batch,
+    /// True if the program wrote other numbers to it at the first size.
+    pub(super) differs_by_host: bool,
 }
 
 /// Position of the batch in a tensor's shape.
@@ -84,5 +86,7 @@ pub(super) fn operands(recorded: Recorded<'_>) -> Vec<Vec<&Operand>> {
 
 fn tensor<'a>(first: &Operand, second: &'a Operand, sizes: [u32; 2]) -> Option<Tensor<'a>> {
     let same = first.shape.len() == second.shape.len() && first.access == second.access;
-    same.then(|| Tensor { operand: second, batch: Batch::of([&first.shape, &second.shape], sizes) })
+    let differs_by_host = first.written_by_host != second.written_by_host;
+    let batch = Batch::of([&first.shape, &second.shape], sizes);
+    same.then_some(Tensor { operand: second, batch, differs_by_host })
 }

@@ -63,18 +63,27 @@ struct StorageValue {
     elements: u64,
     /// True if it was made of zeros, and nothing else has been written to it.
     is_zeros: bool,
+    is_computed: bool,
     shapes: Vec<(Vec<u64>, Result<Layout, Coupled>)>,
 }
 
 /// Known values of storages when an operator begins.
-#[derive(Debug, Default)]
-pub(super) struct Values(BTreeMap<StorageId, StorageValue>);
+#[derive(Debug)]
+pub(super) struct Values {
+    held: BTreeMap<StorageId, StorageValue>,
+    /// True if data are cut in scopes of their own, so that all other rows from before the forward were picked.
+    is_cut: bool,
+}
 
 impl Values {
+    pub(super) fn new(is_cut: bool) -> Self {
+        Self { held: BTreeMap::new(), is_cut }
+    }
+
     /// Returns the value of an argument, and records a tensor from before the forward.
     pub(super) fn taken(&mut self, tensor: &Tensor<'_>) -> Result<Value, Coupling> {
         let value = self.of(tensor)?;
-        match self.0.get_mut(&tensor.operand.storage) {
+        match self.held.get_mut(&tensor.operand.storage) {
             Some(held) => held.elements = held.elements.max(elements(tensor)),
             None => self.note(tensor, &value),
         }
@@ -83,12 +92,12 @@ impl Values {
 
     /// Returns the value of a tensor, or its coupling.
     pub(super) fn of(&self, tensor: &Tensor<'_>) -> Result<Value, Coupling> {
-        let Some(held) = self.0.get(&tensor.operand.storage) else { return unseen(tensor) };
+        let Some(held) = self.held.get(&tensor.operand.storage) else { return self.unseen(tensor) };
         let seen = held.shapes.iter().find(|(shape, _)| *shape == tensor.operand.shape);
         match (&held.value, seen, tensor.batch) {
             (_, Some((_, Err(coupled))), _) => Ok(Value::Coupled(coupled.clone())),
             // A number for each row, whose rule is not known.
-            (_, _, Batch::Dim { .. }) if tensor.operand.is_written_by_host => Err(Coupling::Written),
+            (_, _, Batch::Dim { .. }) if is_of_host(tensor) => Err(Coupling::Written),
             (Value::Rows(_) | Value::Constant, Some((_, Ok(layout))), Batch::Dim { .. }) => {
                 Ok(Value::Rows(*layout))
             }
@@ -98,14 +107,14 @@ impl Values {
             (Value::Rows(_), _, Batch::None) | (Value::Constant, _, Batch::Dim { .. }) => {
                 Err(Coupling::PicksRows)
             }
-            (Value::Constant, ..) if tensor.operand.is_written_by_host => Ok(Value::Written),
+            (Value::Constant, ..) if is_of_host(tensor) => written_alike(tensor),
             (value, ..) => Ok(value.clone()),
         }
     }
 
     /// Returns the value of a storage after a value was written into all or a part of it.
     pub(super) fn after(&self, result: &Tensor<'_>, value: Value) -> Result<Value, Coupling> {
-        let held = self.0.get(&result.operand.storage);
+        let held = self.held.get(&result.operand.storage);
         match held.filter(|_| result.operand.access == Access::Writes) {
             Some(held) if elements(result) < held.elements => {
                 combined_with_part(&held.value, value, held.is_zeros)
@@ -116,17 +125,34 @@ impl Values {
 
     /// Records that a result was made of zeros.
     pub(super) fn note_zeros(&mut self, result: &Tensor<'_>) {
-        let held = self.0.get_mut(&result.operand.storage);
+        let held = self.held.get_mut(&result.operand.storage);
         if let Some(held) = held.filter(|_| result.operand.access == Access::Makes) {
             held.is_zeros = true;
         }
     }
 
+    /// Records that numbers of a result were computed, and are not only numbers of the data.
+    pub(super) fn note_computed(&mut self, result: &Tensor<'_>) {
+        if let Some(held) = self.held.get_mut(&result.operand.storage) {
+            held.is_computed = true;
+        }
+    }
+
+    pub(super) fn is_computed(&self, tensor: &Tensor<'_>) -> bool {
+        self.held.get(&tensor.operand.storage).is_some_and(|held| held.is_computed)
+    }
+
     /// Records the value of a result.
     pub(super) fn note(&mut self, result: &Tensor<'_>, value: &Value) {
         let elements = elements(result);
-        let made = || StorageValue { value: value.clone(), elements, is_zeros: false, shapes: Vec::new() };
-        let held = self.0.entry(result.operand.storage).or_insert_with(made);
+        let made = || StorageValue {
+            value: value.clone(),
+            elements,
+            is_zeros: false,
+            is_computed: false,
+            shapes: Vec::new(),
+        };
+        let held = self.held.entry(result.operand.storage).or_insert_with(made);
         held.elements = held.elements.max(elements);
         if result.operand.access == Access::Writes {
             held.value = written(&held.value, value);
@@ -138,6 +164,27 @@ impl Values {
             Value::Constant | Value::Written | Value::Aggregate(_) => {}
         }
     }
+
+    /// Returns the value of a tensor from before the forward: a shape that grows with the rows is data.
+    fn unseen(&self, tensor: &Tensor<'_>) -> Result<Value, Coupling> {
+        match tensor.batch {
+            Batch::None if is_of_host(tensor) => written_alike(tensor),
+            Batch::Dim { .. } if is_of_host(tensor) => Err(Coupling::Written),
+            Batch::None => Ok(Value::Constant),
+            Batch::Dim { .. } if self.is_cut => Err(Coupling::PicksRows),
+            Batch::Dim { .. } => Ok(Value::Rows(Layout::PLAIN)),
+            Batch::Irregular => Err(Coupling::TwoBatchDims),
+        }
+    }
+}
+
+fn is_of_host(tensor: &Tensor<'_>) -> bool {
+    tensor.operand.written_by_host.is_some()
+}
+
+/// Returns the value of numbers that the program wrote itself.
+fn written_alike(tensor: &Tensor<'_>) -> Result<Value, Coupling> {
+    if tensor.differs_by_host { Err(Coupling::Number) } else { Ok(Value::Written) }
 }
 
 impl StorageValue {
@@ -160,17 +207,6 @@ impl StorageValue {
                 (Err(_), Ok(_)) => {}
             },
         }
-    }
-}
-
-/// Returns the value of a tensor from before the forward: a shape that grows with the rows is data.
-fn unseen(tensor: &Tensor<'_>) -> Result<Value, Coupling> {
-    match tensor.batch {
-        Batch::None if tensor.operand.is_written_by_host => Ok(Value::Written),
-        Batch::Dim { .. } if tensor.operand.is_written_by_host => Err(Coupling::Written),
-        Batch::None => Ok(Value::Constant),
-        Batch::Dim { .. } => Ok(Value::Rows(Layout::PLAIN)),
-        Batch::Irregular => Err(Coupling::TwoBatchDims),
     }
 }
 

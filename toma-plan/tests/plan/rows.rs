@@ -451,18 +451,18 @@ fn only_the_program_that_was_judged_is_recognized() {
         assert!(!is_of(&shared, b, &|tape, b| weighted(tape, b, 1.0 / 512.0)), "{b}: it counts rows no more");
     }
     let other = run(7, &|tape, b| weighted(tape, b, 0.29));
-    let same = |weight| annealed.has_same_numbers([&other, &run(9, &|tape, b| weighted(tape, b, weight))]);
+    let same = |weight| annealed.takes_same([&other, &run(9, &|tape, b| weighted(tape, b, weight))], false);
     assert!(same(0.29) && !same(0.3), "within one call a weight stays");
     let counting = [7, 9].map(|b| run(b, &|tape, b| weighted(tape, b, 1.0 / count(b))));
-    assert!(shared.has_same_numbers([&counting[0], &counting[1]]));
+    assert!(shared.takes_same([&counting[0], &counting[1]], false));
     assert!(Judged::is_same([&other, &run(7, &|tape, b| weighted(tape, b, 0.29))]));
     assert!(!Judged::is_same([&other, &run(7, &|tape, b| weighted(tape, b, 0.3))]));
     let mean: Step = |tape, b| {
         let x = layer(tape, b);
         tape.call("aten::mean", &[&x], &[]);
     };
-    assert!(annealed.reduces_alike(1, &run(1, &|tape, b| weighted(tape, b, 0.5))));
-    assert!(!annealed.reduces_alike(1, &run(1, &mean)), "another reduction");
+    assert!(annealed.is_of_few(1, &run(1, &|tape, b| weighted(tape, b, 0.5))));
+    assert!(!annealed.is_of_few(1, &run(1, &mean)), "another reduction");
     assert!(shared.counts_rows() && !annealed.counts_rows());
     for (index, (_, step)) in COMBINED.iter().enumerate() {
         for (other, (_, run)) in COMBINED.iter().enumerate() {

@@ -5,6 +5,9 @@
 //! nets NAME               those with that in their name
 //! nets --within 2GiB      at most so many bytes
 //! nets --cuda             on the first CUDA device, with the segments that its allocator reserves
+//! nets --step first       the first step of each net, which makes gradients and takes the workspaces of libraries
+//! nets --step autocast    in half precision by autocast, on CUDA alone
+//! nets --step planned     steps by checkpointing plans in three budgets, against the bytes that are planned
 //! nets --test             a fast one, with few items
 //! ```
 
@@ -12,12 +15,13 @@ use std::process::ExitCode;
 
 use bytesize::ByteSize;
 use clap::Parser;
-use tch::nn::VarStore;
+use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Kind};
 use toma_core::memory::MemorySource as _;
+use toma_torch::checkpoint::{self, Solver};
 use toma_torch::{cpu, predict};
 
-use nets::{NETS, Net, step};
+use nets::{NETS, Net, loss};
 
 #[path = "../../../examples/predict/nets.rs"]
 #[allow(dead_code, reason = "names are not chosen one by one here")]
@@ -35,10 +39,15 @@ const SLOW_IN_BF16: [&str; 7] =
 /// A net that takes a mean in floats, which its last layer then refuses in other kinds.
 const FLOATS_ONLY: &str = "mobilenet-v2";
 
+const KINDS: [Kind; 2] = [Kind::Float, Kind::BFloat16];
+
 /// Largest errors of a prediction in per mille: too high, and too low.
 const BARS: [f64; 2] = [10.0, -5.0];
 /// Bars of convolutions on CUDA, whose scratch no rule predicts.
 const BARS_OF_CONVOLUTIONS: [f64; 2] = [20.0, -10.0];
+
+/// Bars of a plan, which takes no more than it says.
+const BARS_OF_PLANS: [f64; 2] = [30.0, 0.0];
 
 /// Bars of the segments that CUDA's allocator reserves.
 const BARS_OF_SEGMENTS: [f64; 2] = [20.0, -20.0];
@@ -60,6 +69,9 @@ struct Arguments {
     /// On the first CUDA device
     #[arg(long)]
     cuda: bool,
+    /// Which steps are compared
+    #[arg(long, value_enum, default_value_t = Step::Later)]
+    step: Step,
     /// A fast net with few items
     #[arg(long)]
     test: bool,
@@ -68,9 +80,17 @@ struct Arguments {
     bench: bool,
 }
 
-/// Predicted and counted bytes of one net.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Step {
+    Later,
+    First,
+    Autocast,
+    Planned,
+}
+
+/// Predicted and counted bytes of one step.
 struct Row {
-    name: &'static str,
+    name: String,
     kind: Kind,
     items: usize,
     /// Bytes of tensors, predicted and counted.
@@ -113,47 +133,78 @@ fn main() -> ExitCode {
         net.name.contains(&arguments.name) && !LEFT_OUT.iter().any(|name| net.name.starts_with(name))
     };
     let chosen = |kind| NETS.into_iter().filter(is_chosen).map(move |net| (net, kind));
-    let both = [Kind::Float, Kind::BFloat16].into_iter().flat_map(chosen);
+    let kinds = match arguments.step {
+        Step::Autocast | Step::Planned => &KINDS[..1],
+        Step::Later | Step::First => &KINDS[..],
+    };
+    let both = kinds.iter().copied().flat_map(chosen);
     let is_slow = |net: &Net| {
         !arguments.cuda
             && arguments.name.is_empty()
             && SLOW_IN_BF16.iter().any(|name| net.name.starts_with(name))
     };
     let both = both.filter(|(net, kind)| *kind == Kind::Float || net.name != FLOATS_ONLY && !is_slow(net));
-    let is_off: Vec<bool> = both.map(|(net, kind)| is_off(net, kind, &arguments)).collect();
+    let is_off: Vec<bool> = both.flat_map(|(net, kind)| are_off(net, kind, &arguments)).collect();
     let off = is_off.iter().filter(|is_off| **is_off).count();
     println!("{off} of {} are off by more than their bars", is_off.len());
     if off == 0 && !is_off.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn is_off(net: Net, kind: Kind, arguments: &Arguments) -> bool {
-    match measured(net, kind, arguments) {
-        Ok(row) => {
-            row.print();
-            row.is_off()
-        }
-        Err(error) => {
+fn are_off(net: Net, kind: Kind, arguments: &Arguments) -> Vec<bool> {
+    let rows = match arguments.step {
+        Step::Planned => planned(net, arguments),
+        _ => predicted(net, kind, arguments),
+    };
+    rows.map_or_else(
+        |error| {
             println!("| {} | {kind:?} | {error} |", net.name);
-            true
-        }
-    }
+            vec![true]
+        },
+        |rows| {
+            rows.iter().for_each(Row::print);
+            rows.iter().map(Row::is_off).collect()
+        },
+    )
 }
 
-fn measured(net: Net, kind: Kind, arguments: &Arguments) -> Result<Row, String> {
-    let device = if arguments.cuda { Device::Cuda(0) } else { Device::Cpu };
-    let mut variables = VarStore::new(device);
+/// A net on the chosen device.
+fn module(net: Net, kind: Kind, arguments: &Arguments) -> (VarStore, Box<dyn ModuleT>) {
+    let mut variables = VarStore::new(if arguments.cuda { Device::Cuda(0) } else { Device::Cpu });
     let module = (net.build)(&variables.root());
     if kind == Kind::BFloat16 {
         variables.bfloat16();
     }
+    (variables, module)
+}
+
+/// Returns the peaks of allocated and reserved bytes in a step, beyond the bytes before it.
+fn counted(device: &toma_torch::Device, step: impl FnOnce()) -> Result<[u64; 2], String> {
+    let stats = || device.stats().map_err(|error| error.to_string());
+    device.release_cached_memory();
+    let before = stats()?;
+    device.reset_peaks().map_err(|error| error.to_string())?;
+    step();
+    let after = stats()?;
+    Ok([
+        after.peak_allocated_bytes - before.allocated_bytes,
+        after.peak_reserved_bytes - before.reserved_bytes,
+    ])
+}
+
+fn predicted(net: Net, kind: Kind, arguments: &Arguments) -> Result<Vec<Row>, String> {
+    let (variables, module) = module(net, kind, arguments);
     let step = |items: usize| {
-        step(&*module, &net.input(i64::try_from(items).unwrap_or(i64::MAX), kind).to_device(device), true)
+        let input = net.input(i64::try_from(items).unwrap_or(i64::MAX), kind).to_device(variables.device());
+        let forward = || loss(&module.forward_t(&input, true));
+        (if arguments.step == Step::Autocast { tch::autocast(true, forward) } else { forward() }).backward();
     };
-    let device = toma_torch::Device::new(device);
-    if arguments.cuda {
+    let device = toma_torch::Device::new(variables.device());
+    if arguments.cuda && arguments.step != Step::First {
         // The first step takes the workspaces of libraries, and makes gradients.
-        drop(step(1));
+        step(1);
     }
+    let stats = || device.stats().map_err(|error| error.to_string());
+    let before = stats()?;
     let prediction = predict(&device, step).map_err(|error| error.to_string())?;
     let fits = prediction.fits(arguments.within.as_u64()).ok_or("not one item fits")?;
     let most = if kind == Kind::BFloat16 { arguments.bf16_items } else { arguments.items };
@@ -164,15 +215,46 @@ fn measured(net: Net, kind: Kind, arguments: &Arguments) -> Result<Row, String> 
         prediction
     };
     device.release_cached_memory();
-    let predicted_segments = prediction.reserves_bytes(items);
-    let stats = || device.stats().map_err(|error| error.to_string());
-    let before = stats()?;
-    device.reset_peaks().map_err(|error| error.to_string())?;
-    drop(step(items));
+    // Workspaces, which predictions take before the first step.
     let after = stats()?;
-    let needed = [prediction.needs_bytes(items), after.peak_allocated_bytes - before.allocated_bytes];
-    let reserved =
-        arguments.cuda.then(|| [predicted_segments, after.peak_reserved_bytes - before.reserved_bytes]);
+    let taken = [
+        after.allocated_bytes - before.allocated_bytes,
+        after.reserved_bytes.saturating_sub(before.reserved_bytes),
+    ];
+    let predicted = [prediction.needs_bytes(items), prediction.reserves_bytes(items)];
+    let counted = counted(&device, || step(items))?;
+    let [needed, reserved] = [0, 1].map(|at| [predicted[at] + taken[at], counted[at] + taken[at]]);
+    let reserved = arguments.cuda.then_some(reserved);
     let bars = if arguments.cuda && net.items() == "images" { BARS_OF_CONVOLUTIONS } else { BARS };
-    Ok(Row { name: net.name, kind, items, needed, reserved, bars })
+    Ok(vec![Row { name: net.name.to_owned(), kind, items, needed, reserved, bars }])
+}
+
+/// Steps by plans: in the least bytes, in those that keep everything, and halfway.
+fn planned(net: Net, arguments: &Arguments) -> Result<Vec<Row>, String> {
+    let (variables, module) = module(net, Kind::Float, arguments);
+    let items = arguments.items;
+    let input =
+        net.input(i64::try_from(items).unwrap_or(i64::MAX), Kind::Float).to_device(variables.device());
+    let form = checkpoint::with().name(net.name);
+    let step = |form: checkpoint::With<'_>| loss(&form.region(|| module.forward_t(&input, true))).backward();
+    // The first step takes the workspaces of libraries, and makes gradients.
+    step(form.enabled(false));
+    step(form);
+    let costs = form.known().ok_or("the region was not measured")?;
+    let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
+    let device = toma_torch::Device::new(variables.device());
+    let budgets = [("least", least), ("halfway", u64::midpoint(least, most)), ("all", most)];
+    let rows = budgets.map(|(name, budget)| {
+        let plan = costs.plan(budget, Solver::Auto).map_err(|error| error.to_string())?;
+        let [needed, reserved] = counted(&device, || step(form.plan(&plan)))?;
+        Ok(Row {
+            name: format!("{}, {name}", net.name),
+            kind: Kind::Float,
+            items,
+            needed: [plan.peak_bytes(), needed],
+            reserved: arguments.cuda.then(|| [plan.peak_bytes(), reserved]),
+            bars: BARS_OF_PLANS,
+        })
+    });
+    rows.into_iter().collect()
 }

@@ -34,6 +34,7 @@ unsafe extern "C" {
     fn toma_dry_begin(by_shapes: bool, out: &mut *mut c_void, error: &mut RawError) -> i32;
     // Takes a recorder of `toma_dry_begin` or of `toma_record_begin`.
     fn toma_dry_answer(recorder: *mut c_void, first: f64, step: f64);
+    fn toma_dry_has_seeded(recorder: *const c_void) -> bool;
     // Takes a recorder of `toma_dry_begin`.
     fn toma_dry_end(recorder: *mut c_void, out: &mut RawOutcome);
 }
@@ -51,6 +52,12 @@ impl Recording {
     pub(crate) fn answer(&self, first: f64, step: f64) {
         // SAFETY: the recorder lives; a recorder without a dry run ignores the numbers.
         unsafe { toma_dry_answer(self.recorder(), first, step) };
+    }
+
+    /// True if this is a dry run in which a generator of random numbers was seeded.
+    pub(crate) fn has_seeded(&self) -> bool {
+        // SAFETY: the recorder lives; it answers false without a dry run.
+        unsafe { toma_dry_has_seeded(self.recorder()) }
     }
 }
 

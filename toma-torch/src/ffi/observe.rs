@@ -186,9 +186,10 @@ impl<'a> Tables<'a> {
     }
 
     fn uses(&self, raw: &RawEvent, access: Access) -> Option<Event<'a>> {
-        let [flags, shape @ ..] = self.numbers(raw) else { return None };
-        let (wants_gradient, is_written_by_host) = (flags & 1 != 0, flags & 2 != 0);
-        Some(Event::Uses { access, memory: raw.memory(), shape, wants_gradient, is_written_by_host })
+        let [flags, identity, hash, shape @ ..] = self.numbers(raw) else { return None };
+        let written_by_host = (flags & 2 != 0).then_some(hash.cast_unsigned());
+        let (memory, wants_gradient, identity) = (raw.memory(), flags & 1 != 0, identity.cast_unsigned());
+        Some(Event::Uses { access, memory, shape, wants_gradient, written_by_host, identity })
     }
 
     fn name(&self, raw: &RawEvent) -> &'a str {

@@ -43,17 +43,15 @@ impl Splitting<'_> {
         if !self.can_run_dry || self.site.purpose.is_given().is_some() {
             return true;
         }
-        let judged = self.judged.borrow().clone();
-        let has_same_numbers = |all: &Trace| {
-            judged.as_deref().zip(did).is_none_or(|(judged, did)| judged.has_same_numbers([did, all]))
-        };
-        let is_known = |trace: &Trace| self.is_of(self.items, trace) && has_same_numbers(trace);
+        let is_known =
+            |trace: &Trace| self.is_of(self.items, trace) && self.takes_same(did, piece.len(), trace);
         let mut has_run = false;
         let mut known = |answer| {
             let ran = dry_run(self.items, answer, run, undo)?;
             has_run |= ran.forward.is_some();
             // A body that fails at a number gives no result that could be wrong.
-            (ran.forward.is_none_or(|trace| is_known(&trace))).then_some(ran.unknown)
+            let is_same = !ran.has_seeded && ran.forward.is_none_or(|trace| is_known(&trace));
+            is_same.then_some(ran.unknown)
         };
         let less = piece.len() - 1;
         let is_even = less == 0 || self.divides_evenly(piece);
@@ -63,7 +61,8 @@ impl Splitting<'_> {
         let is_same = unknown.is_some()
             && (!self.reads.get() || others.into_iter().all(|answer| known(answer).is_some()));
         let mut runs = || has_run || dry_trace(self.items, run, undo).is_some_and(|trace| is_known(&trace));
-        if is_same && runs() && (is_even || self.do_as_judged(less, run, undo)) {
+        let does_less = |trace: Trace| self.takes_same(did, less, &trace);
+        if is_same && runs() && (is_even || self.do_as_judged(less, run, undo).is_some_and(does_less)) {
             return true;
         }
         let numbers = if self.reads.get() { ", or with other numbers in them" } else { "" };
@@ -95,17 +94,30 @@ impl Splitting<'_> {
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
         let dry = self.is_few(size).then(|| dry_trace(size, run, undo)).flatten();
-        dry.is_some_and(|dry| Judged::is_same([&dry, trace])) && self.reduces_alike(size, trace)
+        dry.is_some_and(|dry| Judged::is_same([&dry, trace])) && self.does_as_judged(size, trace)
     }
 
-    fn do_as_judged<R, S>(&self, size: usize, run: &mut impl Run<R>, undo: &impl Fn(Range<usize>)) -> bool
+    /// True if so many items take the same tensors and numbers as the first piece did.
+    pub(super) fn takes_same(&self, did: Option<&Trace>, size: usize, trace: &Trace) -> bool {
+        let judged = self.judged.borrow();
+        let is_few = self.is_few(size);
+        judged.as_deref().zip(did).is_none_or(|(judged, did)| judged.takes_same([did, trace], is_few))
+    }
+
+    /// Returns the forward of so many items in a dry run, if it is of the judged program.
+    fn do_as_judged<R, S>(
+        &self,
+        size: usize,
+        run: &mut impl Run<R>,
+        undo: &impl Fn(Range<usize>),
+    ) -> Option<Trace>
     where
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
         let does = |trace: &Trace| {
-            if self.is_few(size) { self.reduces_alike(size, trace) } else { self.is_of(size, trace) }
+            if self.is_few(size) { self.does_as_judged(size, trace) } else { self.is_of(size, trace) }
         };
-        dry_trace(size, run, undo).is_some_and(|trace| does(&trace))
+        dry_trace(size, run, undo).filter(does)
     }
 
     /// True for fewer items than were judged.
@@ -113,9 +125,9 @@ impl Splitting<'_> {
         size < wide(sizes_of(self.items)[0])
     }
 
-    fn reduces_alike(&self, size: usize, trace: &Trace) -> bool {
+    fn does_as_judged(&self, size: usize, trace: &Trace) -> bool {
         let size = u32::try_from(size).ok();
         let judged = self.judged.borrow();
-        size.zip(judged.as_deref()).is_none_or(|(size, judged)| judged.reduces_alike(size, trace))
+        size.zip(judged.as_deref()).is_none_or(|(size, judged)| judged.is_of_few(size, trace))
     }
 }

@@ -21,7 +21,7 @@ use super::key::{Purpose, Site};
 use super::making::sizes_of;
 use super::prediction::Prediction;
 use super::printed::print_once;
-use super::runs::{Run, judged, recorded};
+use super::runs::{Run, UNJUDGED, judged, recorded};
 use super::verdict::Verdict;
 use crate::ffi;
 
@@ -63,6 +63,10 @@ pub(crate) struct Splitting<'p> {
     checked_size: Cell<usize>,
     /// True if the body reads numbers or shapes of its data, by which each piece may do other things.
     pub(super) reads: Cell<bool>,
+    /// The forward of the first piece, if the body reads.
+    first: RefCell<Option<Trace>>,
+    /// Reason if dry runs gave no program.
+    unjudged: Cell<&'static str>,
     pub(super) can_run_dry: bool,
     integers: Vec<Tensor>,
     combined: Cell<Option<Combined>>,
@@ -99,6 +103,8 @@ impl<'p> Splitting<'p> {
             is_judged: Cell::new(is_judged),
             checked_size: Cell::new(if needs_judgement { usize::MAX } else { 0 }),
             reads: Cell::new(false),
+            first: RefCell::new(None),
+            unjudged: Cell::new(UNJUDGED),
             can_run_dry,
             integers,
             combined: Cell::new(None),
@@ -213,7 +219,10 @@ impl<'p> Splitting<'p> {
         let size = piece.len();
         // The piece stays, so effects of dry runs follow its own.
         let after = |rows: Range<usize>| undo(size + rows.start..size + rows.end);
-        let is_known = |trace: &Trace| self.is_of(size, trace) || self.is_of_few(size, trace, run, &after);
+        let is_known = |trace: &Trace| {
+            (self.is_of(size, trace) || self.is_of_few(size, trace, run, &after))
+                && self.takes_same(self.first.borrow().as_ref(), size, trace)
+        };
         let why = match trace.as_ref().map(is_known) {
             Some(true) => return Some(outcome),
             Some(false) => "the body does other things with other items, by a number that it reads",
@@ -245,7 +254,7 @@ impl<'p> Splitting<'p> {
         let Ok(trace) = did else { return Some(outcome) };
         let is_known = trace.as_ref().is_some_and(|trace| self.is_of(piece.len(), trace));
         if is_known && self.splits() && self.all_do_as(trace.as_ref(), piece, run, &after) {
-            return Some(self.checked_as(piece, outcome));
+            return Some(self.checked_as(piece, outcome, trace));
         }
         drop(outcome);
         undo(0..piece.len());
@@ -258,11 +267,12 @@ impl<'p> Splitting<'p> {
         }
         let (outcome, did) = recorded(piece, run);
         let Ok(trace) = did else { return Some(outcome) };
-        let known = trace.as_ref().filter(|trace| self.is_of(piece.len(), trace));
-        let mut is_of_few =
-            || trace.as_ref().is_some_and(|trace| self.is_of_few(piece.len(), trace, run, &after));
-        if (known.is_some() || is_of_few()) && self.all_do_as(known, piece, run, &after) {
-            return Some(self.checked_as(piece, outcome));
+        let size = piece.len();
+        let is_known = trace
+            .as_ref()
+            .is_some_and(|trace| self.is_of(size, trace) || self.is_of_few(size, trace, run, &after));
+        if is_known && self.all_do_as(trace.as_ref(), piece, run, &after) {
+            return Some(self.checked_as(piece, outcome, trace));
         }
         drop(outcome);
         undo(0..piece.len());
@@ -275,7 +285,8 @@ impl<'p> Splitting<'p> {
 
     /// Returns the outcome of a piece that was checked. Others have at least its items less one, if the items do not
     /// divide evenly.
-    fn checked_as<R>(&self, piece: &Range<usize>, outcome: R) -> R {
+    fn checked_as<R>(&self, piece: &Range<usize>, outcome: R, did: Option<Trace>) -> R {
+        self.first.replace(did.filter(|_| self.reads.get()));
         self.checked_size.set(piece.len() - usize::from(!self.divides_evenly(piece)));
         outcome
     }
@@ -319,11 +330,8 @@ impl<'p> Splitting<'p> {
 
     fn verdict(&self) -> Verdict {
         let judged = self.judged.borrow();
-        let why = if self.can_run_dry {
-            "it could not be judged by dry runs"
-        } else {
-            "dry runs are off, so it was not judged"
-        };
+        let why =
+            if self.can_run_dry { self.unjudged.get() } else { "dry runs are off, so it was not judged" };
         Verdict::of(judged.as_deref().ok_or(why), self.site.purpose)
     }
 
@@ -333,8 +341,8 @@ impl<'p> Splitting<'p> {
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
         let sizes = sizes_of(self.items);
-        let judged = if self.can_run_dry { judged(sizes, run, undo) } else { None };
-        let judged = judged.map(Arc::new);
+        let judged = if self.can_run_dry { judged(sizes, run, undo) } else { Err(UNJUDGED) };
+        let judged = judged.map_err(|why| self.unjudged.set(why)).ok().map(Arc::new);
         self.judged.replace(judged.clone());
         self.program.set(judged);
         self.is_judged.set(true);

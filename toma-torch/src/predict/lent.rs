@@ -70,8 +70,9 @@ fn predicted(call: &mut DryCall<'_>, sizes: [usize; 2]) -> Result<Prediction, Er
     let mut prediction =
         from_runs(&device, sizes.map(narrow), |by_shapes, size| pieces(call, by_shapes, size))?;
     for _ in 0..prediction.rounds() {
-        let Some(predicted) = prediction.predict_call(call) else { break };
-        let size = narrow(call.size_at(predicted.size));
+        let predicted = prediction.predict_call(call).map(|predicted| call.size_at(predicted.size));
+        let Some(next) = predicted.and_then(|size| prediction.next(size)) else { break };
+        let size = narrow(call.size_at(next));
         prediction = prediction.confirmed_by(size, |by_shapes| pieces(call, by_shapes, size))?;
     }
     Ok(prediction)

@@ -6,6 +6,7 @@ use toma_trace::{Place, Trace};
 
 use super::correction::Correction;
 use super::dry::Ran;
+use super::segments::Room;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::DeviceId;
 use crate::memory::Device;
@@ -34,7 +35,7 @@ pub struct Prediction {
     pub(super) traces: Vec<(u32, Trace)>,
     pub(super) growth: Growth,
     unknown: Vec<String>,
-    head_room: HeadRoom,
+    pub(super) head_room: HeadRoom,
     /// Shared by this prediction and its clones.
     corrected: Arc<Correction>,
     /// The last answer, by its question.
@@ -43,7 +44,7 @@ pub struct Prediction {
 
 /// Question to a replay of the allocator: sizes, pieces and bytes, and its allocated and reserved bytes. The answer is
 /// the size whose requests it has served.
-pub(super) type Served = (([u64; 4], Option<[u64; 2]>), Option<usize>);
+pub(super) type Served = (([u64; 5], Option<[u64; 2]>), Option<usize>);
 
 impl Prediction {
     pub(super) fn new(
@@ -129,8 +130,8 @@ impl Prediction {
     ///
     /// On CUDA the segments of the allocator have to fit, too, as if it had reserved none before.
     pub fn fits(&self, free_bytes: u64) -> Option<usize> {
-        let usable = self.head_room.usable(free_bytes);
-        self.served(self.lives_in(usable)?, usable, |_| 1)
+        let room = self.room(free_bytes);
+        self.served(self.lives_in(room.usable_bytes)?, room, None)
     }
 
     /// The largest size whose live bytes fit into `bytes`.
@@ -141,20 +142,20 @@ impl Prediction {
     /// The largest size in which `items` can be processed piece by piece within so many free bytes, less the head-room;
     /// `None` if there is none. [`needs_bytes_for`](Self::needs_bytes_for) returns the bytes that it takes.
     pub fn fits_for(&self, items: usize, free_bytes: u64) -> Option<usize> {
-        let usable = self.head_room.usable(free_bytes);
-        let lives = self.growth.largest_for(&self.place, usable, wide(items)).map(narrow)?;
-        self.served(lives, usable, |size| items.div_ceil(size))
+        let room = self.room(free_bytes);
+        let lives = self.growth.largest_for(&self.place, room.usable_bytes, wide(items)).map(narrow)?;
+        self.served(lives, room, Some(items))
     }
 
     /// The largest size for pieces of a loop, which may be copied to one output that is allocated from the first piece
     /// on. If not even one item leaves the head-room free, it is used as well, because any other start is larger.
     fn piece_of(&self, items: usize, free_bytes: u64, has_output: bool) -> Option<usize> {
         let of = if has_output { Growth::largest_into } else { Growth::largest_for };
-        let largest = |bytes| {
-            let lives = of(&self.growth, &self.place, bytes, wide(items)).map(narrow)?;
-            self.served_now(lives, bytes, |size| items.div_ceil(size) + usize::from(has_output))
+        let largest = |room: Room| {
+            let lives = of(&self.growth, &self.place, room.usable_bytes, wide(items)).map(narrow)?;
+            self.served_now(lives, room, Some(items), has_output)
         };
-        largest(self.head_room.usable(free_bytes)).or_else(|| largest(free_bytes))
+        largest(self.room(free_bytes)).or_else(|| largest(Room { usable_bytes: free_bytes, free_bytes }))
     }
 
     /// Operators whose results only data know: they answered 1, or made the largest possible shape.
@@ -179,26 +180,26 @@ impl Prediction {
     }
 
     /// Predicts the size that fits into so many bytes, all of which may be used except for the head-room.
-    pub(super) fn within(&self, items: Option<usize>, usable_bytes: u64) -> Option<PredictedSize> {
+    pub(super) fn within(&self, items: Option<usize>, free_bytes: u64) -> Option<PredictedSize> {
         let Some(items) = items else {
-            let usable = self.head_room.usable(usable_bytes);
-            let size = self.served_now(self.lives_in(usable)?, usable, |_| 1)?;
+            let room = self.room(free_bytes);
+            let size = self.served_now(self.lives_in(room.usable_bytes)?, room, None, false)?;
             return Some(PredictedSize { size, needs_bytes: self.needs_bytes(size) });
         };
-        let size = self.piece_of(items, usable_bytes, false)?;
+        let size = self.piece_of(items, free_bytes, false)?;
         Some(PredictedSize { size, needs_bytes: self.needs_bytes_for(size, items) })
     }
 
     /// Predicts the size of pieces after others, which leave nothing allocated.
-    pub(super) fn within_rest(&self, left: usize, usable_bytes: u64) -> Option<PredictedSize> {
-        let usable = self.head_room.usable(usable_bytes);
-        let size = self.served_rest(self.lives_in(usable)?.min(left), usable, left)?;
+    pub(super) fn within_rest(&self, left: usize, free_bytes: u64) -> Option<PredictedSize> {
+        let room = self.room(free_bytes);
+        let size = self.served_rest(self.lives_in(room.usable_bytes)?.min(left), room, left)?;
         Some(PredictedSize { size, needs_bytes: self.needs_bytes(size) })
     }
 
     /// Predicts the size if the values of all pieces are allocated from the first one on.
-    pub(super) fn within_into(&self, items: usize, usable_bytes: u64) -> Option<PredictedSize> {
-        let size = self.piece_of(items, usable_bytes, true)?;
+    pub(super) fn within_into(&self, items: usize, free_bytes: u64) -> Option<PredictedSize> {
+        let size = self.piece_of(items, free_bytes, true)?;
         Some(PredictedSize { size, needs_bytes: self.needs_bytes_into(size, items) })
     }
 

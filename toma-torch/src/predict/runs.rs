@@ -32,17 +32,27 @@ where
     }
 }
 
+/// Reason for judging nothing.
+pub(super) const UNJUDGED: &str = "it could not be judged by dry runs";
+
+/// Reason for judging and predicting nothing.
+pub(super) const SEEDS: &str = "it seeds random numbers, so each piece would draw the same";
+
+/// Returns the program of two sizes, or the reason why there is none.
 pub(super) fn judged<R, S>(
     sizes: [u32; 2],
     run: &mut impl Run<R>,
     undo: &impl Fn(Range<usize>),
-) -> Option<Judged>
+) -> Result<Judged, &'static str>
 where
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
 {
-    let [small, large] = sizes.map(wide);
-    let [one, other] = [dry_trace(small, run, undo)?, dry_trace(large, run, undo)?];
-    Judged::of([(sizes[0], &one), (sizes[1], &other)]).ok()
+    let mut forward = |size| {
+        let ran = dry_run(wide(size), Answer::always(1.0), run, undo).ok_or(UNJUDGED)?;
+        if ran.has_seeded { Err(SEEDS) } else { ran.forward.ok_or(UNJUDGED) }
+    };
+    let [one, other] = [forward(sizes[0])?, forward(sizes[1])?];
+    Judged::of([(sizes[0], &one), (sizes[1], &other)]).map_err(|_| UNJUDGED)
 }
 
 /// Values of numbers that only data know, in the order in which a body reads them: `first`, `first + step`, and so on.
@@ -64,6 +74,8 @@ pub(super) struct DryForward {
     pub(super) forward: Option<Trace>,
     /// Operators whose results only data know.
     pub(super) unknown: Vec<String>,
+    /// True if the body has seeded random numbers.
+    pub(super) has_seeded: bool,
 }
 
 /// Runs the forward of so many items dry; `None` if it cannot run dry.
@@ -76,10 +88,11 @@ pub(super) fn dry_run<R, S>(
 where
     R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
 {
-    let mut has_failed = true;
+    let (mut has_failed, mut has_seeded) = (true, false);
     let forward = |recording: &Recording| {
         recording.answer(answer.first, answer.step);
         let outcome = dry::caught(|| run(Some(recording), 0..size)).ok()?;
+        has_seeded = recording.has_seeded();
         Some(match outcome.branch::<Tensor>() {
             ControlFlow::Break(failed) => failed,
             ControlFlow::Continue(result) => {
@@ -89,7 +102,7 @@ where
         })
     };
     let (trace, unknown) = dry::run(true, forward, || undo(0..size)).ok()?;
-    Some(DryForward { forward: (!has_failed).then_some(trace), unknown })
+    Some(DryForward { forward: (!has_failed).then_some(trace), unknown, has_seeded })
 }
 
 /// Returns the forward of so many items in a dry run that answers 1; `None` if the body cannot run dry.

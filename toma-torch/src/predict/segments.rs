@@ -5,6 +5,7 @@
 //! A device is full when no segment is left for a request, and not when tensors fill it. So if a size fits by its live
 //! bytes, its requests are run through a replay of the allocator, which starts from the current segments.
 
+use std::ops::RangeInclusive;
 use std::sync::PoisonError;
 
 use toma_plan::caching::{CachingAllocator, DeviceStats, OutOfMemory, Settings};
@@ -16,11 +17,38 @@ use crate::ffi;
 /// The search ends with a size that is within one part in so many of the largest.
 const CLOSE: usize = 64;
 
+/// The allocator takes memory from the device in multiples of so many bytes.
+const PIECE_BYTES: u64 = 2 << 20;
+
+/// Bytes for a step.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    /// Without the head-room.
+    pub(super) usable_bytes: u64,
+    pub(super) free_bytes: u64,
+}
+
+impl Room {
+    /// The bytes that an allocator may reserve of which so many are in use. It uses the head-room up to a whole piece,
+    /// of which the rest would serve nobody.
+    fn capacity(self, in_use_bytes: u64) -> u64 {
+        let usable = in_use_bytes.saturating_add(self.usable_bytes);
+        let whole = usable.checked_next_multiple_of(PIECE_BYTES).unwrap_or(usable);
+        whole.min(in_use_bytes.saturating_add(self.free_bytes))
+    }
+}
+
 impl Prediction {
+    /// Bytes for a step if so many are free.
+    pub(super) fn room(&self, free_bytes: u64) -> Room {
+        Room { usable_bytes: self.head_room.usable(free_bytes), free_bytes }
+    }
+
     /// The bytes that CUDA's allocator reserves for the step with `size` items, beyond its current segments. On other
     /// devices, the bytes that the step [needs](Self::needs_bytes).
     pub fn reserves_bytes(&self, size: usize) -> u64 {
-        let now = self.is_of_cuda().then(|| self.now(u64::MAX).ok()).flatten();
+        let all = Room { usable_bytes: u64::MAX, free_bytes: u64::MAX };
+        let now = self.is_of_cuda().then(|| self.now(all).ok()).flatten();
         let Some(mut allocator) = now else { return self.needs_bytes(size) };
         let before = allocator.stats().reserved.current;
         let served = self.growth.replay(self.place(), wide(size), 1, &mut allocator);
@@ -36,49 +64,53 @@ impl Prediction {
         is_served.then(|| allocator.stats())
     }
 
-    /// The largest size up to `most` whose requests are served by an allocator that has so many bytes and no segments.
-    pub(super) fn served(&self, most: usize, bytes: u64, pieces: impl Fn(usize) -> usize) -> Option<usize> {
+    /// The largest size for `items`, or for one piece, whose requests are served by an allocator that has no segments.
+    /// By their live bytes, sizes up to `most` fit.
+    pub(super) fn served(&self, most: usize, room: Room, items: Option<usize>) -> Option<usize> {
         self.served_by(
-            most,
-            || Ok(CachingAllocator::new(Settings::new(bytes))),
-            |size, allocator| self.growth.replay(self.place(), wide(size), wide(pieces(size)), allocator),
+            most..=items.unwrap_or(usize::MAX),
+            || Ok(CachingAllocator::new(Settings::new(room.capacity(0)))),
+            |size, allocator| self.growth.replay(self.place(), wide(size), pieces(items, size), allocator),
         )
     }
 
-    /// The largest size if the device's allocator may use so many bytes beyond those in use now.
+    /// The largest size by the segments that the device's allocator has now. The first piece's output may be there in
+    /// addition.
     pub(super) fn served_now(
         &self,
         most: usize,
-        usable_bytes: u64,
-        pieces: impl Fn(usize) -> usize,
+        room: Room,
+        items: Option<usize>,
+        has_output: bool,
     ) -> Option<usize> {
+        let pieces = |size| pieces(items, size) + u64::from(has_output);
         let find = || {
             self.served_by(
-                most,
-                || self.now(usable_bytes),
-                |size, allocator| self.growth.replay(self.place(), wide(size), wide(pieces(size)), allocator),
+                most..=items.unwrap_or(usize::MAX),
+                || self.now(room),
+                |size, allocator| self.growth.replay(self.place(), wide(size), pieces(size), allocator),
             )
         };
-        self.once([wide(most), wide(pieces(most)), 0, usable_bytes], find)
+        self.once([wide(most), pieces(most), 0, room.usable_bytes, room.free_bytes], find)
     }
 
     /// The largest size for `left` items after other pieces have run.
-    pub(super) fn served_rest(&self, most: usize, usable_bytes: u64, left: usize) -> Option<usize> {
+    pub(super) fn served_rest(&self, most: usize, room: Room, left: usize) -> Option<usize> {
         let find = || {
             self.served_by(
-                most,
-                || self.now(usable_bytes),
+                most..=left,
+                || self.now(room),
                 |size, allocator| {
-                    self.growth.replay_further(self.place(), wide(size), wide(left.div_ceil(size)), allocator)
+                    self.growth.replay_further(self.place(), wide(size), pieces(Some(left), size), allocator)
                 },
             )
         };
-        self.once([wide(most), 0, wide(left), usable_bytes], find)
+        self.once([wide(most), 0, wide(left), room.usable_bytes, room.free_bytes], find)
     }
 
     /// Returns the last answer if the question, and the allocated and reserved bytes, are the same. They are once calls
     /// settle.
-    fn once(&self, question: [u64; 4], find: impl FnOnce() -> Option<usize>) -> Option<usize> {
+    fn once(&self, question: [u64; 5], find: impl FnOnce() -> Option<usize>) -> Option<usize> {
         if !self.is_of_cuda() {
             return find();
         }
@@ -93,46 +125,75 @@ impl Prediction {
         answer
     }
 
-    /// The current state of the device's allocator, with so many bytes beyond those in use.
-    fn now(&self, usable_bytes: u64) -> Result<CachingAllocator, Error> {
-        let allocated_bytes = ffi::device_stats(self.id)?.allocated_bytes;
-        let settings = Settings::new(allocated_bytes.saturating_add(usable_bytes));
+    /// The current state of the device's allocator, with room beyond the bytes in use.
+    fn now(&self, room: Room) -> Result<CachingAllocator, Error> {
+        let settings = Settings::new(room.capacity(ffi::device_stats(self.id)?.allocated_bytes));
         Ok(CachingAllocator::resumed(settings, ffi::device_segments(self.id)?))
     }
 
-    /// Returns `most` on a device without such an allocator.
+    /// The largest size that is served: by the lines, up to the first of `sizes`; if it is recorded, up to the last. On a
+    /// device without such an allocator that is the first.
     fn served_by(
         &self,
-        most: usize,
+        sizes: RangeInclusive<usize>,
         allocator: impl FnOnce() -> Result<CachingAllocator, Error>,
         replay: impl Fn(usize, &mut CachingAllocator) -> Result<(), OutOfMemory>,
     ) -> Option<usize> {
+        let (most, last) = sizes.into_inner();
         if !self.is_of_cuda() {
             return Some(most);
         }
         let Ok(allocator) = allocator() else { return Some(most) };
         let is_served = |size: usize| replay(size, &mut allocator.clone()).is_ok();
-        // A size may fit into the rests of segments where smaller ones do not, so the largest sizes are tried in turn.
-        let step = (most / CLOSE).max(1);
-        let mut near = (1..=most).rev().step_by(step).take(CLOSE / 4);
-        let least = most.saturating_sub(step * (CLOSE / 4 - 1)).max(1);
-        if let Some(served) = near.find(|size| is_served(*size)) {
-            return Some(served);
-        }
-        let (mut served, mut refused) = (0, least);
-        while refused - served > 1.max(refused / CLOSE) || served == 0 && refused > 1 {
-            let middle = served.midpoint(refused).max(1);
-            if is_served(middle) { served = middle } else { refused = middle }
-        }
-        (served > 0).then_some(served)
+        let by_lines = largest(most, is_served);
+        // Lines are at least as high as what was recorded.
+        let is_larger = |size: &usize| by_lines.is_none_or(|most| most < *size) && *size <= last;
+        let recorded = self.recorded().filter(is_larger).filter(|size| is_served(*size)).max();
+        recorded.or(by_lines)
     }
 
-    /// Number of confirmations at the predicted size: scratch bytes of CUDA's kernels show only there.
+    /// Number of confirmations: scratch bytes of CUDA's kernels show only at their size.
     pub(super) fn rounds(&self) -> usize {
-        if self.is_of_cuda() { 3 } else { 1 }
+        if self.is_of_cuda() { 7 } else { 1 }
+    }
+
+    /// The size to confirm at if `size` is predicted; `None` if no larger one would be found. Below a recorded size that
+    /// does not fit, lines may be too high, because a kernel may begin to take memory at any size.
+    pub(super) fn next(&self, size: usize) -> Option<usize> {
+        if self.recorded().all(|known| known != size) {
+            return Some(size);
+        }
+        let above = self.recorded().filter(|known| *known > size).min().filter(|_| self.is_of_cuda())?;
+        (above - size > above / CLOSE * 4).then(|| size.midpoint(above))
+    }
+
+    fn recorded(&self) -> impl Iterator<Item = usize> {
+        self.sizes().map(|size| usize::try_from(size).unwrap_or(usize::MAX))
     }
 
     fn is_of_cuda(&self) -> bool {
         self.place().as_device().is_some_and(|(kind, _)| kind == "cuda")
     }
+}
+
+/// Number of pieces of a size.
+fn pieces(items: Option<usize>, size: usize) -> u64 {
+    items.map_or(1, |items| wide(items.div_ceil(size)))
+}
+
+/// Searches the largest size up to `most` that is served.
+fn largest(most: usize, is_served: impl Fn(usize) -> bool) -> Option<usize> {
+    // A size may fit into the rests of segments where smaller ones do not, so the largest sizes are tried in turn.
+    let step = (most / CLOSE).max(1);
+    let mut near = (1..=most).rev().step_by(step).take(CLOSE / 4);
+    let least = most.saturating_sub(step * (CLOSE / 4 - 1)).max(1);
+    if let Some(served) = near.find(|size| is_served(*size)) {
+        return Some(served);
+    }
+    let (mut served, mut refused) = (0, least);
+    while refused - served > 1.max(refused / CLOSE) || served == 0 && refused > 1 {
+        let middle = served.midpoint(refused).max(1);
+        if is_served(middle) { served = middle } else { refused = middle }
+    }
+    (served > 0).then_some(served)
 }

@@ -16,6 +16,7 @@ use super::lent;
 use super::making::{predict_from, sizes_of, wide};
 use super::prediction::Prediction;
 use super::printed::{print, print_once};
+use super::runs::SEEDS;
 use crate::Device;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::Recording;
@@ -321,14 +322,19 @@ fn predicted(
     mut undo: impl FnMut(usize),
 ) -> Result<Found, Error> {
     let mut step = |recording: &Recording, items: usize| {
-        dry::caught(|| step(recording, items)).unwrap_or_else(|failure| Err(failure.into()))
+        let outcome = dry::caught(|| step(recording, items)).unwrap_or_else(|failure| Err(failure.into()));
+        if recording.has_seeded() {
+            Err(Error::new(ErrorKind::Unsupported, SEEDS.to_owned()))
+        } else {
+            outcome
+        }
     };
     let device = Device::new(key.site.device);
     dry::takes_kept_size();
     let mut prediction = predict_from(&device, key.sizes, &mut step, &mut undo)?;
     for _ in 0..prediction.rounds() {
         let fits = device.read().ok().and_then(|now| prediction.within(Some(items), now.free_bytes));
-        let Some(PredictedSize { size, .. }) = fits else { break };
+        let Some(size) = fits.and_then(|fits| prediction.next(fits.size)) else { break };
         match prediction.clone().confirmed(size, &mut step, &mut undo) {
             Ok(confirmed) => prediction = confirmed,
             // Below the sizes that were run, the step may call other operators, so it is no evidence of larger sizes.

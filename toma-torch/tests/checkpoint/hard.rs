@@ -191,6 +191,35 @@ fn data_of_a_tensor_in_another_shape_or_type() {
     });
 }
 
+/// The CPU counts the bytes of each thread, so such a backward shows no costs.
+#[test]
+fn a_region_whose_backward_runs_on_another_thread() {
+    let _alone = alone();
+    let _allocated_elsewhere = Tensor::ones([1 << 20], ground::floats());
+    let (x, w) = (numbers(2), variable());
+    let form = checkpoint::with().name("backward elsewhere").budget(1 << 20);
+    let net = || {
+        let (x, w) = (x.shallow_clone(), w.shallow_clone());
+        move || {
+            (0..4).fold(x.shallow_clone(), |x, _| {
+                cut();
+                x.matmul(&w).tanh()
+            })
+        }
+    };
+    for round in 1..4 {
+        let net = net();
+        let loss = thread::scope(|scope| scope.spawn(move || form.region(net).sum(Kind::Float)).join());
+        loss.unwrap().backward();
+        let costs = form.known();
+        assert!(costs.is_none_or(|costs| costs.least_bytes() < 1 << 20), "round {round}");
+    }
+    let taken = w.grad().copy();
+    let _ = w.grad().zero_();
+    (0..3).for_each(|_| net()().sum(Kind::Float).backward());
+    assert_eq!(bytes(&taken), bytes(&w.grad()));
+}
+
 #[test]
 fn writes_that_no_operator_of_the_region_makes() {
     same("other thread", || {

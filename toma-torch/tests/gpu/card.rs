@@ -12,7 +12,7 @@ use libloading::os::unix::Library;
 use tch::nn::{self, Module as _, ModuleT as _, VarStore};
 use tch::{Kind, TchError, Tensor};
 use toma::memory::MemorySource as _;
-use toma::{NoCache, execute, report};
+use toma::{GlobalCache, NoCache, execute, report};
 use toma_torch::{Backward as _, Device, DryRun, Loss};
 
 use crate::child::{TASK, answer};
@@ -28,6 +28,7 @@ pub(crate) const CHECKS: &[Check] = &[
     on_card("card: a step has its bytes at both capabilities", steps),
     on_card("predict: a first step, with the workspaces of libraries", first_steps),
     on_card("predict: transformers train in little memory at once", transformers),
+    on_card("predict: texts of many lengths fit into 160 MB", texts),
     on_card("card: an injected failure is retried by the allocator", injected),
     on_card("card: held events keep a pinned block", held),
     on_card("card: without values, checks of values fail", without_values),
@@ -118,6 +119,7 @@ pub(crate) fn work(task: &str) {
         "gpt" => trains(transformer::GPT),
         "injected" => fail(),
         "minilm" => trains(transformer::MINILM),
+        "texts" => embed(),
         _ => round(),
     }
 }
@@ -166,16 +168,54 @@ fn first() {
     println!("answer: {predicted} of {took} bytes, {workspaces} of them workspaces");
 }
 
-/// Runs in processes whose allocators have the whole of their cards.
+/// Runs a task in a process whose allocator has the whole of a card with so many bytes.
+fn whole_card(task: &str, bytes: &str) -> String {
+    let whole = (LIMIT.0, "per_process_memory_fraction:1.0");
+    // With memory of zeros, labels that no kernel wrote are not labels that the loss ignores.
+    let zeros = ("PAPER_CARD_POISON", "0x00");
+    let settings = [("PAPER_CARD_BYTES", bytes), ("PAPER_VALUES", "0"), zeros, whole];
+    format!("{task} in {bytes}: {}", answer(&mut this(&format!("card {task}"), &settings)))
+}
+
 fn transformers() -> String {
-    let trained = |name: &str, bytes: &str| {
-        let whole = (LIMIT.0, "per_process_memory_fraction:1.0");
-        // With memory of zeros, labels that no kernel wrote are not labels that the loss ignores.
-        let zeros = ("PAPER_CARD_POISON", "0x00");
-        let settings = [("PAPER_CARD_BYTES", bytes), ("PAPER_VALUES", "0"), zeros, whole];
-        format!("{name} in {bytes}: {}", answer(&mut this(&format!("card {name}"), &settings)))
-    };
-    [trained("minilm", "500M"), trained("gpt", "2G")].join("; ")
+    [whole_card("minilm", "500M"), whole_card("gpt", "2G")].join("; ")
+}
+
+fn texts() -> String {
+    whole_card("texts", "160M")
+}
+
+/// Embeds 3,000 texts by a transformer, as the example `embed` does.
+fn embed() {
+    let (variables, device) = (VarStore::new(GPU), Device::new(GPU));
+    let net = transformer::transformer(&variables.root(), transformer::MINILM);
+    let mut random = fastrand::Rng::with_seed(5);
+    let texts: Vec<usize> = (0..3000).map(|_| random.usize(3..60)).collect();
+    let (sizes, mut reports) = (GlobalCache::new(), Vec::new());
+    let rows: Vec<f32> = execute::with::<GlobalCache>()
+        .cache(&sizes)
+        .device(&device)
+        .predict(&DryRun)
+        .by_padded_cost(|text| texts[text])
+        .bucket_by(|tokens| tokens.next_power_of_two().max(8))
+        .reports(&mut reports)
+        .map(0..texts.len(), 8192, |batch| {
+            let longest = batch.iter().map(|&text| texts[text]).max().unwrap();
+            let rows = [batch.len(), longest].map(|size| i64::try_from(size).unwrap());
+            let values = tch::no_grad(|| {
+                net.forward_t(&Tensor::f_zeros(rows, (Kind::Int64, GPU))?, false).f_to(tch::Device::Cpu)
+            })?;
+            Vec::<f32>::try_from(values.narrow(1, 0, 1).flatten(0, -1))
+        })
+        .unwrap();
+    assert_eq!(rows.len(), texts.len());
+    let failed: usize = reports.iter().map(|(_, report)| report.out_of_memory).sum();
+    assert_eq!(failed, 0);
+    let most = device.stats().unwrap().peak_allocated_bytes;
+    println!(
+        "answer: {} attempts, {most} bytes",
+        reports.iter().map(|(_, report)| report.attempts).sum::<usize>()
+    );
 }
 
 /// Trains on 64 texts per step. The first step uses all the memory.

@@ -82,6 +82,13 @@ fn steps() -> String {
         manager.fetch_all().unwrap();
         drop(entered);
         assert!(!is_repeatable || (&losses, &weights) == (&plain.0, &plain.1), "{name}: other bits");
+        if name == "flow" {
+            let planned = manager.plan();
+            let [inwards, outwards] =
+                [planned.terms().in_bytes_per_second, planned.terms().out_bytes_per_second];
+            assert!(planned.plan().is_some());
+            figures.push(format!("planned by {inwards:.2e} and {outwards:.2e} bytes per second"));
+        }
     }
     let repeatable = if is_repeatable { "equal" } else { "not compared: the plain run differs from itself" };
     format!("bits {repeatable}; budget {}, plain {}: {}", mib(budget), mib(plain.2), figures.join(", "))

@@ -140,6 +140,47 @@ fn operators_of_other_threads_see_all_of_it_parked_or_none() {
     assert!(sums.iter().sum::<i32>() > 0, "no sum between 20 parks");
 }
 
+/// A thread that reads a parked storage holds it still for the moment.
+#[test]
+fn what_another_thread_reads_is_resumed_and_fetched_all_the_same() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX, Lru);
+    let tensor = mibs(4);
+    let handle = manager.adopt(&tensor);
+    let (read, ended) = (manager.adopt(&tensor), &AtomicBool::new(false));
+    let is_parked = thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut out = vec![0; 4 << 20];
+            while !ended.load(Ordering::Relaxed) {
+                read.read(&mut out).unwrap();
+            }
+        });
+        let is_parked = (0..100).any(|_| {
+            manager.park().unwrap().resume().unwrap();
+            let is_parked = handle.residency() == Residency::Parked;
+            handle.offload().unwrap();
+            manager.fetch_all().unwrap();
+            is_parked
+        });
+        ended.store(true, Ordering::Relaxed);
+        is_parked
+    });
+    // While it is read it counts as moving.
+    assert_eq!((is_parked, handle.residency()), (false, Residency::Resident));
+}
+
+#[test]
+fn the_budget_of_a_manager_that_is_gone_holds_nothing_back() {
+    let _alone = alone();
+    let (manager, entered) = entered(ground::allocated_bytes() + (8 << 20), Lru);
+    let tensor = mibs(1);
+    let (expected, parked) = (sum(&tensor), manager.park().unwrap());
+    drop((entered, manager));
+    let _other = mibs(16);
+    parked.resume().unwrap();
+    assert_eq!(sum(&tensor), expected);
+}
+
 #[test]
 fn a_clean_copy_is_not_copied_again() {
     let _alone = alone();

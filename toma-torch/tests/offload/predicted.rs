@@ -3,7 +3,7 @@
 use crate::ground;
 use tch::nn::OptimizerConfig as _;
 use tch::{TchError, Tensor, nn};
-use toma_torch::offload::{Flow, Manager};
+use toma_torch::offload::{Flow, Manager, Residency};
 
 use crate::kit::{Rule, alone, bits, budget_of, caught, entered, manager};
 use crate::nets;
@@ -28,6 +28,23 @@ fn gradients_and_random_numbers_are_as_they_were() {
     assert_eq!(bits(&Tensor::rand([4], ground::floats())), expected);
     assert_eq!(gradients(), before);
     assert_eq!(bits(&net.variables.trainable_variables()[0]), weights);
+}
+
+/// Handles of a step move nothing in a dry run, where tensors have no memory.
+#[test]
+fn a_step_that_evicts_what_it_made_is_predicted() {
+    let _alone = alone();
+    let (manager, _entered) = entered(u64::MAX / 2, Flow::default());
+    let weight = Tensor::ones([64, 64], ground::floats()).set_requires_grad(true);
+    let step = || {
+        let hidden = weight.matmul(&weight).tanh();
+        let handle = manager.adopt(&hidden);
+        handle.offload().unwrap();
+        hidden.sigmoid().sum(tch::Kind::Float).backward();
+        handle.residency()
+    };
+    manager.predict(|| assert_eq!(step(), Residency::Foreign)).unwrap();
+    assert_eq!((step(), manager.report().offloads), (Residency::Resident, 1));
 }
 
 /// The state that an optimizer makes in its first step would be made in the dry run, without memory.

@@ -1,7 +1,7 @@
 //! Random bodies, called one after the other at one call site: their pieces give the result of the whole, or they are
 //! not split.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
@@ -36,6 +36,11 @@ struct World {
     /// State that bodies may write to; zeros before each call.
     state: Tensor,
     bank: Tensor,
+    /// Tensors of one shape, in one storage.
+    experts: Vec<Tensor>,
+    /// The first rows of the table, for each number of rows.
+    tables: Vec<Tensor>,
+    is_late: Cell<bool>,
     kept: RefCell<Vec<Tensor>>,
 }
 
@@ -67,6 +72,15 @@ impl Rows<'_> {
         f64::from(i32::try_from(self.count()).unwrap())
     }
 
+    /// True if the mean of all rows, which the program reads, is positive.
+    fn is_positive(&self) -> bool {
+        self.hidden().mean(None).double_value(&[]) > 0.0
+    }
+
+    fn number(&self, number: f64) -> Tensor {
+        Tensor::from(number).to_device(self.x.device())
+    }
+
     /// The largest element of all rows, which the program reads.
     fn largest(&self) -> f64 {
         self.x.abs().max().double_value(&[])
@@ -95,7 +109,7 @@ type Body = fn(&Rows<'_>) -> Tensor;
 type OfLabels<'a> = &'a dyn Fn(&Tensor, &Tensor) -> Tensor;
 
 /// Losses of the default kind.
-const LOSSES: [(&str, Split, Body); 74] = [
+const LOSSES: [(&str, Split, Body); 86] = [
     ("mean", Always, |r| r.errors().mean(None)),
     ("sum", Always, |r| r.errors().sum(None)),
     ("dropout", Always, |r| r.hidden().dropout(0.0, true).square().mean(None)),
@@ -264,6 +278,52 @@ const LOSSES: [(&str, Split, Body); 74] = [
         let _ = r.world.state.shallow_clone().lerp_(&rows.detach().mean_dim(0, false, None), 0.1);
         loss
     }),
+    ("moving average, but for dry runs", Never, |r| {
+        let rows = r.hidden();
+        let loss = (&rows - &r.world.state).square().mean(None);
+        if !is_dry() {
+            let _ = r.world.state.shallow_clone().lerp_(&rows.detach().mean_dim(0, false, None), 0.1);
+        }
+        loss
+    }),
+    ("expert by a number that is read", Never, |r| {
+        r.x.matmul(&r.world.experts[usize::from(r.is_positive())]).matmul(&r.world.weight.tr()).mean(None)
+    }),
+    ("detached by a number that is read", Never, |r| {
+        let rows = r.hidden();
+        let rows = if r.is_positive() { rows.detach() } else { rows };
+        (rows * r.hidden()).mean(None)
+    }),
+    ("gradients added on the way", Never, |r| {
+        let loss = r.errors().mean(None);
+        if !is_dry() || r.count() > 0 {
+            r.hidden().mean(None).backward();
+        }
+        loss
+    }),
+    ("divided by a tensor of the host", Never, |r| r.errors().sum(None) * r.number(1.0 / r.number_of_rows())),
+    ("written into a number of the host", Never, |r| {
+        let mut mean = r.number(1.0 / r.number_of_rows());
+        mean *= r.errors().sum(None);
+        mean
+    }),
+    ("divided by at least four", Never, |r| r.errors().sum(None) / r.number_of_rows().max(4.0)),
+    ("other function of few", Never, |r| {
+        let rows = r.errors();
+        if r.count() < 4 { rows.sqrt().mean(None) } else { rows.mean(None) }
+    }),
+    ("by an odd number", Never, |r| r.errors().mean(None) * if r.count() % 2 == 0 { 0.1 } else { 0.3 }),
+    ("labels left out by the body", Never, |r| {
+        let labels = r.labels.masked_fill(&r.counts.eq(0.0), -100);
+        r.hidden().cross_entropy_loss(&labels, NONE, Reduction::Mean, -100, 0.0)
+    }),
+    ("moved labels", Exact, |r| {
+        let labels = r.labels.unsqueeze(1).to_kind(Kind::Int).to_kind(Kind::Int64).view([-1]);
+        r.hidden().cross_entropy_loss(&labels, NONE, Reduction::Mean, -100, 0.0)
+    }),
+    ("by the first rows that were cut before", Never, |r| {
+        (r.error_of_each() * &r.world.tables[usize::try_from(r.count()).unwrap()]).mean(None)
+    }),
     ("counter of calls", Never, |r| {
         let mut calls = r.world.state.get(0);
         let loss = r.errors().mean(None) * (&calls + 1.0);
@@ -323,7 +383,7 @@ const COUNTED: [(&str, Split, Body); 4] = [
     ("softmax over rows, counted", Never, |r| r.hidden().softmax(0, None).square().mean(None)),
 ];
 
-const OUTPUTS: [(&str, Split, Body); 28] = [
+const OUTPUTS: [(&str, Split, Body); 30] = [
     ("rows", Always, |r| r.hidden()),
     ("dropped", Always, |r| r.hidden().dropout(0.0, true)),
     ("softmax", Always, |r| r.hidden().softmax(-1, None)),
@@ -331,6 +391,13 @@ const OUTPUTS: [(&str, Split, Body); 28] = [
     ("normal by constants", Exact, |r| {
         let mean = r.world.table.narrow(0, 0, 4);
         r.hidden().batch_norm(NONE, NONE, Some(&mean), Some(&mean.exp()), false, 0.1, 1e-5, false)
+    }),
+    ("seeded noise", Never, |r| {
+        tch::manual_seed(42);
+        r.hidden() + r.targets.randn_like()
+    }),
+    ("table that was cut before", Never, |r| {
+        r.error_of_each() + &r.world.tables[usize::try_from(r.count()).unwrap()]
     }),
     ("best class", Exact, |r| r.hidden().argmax(-1, false)),
     ("turned twice", Exact, |r| r.hidden().tr().exp().tr() * r.number),
@@ -403,10 +470,14 @@ impl Case {
         // At least one item counts.
         let _ = counts.get(0).fill_(1.0);
         let labels = Tensor::randint(4, [items], (Kind::Int64, ground::device()));
+        let table = between(&[64]).exp();
         Self {
             world: World {
                 weight: between(&[6, 4]).set_requires_grad(true),
-                table: between(&[64]).exp(),
+                experts: between(&[2, 6, 4]).unbind(0),
+                tables: (0..=64).map(|count| table.narrow(0, 0, count)).collect(),
+                table,
+                is_late: Cell::new(false),
                 state: Tensor::zeros([4], doubles()),
                 bank: Tensor::zeros([64, 4], doubles()),
                 kept: RefCell::default(),
@@ -522,6 +593,67 @@ fn a_verdict_is_of_one_body_alone() {
     for (body, is_split) in [(mean, true), (contrastive, false), (mean, true), (contrastive, false)] {
         assert_eq!(case.pieces(body, false).is_some(), is_split);
     }
+}
+
+/// A write that a later call makes after its last use, at the line of a body that was judged without it.
+#[test]
+fn a_state_that_is_written_later_on_is_found() {
+    let _alone = alone();
+    let case = Case { limit: 5, ..Case::new(&mut Rng::with_seed(7)) };
+    let body: Body = |r| {
+        let rows = r.hidden();
+        let loss = (&rows - &r.world.state).square().mean(None);
+        if r.world.is_late.get() {
+            let _ = r.world.state.shallow_clone().lerp_(&rows.detach().mean_dim(0, false, None), 0.5);
+        }
+        loss
+    };
+    for is_late in [false, false, true, false] {
+        case.world.is_late.set(is_late);
+        assert_eq!(case.pieces(body, false).is_some(), !is_late);
+    }
+}
+
+/// Rows of two data tensors that share memory, one of which the body writes.
+#[test]
+fn data_that_overlap_are_not_split_if_they_are_written() {
+    let _alone = alone();
+    let device = toma_torch::Device::new(ground::device());
+    let all = Tensor::arange(9, doubles());
+    let (x, y) = (all.narrow(0, 0, 8), all.narrow(0, 1, 8));
+    for writes in [false, true] {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
+        let doubled = panic_or(|| {
+            form.forward((&x, &y), |(x, y)| {
+                let doubled = x * 2.0;
+                if writes {
+                    y.shallow_clone().copy_(&doubled);
+                }
+                doubled
+            })
+        });
+        assert_eq!(doubled.is_none(), writes);
+    }
+}
+
+/// Batch norm may take the statistics of each piece, but a teacher must not see those of the pieces before.
+#[test]
+fn running_statistics_that_the_body_also_reads_are_not_split() {
+    let _alone = alone();
+    let weight = between(&[6, 4]).set_requires_grad(true);
+    let [mean, variance] = [Tensor::zeros([4], doubles()), Tensor::ones([4], doubles())];
+    let device = toma_torch::Device::new(ground::device());
+    let data = between(&[8, 6]);
+    let text = panic_of(|| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
+        drop(form.backward(Loss::Mean, &weight, &data, |x| {
+            let rows = x.matmul(&weight);
+            let norm =
+                |trains| rows.batch_norm(NONE, NONE, Some(&mean), Some(&variance), trains, 0.1, 1e-5, false);
+            (norm(true) - norm(false).detach()).square().mean(None)
+        }));
+    });
+    assert!(text.contains("changes"), "{text}");
 }
 
 /// The loss of a padded batch, whose first piece counts nothing.

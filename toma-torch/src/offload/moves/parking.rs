@@ -2,8 +2,8 @@
 
 use std::ffi::CString;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::thread;
 
 use toma_core::memory::MemorySource as _;
@@ -15,7 +15,7 @@ use super::evicted::{self, Source, evicted_message};
 use super::operators;
 use super::registry;
 use super::state::ManagerState;
-use super::table::{Entry, Location};
+use super::table::{Entry, Location, Table};
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, DeviceMemory, StorageRef};
 use crate::notes::StorageNote;
@@ -224,9 +224,21 @@ impl ManagerState {
         Stays { small, small_bytes, other_bytes: self.allocated_bytes().saturating_sub(small_bytes) }
     }
 
+    /// Returns the table once no storage is leaving its place, or being read there.
+    pub(crate) fn still(&self) -> MutexGuard<'_, Table> {
+        let mut table = self.table();
+        table.awaiting += 1;
+        while table.entries.values().any(|entry| entry.location == Location::Evicting) {
+            table = self.wait(table);
+        }
+        table.awaiting -= 1;
+        self.books.changed.notify_all();
+        table
+    }
+
     /// Marks those storages that are live and still parked as being fetched, so that no other thread moves them.
     pub(crate) fn mark_parked(&self, storages: &[ParkedStorage]) -> Vec<Marked> {
-        let mut table = self.table();
+        let mut table = self.still();
         table.resuming = Some(thread::current().id());
         let marked = storages.iter().filter_map(|&known| {
             let entry = table.entries.get_mut(&known.id)?;

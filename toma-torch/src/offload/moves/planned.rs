@@ -126,11 +126,10 @@ impl ManagerState {
             let table = self.table();
             (table.steps.known().cloned(), table.steps.is_predicted())
         };
-        let Some(known) = known else { return };
-        let plan = self.plan_of(&known, is_predicted);
-        let mut known = (*known).clone();
-        known.plan = plan;
-        self.table().steps.replan(Arc::new(known));
+        let Some(before) = known else { return };
+        let mut known = (*before).clone();
+        known.plan = self.plan_of(&before, is_predicted);
+        self.table().steps.replan(&before, Arc::new(known));
     }
 
     fn plan_of(&self, known: &KnownStep, is_predicted: bool) -> Option<Plan> {

@@ -165,8 +165,11 @@ impl ManagerState {
     fn held_still(&self, id: u64) -> Option<(StorageRef, Location)> {
         let mut table = self.table();
         loop {
+            let is_first = table.awaiting == 0;
             let entry = table.entries.get_mut(&id)?;
-            if matches!(entry.location, Location::Resident | Location::Evicted | Location::Parked) {
+            let is_still =
+                matches!(entry.location, Location::Resident | Location::Evicted | Location::Parked);
+            if is_first && is_still {
                 let kept = entry.storage.keep()?;
                 return Some((kept, std::mem::replace(&mut entry.location, Location::Evicting)));
             }
@@ -281,6 +284,7 @@ impl ManagerState {
 
     /// Ends the limit on the device.
     pub(crate) fn end_limit(&self) {
+        self.limit_bytes.store(u64::MAX, Ordering::Relaxed);
         drop(self.limit.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 

@@ -295,7 +295,7 @@ impl Manager {
         operators::end_lent_pins();
         while shared.outwards.wait_for_a_move() {}
         let evicted: Vec<_> = {
-            let table = shared.table();
+            let table = shared.still();
             let evicted = table.entries.iter().filter(|(_, entry)| entry.location == Location::Evicted);
             evicted.map(|(id, entry)| (entry.serial, *id, entry.words())).collect()
         };

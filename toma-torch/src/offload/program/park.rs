@@ -150,7 +150,7 @@ impl Parked {
 
 impl Drop for Parked {
     fn drop(&mut self) {
-        if ffi::toma_offload_is_forked() {
+        if ffi::toma_offload_is_forked() || self.storages.is_empty() {
             return;
         }
         let _aside = Aside::begin();

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use tch::Tensor;
 use toma_core::memory::MemorySource as _;
+use toma_core::predict::is_dry;
 
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Use};
@@ -33,7 +34,7 @@ pub enum Residency {
     Offloaded,
     /// Evicted until it is resumed.
     Parked,
-    /// Not managed: it is on another device, or its memory is not the allocator's.
+    /// Not managed: it is on another device, its memory is not the allocator's, or this is a dry run.
     Foreign,
 }
 
@@ -62,7 +63,9 @@ pub struct TensorRef {
 impl TensorRef {
     pub(crate) fn new(shared: &Arc<ManagerState>, tensor: &Tensor, name: Option<&str>) -> Self {
         let shared = Arc::clone(shared);
-        let own = |storage: &Use<'_>| storage.device == shared.id && !ffi::toma_offload_is_forked();
+        // Tensors of a dry run have no memory to move.
+        let moves = !ffi::toma_offload_is_forked() && !is_dry();
+        let own = |storage: &Use<'_>| moves && storage.device == shared.id;
         for storage in Use::of(tensor).filter(own) {
             let mut table = shared.table();
             let Some(entry) = table.entry(&storage) else { continue };
@@ -77,7 +80,7 @@ impl TensorRef {
 
     /// Ids of its current storages. They can change, because `set_data` gives a tensor another storage.
     fn ids(&self) -> Vec<u64> {
-        let own = Use::of(&self.tensor).filter(|storage| storage.device == self.shared.id);
+        let own = Use::of(&self.tensor).filter(|storage| storage.device == self.shared.id && !is_dry());
         own.filter(|storage| self.shared.table().entry(storage).is_some())
             .map(|storage| storage.id())
             .collect()
@@ -120,7 +123,8 @@ impl TensorRef {
     /// Returns how many operators have run since the last one that used it.
     pub fn age(&self) -> u64 {
         let now = self.shared.table().now;
-        self.each(|entry| now - entry.last_use).into_iter().min().unwrap_or(0)
+        // Another thread may have used it since.
+        self.each(|entry| now.saturating_sub(entry.last_use)).into_iter().min().unwrap_or(0)
     }
 
     /// Fetches its memory to the device, and evicts other storages to make room.
@@ -132,7 +136,7 @@ impl TensorRef {
         self.ids().iter().try_for_each(|id| self.shared.fetch(*id, false))
     }
 
-    /// Evicts its memory. Does nothing if it is evicted already.
+    /// Evicts its memory. Does nothing if it is evicted already, and in a dry run.
     ///
     /// # Errors
     /// If it cannot be evicted: it is in use or pinned, it stays on the device (by `keep`, or because it is smaller than
@@ -141,7 +145,7 @@ impl TensorRef {
         registry::check_process()?;
         let ids = self.ids();
         if ids.is_empty() {
-            return Err(self.refused("is not this manager's"));
+            return if is_dry() { Ok(()) } else { Err(self.refused("is not this manager's")) };
         }
         operators::end_lent_pins();
         for id in ids {

@@ -182,11 +182,14 @@ impl Steps {
         self.following.as_ref()
     }
 
-    /// Replaces the plan of the known step.
-    pub(crate) fn replan(&mut self, known: Arc<KnownStep>) {
-        if let Some(following) = &mut self.following {
+    /// Replaces the plan of the known step, unless another thread has made another step known meanwhile.
+    pub(crate) fn replan(&mut self, before: &Arc<KnownStep>, known: Arc<KnownStep>) {
+        let is_before = |known: &Arc<KnownStep>| Arc::ptr_eq(known, before);
+        if let Some(following) = self.following.as_mut().filter(|following| is_before(&following.known)) {
             following.known = Arc::clone(&known);
         }
-        self.known = Some(known);
+        if self.known.as_ref().is_some_and(is_before) {
+            self.known = Some(known);
+        }
     }
 }
