@@ -8,9 +8,9 @@ use thiserror::Error;
 
 use crate::record::{Contradiction, Recorder};
 use crate::tables::{
-    Block, Moment, Operator, OperatorId, Scope, ScopeId, Storage, StorageId, Tables, ThreadId, Tick, Trace,
-    Use,
+    Block, Moment, Operator, OperatorId, Scope, ScopeId, Storage, StorageId, Tables, ThreadId, Trace, Use,
 };
+use crate::tick::Tick;
 
 /// Marker that distinguishes traces from other texts.
 const FORMAT: &str = "toma trace";

@@ -48,6 +48,7 @@ mod place;
 mod record;
 mod sizes;
 mod tables;
+mod tick;
 pub mod write;
 
 pub use builder::TraceBuilder;
@@ -59,5 +60,6 @@ pub use record::{Contradiction, Open, Recorder};
 pub use sizes::Size;
 pub use tables::{
     Access, Attribute, Block, Interval, Label, Moment, Number, Operand, Operator, OperatorId, Scope, ScopeId,
-    ScopeKind, Storage, StorageId, ThreadId, Tick, Trace, Use,
+    ScopeKind, Storage, StorageId, ThreadId, Trace, Use,
 };
+pub use tick::Tick;

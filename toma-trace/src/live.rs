@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::place::Place;
-use crate::tables::{Block, StorageId, Tick, Trace};
+use crate::tables::{Block, StorageId, Trace};
+use crate::tick::Tick;
 
 /// The live bytes of one place over the ticks of a trace.
 ///

@@ -9,8 +9,9 @@ use thiserror::Error;
 use crate::place::Place;
 use crate::tables::{
     Attribute, Block, Interval, Label, Moment, Number, Operand, Operator, OperatorId, Scope, ScopeId,
-    Storage, StorageId, Tables, ThreadId, Tick, Trace, Use,
+    Storage, StorageId, Tables, ThreadId, Trace, Use,
 };
+use crate::tick::Tick;
 
 /// Makes a [`Trace`] of events in the order in which they happen.
 ///

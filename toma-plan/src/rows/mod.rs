@@ -6,9 +6,11 @@
 //! if a rule defines how, and every operator that no rule covers is refused by name.
 
 mod aggregates;
+mod calls;
 mod forward;
 mod judged;
 mod keeps;
+mod path;
 mod rules;
 mod tensors;
 mod values;

@@ -3,7 +3,7 @@
 use toma_trace::Trace;
 
 use super::forward::{forwards, scopes};
-use super::judged;
+use super::path;
 use super::rules::Walk;
 use super::tensors::twins;
 use super::{DATA, RESULT, Rows};
@@ -31,7 +31,7 @@ impl Rows {
             walk.step(call, second, [size, other]);
         }
         let mut rows = walk.finish(result.as_ref().or(calls.last()), result.is_some());
-        if let Some(coupled) = judged::changed(&calls, recorded[1]).filter(|_| rows.combined.is_ok()) {
+        if let Some(coupled) = path::changed(&calls, recorded[1]).filter(|_| rows.combined.is_ok()) {
             rows.combined = Err(coupled);
         }
         Ok(rows)

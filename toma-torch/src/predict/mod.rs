@@ -13,6 +13,7 @@ mod pace;
 mod prediction;
 mod printed;
 mod recent;
+mod room;
 mod runs;
 mod segments;
 mod step;

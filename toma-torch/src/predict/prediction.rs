@@ -6,7 +6,7 @@ use toma_trace::{Place, Trace};
 
 use super::correction::Correction;
 use super::dry::Ran;
-use super::segments::Room;
+use super::room::Room;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::DeviceId;
 use crate::memory::Device;

@@ -11,32 +11,12 @@ use std::sync::PoisonError;
 use toma_plan::caching::{CachingAllocator, DeviceStats, OutOfMemory, Settings};
 
 use super::prediction::{Prediction, wide};
+use super::room::Room;
 use crate::error::Error;
 use crate::ffi;
 
 /// The search ends with a size that is within one part in so many of the largest.
 const CLOSE: usize = 64;
-
-/// The allocator takes memory from the device in multiples of so many bytes.
-const PIECE_BYTES: u64 = 2 << 20;
-
-/// Bytes for a step.
-#[derive(Clone, Copy)]
-pub(super) struct Room {
-    /// Without the head-room.
-    pub(super) usable_bytes: u64,
-    pub(super) free_bytes: u64,
-}
-
-impl Room {
-    /// The bytes that an allocator may reserve of which so many are in use. It uses the head-room up to a whole piece,
-    /// of which the rest would serve nobody.
-    fn capacity(self, in_use_bytes: u64) -> u64 {
-        let usable = in_use_bytes.saturating_add(self.usable_bytes);
-        let whole = usable.checked_next_multiple_of(PIECE_BYTES).unwrap_or(usable);
-        whole.min(in_use_bytes.saturating_add(self.free_bytes))
-    }
-}
 
 impl Prediction {
     /// Bytes for a step if so many are free.

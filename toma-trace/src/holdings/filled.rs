@@ -11,7 +11,8 @@ use super::listed::tuple;
 use super::names::Catalog;
 use crate::place::Place;
 use crate::sizes::Size;
-use crate::tables::{Tick, Trace};
+use crate::tables::Trace;
+use crate::tick::Tick;
 
 /// Storages that fill a device at one moment, the largest first.
 ///

@@ -7,7 +7,8 @@ use super::item::Item;
 use super::names::Catalog;
 use crate::place::Place;
 use crate::sizes::Size;
-use crate::tables::{Access, StorageId, Tick, Trace};
+use crate::tables::{Access, StorageId, Trace};
+use crate::tick::Tick;
 
 /// The live storages, with the tensors that share each.
 ///

@@ -1,6 +1,7 @@
 //! Begins of backwards and intervals of optimizers in a trace.
 
-use crate::tables::{Interval, Scope, ScopeKind, Storage, Tick, Trace};
+use crate::tables::{Interval, Scope, ScopeKind, Storage, Trace};
+use crate::tick::Tick;
 
 /// Moments that distinguish activations and optimizer states from other storages, each kind in its order.
 pub(super) struct Phases {

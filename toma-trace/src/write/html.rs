@@ -9,7 +9,8 @@ use crate::lines::Lines;
 use crate::live::Live;
 use crate::place::Place;
 use crate::sizes::Size;
-use crate::tables::{Tick, Trace};
+use crate::tables::Trace;
+use crate::tick::Tick;
 
 /// Writes for each device its live bytes over time, the composition of its peak, and the tables.
 ///

@@ -13,7 +13,8 @@ use super::stacks::{Frame, stacks};
 use crate::happenings::{Happening, happenings};
 use crate::holdings::{Catalog, Category};
 use crate::place::Place;
-use crate::tables::{Block, Moment, Tick, Trace};
+use crate::tables::{Block, Moment, Trace};
+use crate::tick::Tick;
 
 /// Minimum distance between addresses of blocks.
 const GRAIN: u64 = 512;

@@ -7,7 +7,8 @@ use crate::holdings::{Catalog, Holdings, Inventory};
 use crate::lines::Lines;
 use crate::place::Place;
 use crate::sizes::Size;
-use crate::tables::{Tick, Trace};
+use crate::tables::Trace;
+use crate::tick::Tick;
 
 /// Writes position and composition of each device's peak, a table of its lines, and the storages alive at the end.
 ///

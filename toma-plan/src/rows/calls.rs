@@ -1,0 +1,204 @@
+//! Calls of operators, as they are compared between runs.
+
+use std::collections::{HashMap, HashSet};
+
+use toma_trace::operators::{RowRule, base_name, row_rule};
+use toma_trace::{Access, Block, Operand, Operator, StorageId};
+
+use super::path::path;
+use super::rules::{is_data, is_near};
+use super::tensors::operands;
+use crate::alike::Recorded;
+
+/// One call of an operator.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ComparedCall {
+    pub(super) name: String,
+    tensors: Vec<Shaped>,
+    pub(super) integers: Vec<Vec<i64>>,
+    pub(super) numbers: Vec<f64>,
+    /// True if the program has read a number before, from which these may be computed.
+    follows_read: bool,
+}
+
+/// A tensor of a call: storages are numbered in order of appearance.
+#[derive(Clone, Debug, PartialEq)]
+struct Shaped {
+    storage: usize,
+    access: Access,
+    /// Empty if the shape depends on data, because a mask has selected the elements.
+    shape: Vec<i64>,
+    wants_gradient: bool,
+    /// Of a tensor from before the forward; 0 for data and for others.
+    identity: u64,
+}
+
+impl Shaped {
+    fn is_captured(&self) -> bool {
+        self.identity != 0
+    }
+}
+
+impl ComparedCall {
+    /// False for what libraries put into a program or choose by its sizes: products and their biases, other orders and
+    /// copies.
+    pub(super) fn is_own(&self) -> bool {
+        use RowRule::{Attention, BatchProduct, Convolution, Fills, Moves, Product, Reshapes, Spreads};
+        let takes_captured = || self.tensors.iter().any(Shaped::is_captured);
+        match row_rule(&self.name) {
+            Some(Product | BatchProduct | Convolution | Attention | Reshapes | Moves | Spreads) => false,
+            Some(Fills) => !self.numbers.is_empty(),
+            _ => match base_name(&self.name) {
+                "to" | "_to_copy" | "copy" | "clone" | "contiguous" => false,
+                "add" => !takes_captured(),
+                _ => true,
+            },
+        }
+    }
+
+    /// Returns the call with all storages replaced by one, so that comparisons ignore them.
+    pub(super) fn anywhere(&self) -> Self {
+        let tensors = self.tensors.iter().map(|tensor| Shaped { storage: 0, ..tensor.clone() });
+        Self { tensors: tensors.collect(), ..self.clone() }
+    }
+
+    pub(super) fn is_at(&self, size: u32, judged: &[Self; 2], sizes: [u32; 2]) -> bool {
+        let at = |one: i64, other: i64| {
+            let [small, large, size] = [sizes[0], sizes[1], size].map(i64::from);
+            one + (other - one) * (size - small) / (large - small)
+        };
+        let lists = |own: &[i64], one: &[i64], other: &[i64]| {
+            own.len() == one.len()
+                && own.len() == other.len()
+                && own.iter().zip(one).zip(other).all(|((own, one), other)| *own == at(*one, *other))
+        };
+        let [one, other] = judged;
+        let tensors = || {
+            let judged = one.tensors.iter().zip(&other.tensors);
+            self.tensors.iter().zip(judged).all(|(own, (one, other))| {
+                own.storage == one.storage
+                    && own.access == one.access
+                    && own.wants_gradient == one.wants_gradient
+                    && own.is_captured() == one.is_captured()
+                    && lists(&own.shape, &one.shape, &other.shape)
+            })
+        };
+        let integers = || {
+            let judged = one.integers.iter().zip(&other.integers);
+            self.integers.iter().zip(judged).all(|(own, (one, other))| lists(own, one, other))
+        };
+        let numbers = || {
+            let judged = one.numbers.iter().zip(&other.numbers);
+            self.numbers
+                .iter()
+                .zip(judged)
+                .all(|(own, (one, other))| is_number_at(*own, [*one, *other], size, sizes, self.follows_read))
+        };
+        self.name == one.name
+            && self.tensors.len() == one.tensors.len()
+            && self.integers.len() == one.integers.len()
+            && self.numbers.len() == one.numbers.len()
+            && tensors()
+            && integers()
+            && numbers()
+    }
+}
+
+/// True if a number may be the judged one. A number that was the same at both sizes may have changed since, but not to
+/// one that looks like a number of rows, because that may be the same only by chance.
+fn is_number_at(own: f64, [one, other]: [f64; 2], size: u32, sizes: [u32; 2], follows_read: bool) -> bool {
+    let [small, large, size] = [sizes[0], sizes[1], size].map(f64::from);
+    let is_simple = |number: f64| (1..=16).any(|times| is_near(number.abs(), f64::from(times)));
+    if own.to_bits() == one.to_bits() && own.to_bits() == other.to_bits() {
+        true
+    } else if one.to_bits() == other.to_bits() {
+        !follows_read && !is_simple(own * size) && !is_simple(own / size)
+    } else if is_near(one * large, other * small) {
+        is_near(own * small, one * size)
+    } else {
+        is_near(one * small, other * large) && is_near(own * size, one * small)
+    }
+}
+
+/// Returns the calls that the result depends on, in order. Other work, such as counting hits, is left out.
+pub(super) fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
+    let operands = operands(recorded);
+    let (calls, needs) = path(recorded, &operands);
+    let last = calls.first().map(|(id, _)| *id);
+    let read = recorded.operators().find(|(_, operator)| operator.name.ends_with("_local_scalar_dense"));
+    let mut numbering = Numbering::default();
+    let cuts = recorded.operators().filter(|(_, operator)| is_data(operator, recorded.trace));
+    let data: HashSet<_> =
+        cuts.flat_map(|(id, _)| &operands[id.index()]).map(|operand| operand.storage).collect();
+    let is_captured = |operand: &Operand| {
+        let blocks = &recorded.trace[operand.storage].blocks;
+        let is_from_before = |block: &Block| block.birth.is_none() && block.bytes > 0;
+        blocks.first().is_some_and(is_from_before) && !data.contains(&operand.storage)
+    };
+    let calls = calls.into_iter().rev().map(|(id, operator)| {
+        let operands = &operands[id.index()];
+        numbering.select(operator, operands);
+        // Workspaces that nothing reads have sizes of their own.
+        let is_used = |operand: &&&Operand| {
+            operand.access != Access::Makes || needs.storages.contains(&operand.storage) || Some(id) == last
+        };
+        ComparedCall {
+            name: operator.name.clone(),
+            tensors: operands
+                .iter()
+                .filter(is_used)
+                .map(|operand| numbering.shaped(operand, is_captured(operand)))
+                .collect(),
+            integers: integers(operator),
+            numbers: numbers(operator),
+            follows_read: read.is_some_and(|(read, _)| read < id),
+        }
+    });
+    calls.collect()
+}
+
+/// Returns the tensors from before the forward that are no data, in the order in which they are taken first.
+pub(super) fn identities(calls: &[ComparedCall]) -> Vec<u64> {
+    let mut known = HashSet::from([0]);
+    let all = calls.iter().flat_map(|call| &call.tensors).map(|tensor| tensor.identity);
+    all.filter(|identity| known.insert(*identity)).collect()
+}
+
+/// Numbers storages the same way in all runs.
+#[derive(Default)]
+struct Numbering {
+    storages: HashMap<StorageId, usize>,
+    /// Storages made of elements that a mask has selected.
+    selected: HashSet<StorageId>,
+}
+
+impl Numbering {
+    fn select(&mut self, operator: &Operator, operands: &[&Operand]) {
+        let mut reads = operands.iter().filter(|operand| operand.access == Access::Reads);
+        let is_selected = operator.name.ends_with("::masked_select")
+            || reads.any(|operand| self.selected.contains(&operand.storage));
+        let results = operands.iter().filter(|operand| is_selected && operand.access != Access::Reads);
+        self.selected.extend(results.map(|operand| operand.storage));
+    }
+
+    fn shaped(&mut self, operand: &Operand, is_captured: bool) -> Shaped {
+        let next = self.storages.len();
+        let storage = *self.storages.entry(operand.storage).or_insert(next);
+        let is_known = !self.selected.contains(&operand.storage);
+        let shape = operand.shape.iter().filter(|_| is_known).map(|&size| size.cast_signed()).collect();
+        let identity = if is_captured { operand.identity } else { 0 };
+        Shaped { storage, access: operand.access, shape, wants_gradient: operand.wants_gradient, identity }
+    }
+}
+
+/// Returns the integer arguments, without the marks of the schema and without integers that are also listed as numbers.
+fn integers(operator: &Operator) -> Vec<Vec<i64>> {
+    let is_number = |name: &str| operator.numbers.iter().any(|number| number.name == name);
+    let given =
+        operator.attributes.iter().filter(|given| given.name != "pointwise" && !is_number(&given.name));
+    given.map(|given| given.values.clone()).collect()
+}
+
+fn numbers(operator: &Operator) -> Vec<f64> {
+    operator.numbers.iter().map(toma_trace::Number::value).collect()
+}
