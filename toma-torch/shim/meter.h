@@ -22,7 +22,7 @@ void raise(std::atomic<T>& peak, T now) noexcept {
 
 // Counter of a thread. Blocks that another thread frees stay in it, so only differences are meaningful.
 struct Level {
-  // No other level has it, also after its thread has ended.
+  // Unique in the process, so that a level at a reused address is told apart.
   const uint64_t number = numbered();
   std::atomic<int64_t> now{0};
   // Peak since it was last taken.

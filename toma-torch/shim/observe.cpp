@@ -73,7 +73,7 @@ void write_use(Recorder& recorder, toma_event_kind kind, const at::Tensor& tenso
     const auto of_host = !evicted && recorder.dry != nullptr && is_taken ? written_by_host(storage) : std::nullopt;
     const int64_t flags = int64_t{tensor.requires_grad()} | int64_t{of_host.has_value()} << 1;
     // Views of one storage begin at different places.
-    const auto identity = reinterpret_cast<uintptr_t>(&storage) * 0x9e3779b97f4a7c15 ^ static_cast<uint64_t>(tensor.storage_offset());
+    const auto identity = mixed(reinterpret_cast<uintptr_t>(&storage), static_cast<uint64_t>(tensor.storage_offset()));
     std::vector<int64_t> values{flags, static_cast<int64_t>(identity), static_cast<int64_t>(of_host.value_or(0))};
     values.insert(values.end(), tensor.sizes().begin(), tensor.sizes().end());
     const auto* address = evicted ? static_cast<const void*>(&storage) : data.get();

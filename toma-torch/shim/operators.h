@@ -108,6 +108,9 @@ inline uint64_t taken_bytes(const at::Tensor& tensor) {
   return storage == nullptr ? 0 : taken_bytes(bytes_of(*storage), tensor.device());
 }
 
+// Adds a number to a hash.
+inline uint64_t mixed(uint64_t sum, uint64_t number) { return (sum ^ number) * 0x9e3779b97f4a7c15 ^ sum >> 29; }
+
 inline uint32_t version_of(const at::Tensor& tensor) {
   return tensor.is_inference() ? 0 : tensor.unsafeGetTensorImpl()->version_counter().current_version();
 }

@@ -118,8 +118,6 @@ struct Op {
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-inline uint64_t mixed(uint64_t sum, uint64_t number) { return (sum ^ number) * 0x9e3779b97f4a7c15 ^ sum >> 29; }
-
 // Hash of where in their storage the numbers of a tensor are, and of their type.
 uint64_t form_of(const at::Tensor& tensor);
 
@@ -130,7 +128,7 @@ struct Value {
   WeakStorage storage;
   uint64_t bytes;
   bool wants_gradient;
-  // After the last operator of the region that wrote to it.
+  // Form of the tensor after the region's last write.
   uint64_t form;
   // Set while a boundary needs it.
   at::Tensor held = {};

@@ -280,8 +280,12 @@ pub struct Operand {
 
 impl PartialEq for Operand {
     fn eq(&self, other: &Self) -> bool {
-        let rest = |it: &Self| (it.storage, it.access, it.wants_gradient, it.written_by_host);
-        rest(self) == rest(other) && self.shape == other.shape
+        let Self { storage, access, shape, wants_gradient, written_by_host, identity: _ } = self;
+        *storage == other.storage
+            && *access == other.access
+            && *shape == other.shape
+            && *wants_gradient == other.wants_gradient
+            && *written_by_host == other.written_by_host
     }
 }
 

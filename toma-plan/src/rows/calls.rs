@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use toma_trace::operators::{RowRule, base_name, row_rule};
-use toma_trace::{Access, Block, Operand, Operator, StorageId};
+use toma_trace::{Access, Operand, Operator, StorageId};
 
 use super::path::path;
 use super::rules::{is_data, is_near};
@@ -29,7 +29,7 @@ struct Shaped {
     /// Empty if the shape depends on data, because a mask has selected the elements.
     shape: Vec<i64>,
     wants_gradient: bool,
-    /// Of a tensor from before the forward; 0 for data and for others.
+    /// Identity of a captured tensor; 0 for all others.
     identity: u64,
 }
 
@@ -40,8 +40,8 @@ impl Shaped {
 }
 
 impl ComparedCall {
-    /// False for what libraries put into a program or choose by its sizes: products and their biases, other orders and
-    /// copies.
+    /// Returns true if the program itself makes this call. Libraries insert or replace others by the sizes: products and
+    /// their biases, reshapes and copies.
     pub(super) fn is_own(&self) -> bool {
         use RowRule::{Attention, BatchProduct, Convolution, Fills, Moves, Product, Reshapes, Spreads};
         let takes_captured = || self.tensors.iter().any(Shaped::is_captured);
@@ -130,10 +130,13 @@ pub(super) fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
     let cuts = recorded.operators().filter(|(_, operator)| is_data(operator, recorded.trace));
     let data: HashSet<_> =
         cuts.flat_map(|(id, _)| &operands[id.index()]).map(|operand| operand.storage).collect();
+    let made = operands.iter().flatten().filter(|operand| operand.access == Access::Makes);
+    let made: HashSet<_> = made.map(|operand| operand.storage).collect();
     let is_captured = |operand: &Operand| {
-        let blocks = &recorded.trace[operand.storage].blocks;
-        let is_from_before = |block: &Block| block.birth.is_none() && block.bytes > 0;
-        blocks.first().is_some_and(is_from_before) && !data.contains(&operand.storage)
+        let mut blocks = recorded.trace[operand.storage].blocks.iter();
+        blocks.all(|block| block.birth.is_none())
+            && !data.contains(&operand.storage)
+            && !made.contains(&operand.storage)
     };
     let calls = calls.into_iter().rev().map(|(id, operator)| {
         let operands = &operands[id.index()];

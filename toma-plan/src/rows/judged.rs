@@ -53,8 +53,8 @@ impl Judged {
     }
 
     /// True if two traces of the judged program take the same tensors from before the forward, and the same numbers,
-    /// except for numbers that change with the rows. Among few items, only numbers of calls that the program makes
-    /// [itself](ComparedCall::is_own) are compared.
+    /// except for numbers that change with the rows. If one of them is of fewer items than were judged (`is_few`), products,
+    /// their biases, reshapes and copies are not compared, because libraries choose others.
     #[must_use]
     pub fn takes_same(&self, traces: [&Trace; 2], is_few: bool) -> bool {
         let [one, other] = traces.map(|trace| calls(Recorded { size: 1, trace, until: trace.end() }));
@@ -67,14 +67,17 @@ impl Judged {
         if taken != others {
             return false;
         }
-        let is_compared = |call: &ComparedCall| !is_few || call.is_own();
-        let [one, other] = [&one, &other].map(|calls| calls.iter().filter(|call| is_compared(call)));
+        let is_compared = |call: &&ComparedCall| !is_few || call.is_own();
+        let [one, other] = [&one, &other].map(|calls| calls.iter().filter(is_compared).collect::<Vec<_>>());
+        let judged: Vec<_> = self.calls.iter().filter(|[call, _]| is_compared(&call)).collect();
+        if one.len() != other.len() || one.len() != judged.len() {
+            return false;
+        }
         let numbers = |[one, other]: [&ComparedCall; 2]| {
             let pairs = one.numbers.iter().zip(&other.numbers);
             pairs.map(|(one, other)| one.to_bits() == other.to_bits()).collect::<Vec<_>>()
         };
-        let judged = self.calls.iter().filter(|[call, _]| is_compared(call));
-        one.zip(other).zip(judged).all(|((one, other), [small, large])| {
+        one.into_iter().zip(other).zip(judged).all(|((one, other), [small, large])| {
             let (here, judged) = (numbers([one, other]), numbers([small, large]));
             here.iter().zip(judged).all(|(is_same, was_same)| *is_same || !was_same)
         })
@@ -87,8 +90,8 @@ impl Judged {
         one == other
     }
 
-    /// True if a trace of the forward of a few items may be of the judged program. For so few, libraries choose other
-    /// products and other copies; all that the program calls [itself](ComparedCall::is_own) must be the judged.
+    /// True if a trace of the forward of fewer items than were judged may be of the judged program. For so few, libraries
+    /// choose other products, biases, reshapes and copies; all other calls must be the judged ones.
     #[must_use]
     pub fn is_of_few(&self, size: u32, trace: &Trace) -> bool {
         let calls = calls(Recorded { size, trace, until: trace.end() });

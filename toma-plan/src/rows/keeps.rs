@@ -293,7 +293,7 @@ impl Call<'_> {
         match (result.batch, reduction) {
             (Batch::Dim { .. }, _) => Ok(Value::Rows(layout)),
             (_, [2]) => Ok(Value::Aggregate(Combined::Sum)),
-            (_, [1]) if rule == RowRule::ClassLoss => Ok(Value::Aggregate(self.class_mean(rows))),
+            (_, [1]) if rule == RowRule::ClassLoss => self.class_mean(rows).map(Value::Aggregate),
             (_, [1]) => Ok(Value::Aggregate(mean_of(Taken { layout, ..first }))),
             _ => Err(Coupling::OtherAggregate),
         }
@@ -301,15 +301,15 @@ impl Call<'_> {
 
     /// Returns how a loss over classes is averaged: by counts if it has weights, if a mask has selected its rows, or if it
     /// ignores another class than the default -100, which data need not contain, but labels that were computed may.
-    fn class_mean(&self, rows: &[Taken<'_>]) -> Combined {
+    fn class_mean(&self, rows: &[Taken<'_>]) -> Result<Combined, Coupling> {
         let has_weights = self.inputs.len() > rows.len();
         let ignores = self.attribute("ignore_index").is_some_and(|index| index != [-100]);
         let is_selected = rows.iter().any(|taken| taken.layout.mask.is_some());
         let has_own_labels = self.inputs.get(1).is_some_and(|labels| labels.is_computed);
-        if has_weights || ignores || is_selected || has_own_labels {
-            Combined::Counted
-        } else {
-            Combined::MeanOrCounted
+        match has_weights || ignores || is_selected {
+            true => Ok(Combined::Counted),
+            false if has_own_labels => Err(Coupling::OwnLabels),
+            false => Ok(Combined::MeanOrCounted),
         }
     }
 }

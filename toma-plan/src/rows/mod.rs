@@ -122,6 +122,10 @@ pub enum Coupling {
     ReadNumber,
     /// It takes values that the program has written itself.
     Written,
+    /// It takes values that the program has written itself, other ones in each run.
+    WrittenAnew,
+    /// It averages over labels that the body computes, of which some may be ignored.
+    OwnLabels,
     /// It changes a tensor from before the forward on which the result depends: each piece would find another value.
     ChangesConstant,
     /// No rule defines how it treats rows.
@@ -147,6 +151,8 @@ impl fmt::Display for Coupled {
             Coupling::Number => "takes a number that changes with the rows",
             Coupling::ReadNumber => "takes a number after the program has read one of the rows",
             Coupling::Written => "takes numbers that the program wrote itself, or whose memory it has read",
+            Coupling::WrittenAnew => "takes numbers that the program wrote itself, other ones in each run",
+            Coupling::OwnLabels => "averages over labels that the body computes, of which some may be -100",
             Coupling::ChangesConstant => {
                 "changes a tensor that the result is made of, so each piece would take another"
             }

@@ -71,7 +71,7 @@ pub(super) fn path<'a>(
         (is_last || !is_alias(&operator.name)) && needs.take(&operands[id.index()], is_last)
     };
     let taken: Vec<bool> = calls.iter().map(is_taken).collect();
-    // What is written after its last use is used by the next piece.
+    // A write after the last use changes the next piece.
     let writes =
         |operand: &&Operand| operand.access == Access::Writes && needs.storages.contains(&operand.storage);
     let mut taken = taken.into_iter();

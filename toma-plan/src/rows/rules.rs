@@ -263,11 +263,17 @@ impl Call<'_> {
         }
     }
 
-    /// True if the results have numbers of the data, or places of numbers.
+    /// True if the results have numbers of the data, or numbers that are no ignored label.
     fn moves_data(&self) -> bool {
         let moves = match row_rule(self.name) {
             Some(RowRule::Reshapes) => true,
             Some(RowRule::Moves) => !matches!(self.name, "constant_pad_nd" | "tril" | "triu"),
+            Some(RowRule::Fills) => {
+                return matches!(
+                    self.name,
+                    "zeros" | "zeros_like" | "new_zeros" | "ones" | "ones_like" | "arange"
+                );
+            }
             _ => matches!(self.name, "to" | "_to_copy" | "clone" | "contiguous" | "argmax" | "argmin"),
         };
         moves && self.inputs.iter().all(|input| matches!(input.value, Value::Rows(_)) && !input.is_computed)

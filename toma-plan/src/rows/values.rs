@@ -138,6 +138,7 @@ impl Values {
         }
     }
 
+    /// False for numbers of the data, wherever they were moved.
     pub(super) fn is_computed(&self, tensor: &Tensor<'_>) -> bool {
         self.held.get(&tensor.operand.storage).is_some_and(|held| held.is_computed)
     }
@@ -184,7 +185,7 @@ fn is_of_host(tensor: &Tensor<'_>) -> bool {
 
 /// Returns the value of numbers that the program wrote itself.
 fn written_alike(tensor: &Tensor<'_>) -> Result<Value, Coupling> {
-    if tensor.differs_by_host { Err(Coupling::Number) } else { Ok(Value::Written) }
+    if tensor.differs_by_host { Err(Coupling::WrittenAnew) } else { Ok(Value::Written) }
 }
 
 impl StorageValue {

@@ -82,9 +82,13 @@ struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Step {
+    /// A step after others of the net
     Later,
+    /// The first step of the net, which makes gradients
     First,
+    /// Half precision, by autocast for CUDA
     Autocast,
+    /// Steps by checkpointing plans
     Planned,
 }
 
@@ -192,6 +196,9 @@ fn counted(device: &toma_torch::Device, step: impl FnOnce()) -> Result<[u64; 2],
 }
 
 fn predicted(net: Net, kind: Kind, arguments: &Arguments) -> Result<Vec<Row>, String> {
+    if arguments.step == Step::Autocast && !arguments.cuda {
+        return Err("--step autocast needs --cuda".to_owned());
+    }
     let (variables, module) = module(net, kind, arguments);
     let step = |items: usize| {
         let input = net.input(i64::try_from(items).unwrap_or(i64::MAX), kind).to_device(variables.device());
@@ -218,7 +225,7 @@ fn predicted(net: Net, kind: Kind, arguments: &Arguments) -> Result<Vec<Row>, St
     // Workspaces, which predictions take before the first step.
     let after = stats()?;
     let taken = [
-        after.allocated_bytes - before.allocated_bytes,
+        after.allocated_bytes.saturating_sub(before.allocated_bytes),
         after.reserved_bytes.saturating_sub(before.reserved_bytes),
     ];
     let predicted = [prediction.needs_bytes(items), prediction.reserves_bytes(items)];

@@ -62,7 +62,7 @@ impl Splitting<'_> {
             && (!self.reads.get() || others.into_iter().all(|answer| known(answer).is_some()));
         let mut runs = || has_run || dry_trace(self.items, run, undo).is_some_and(|trace| is_known(&trace));
         let does_less = |trace: Trace| self.takes_same(did, less, &trace);
-        if is_same && runs() && (is_even || self.do_as_judged(less, run, undo).is_some_and(does_less)) {
+        if is_same && runs() && (is_even || self.dry_if_judged(less, run, undo).is_some_and(does_less)) {
             return true;
         }
         let numbers = if self.reads.get() { ", or with other numbers in them" } else { "" };
@@ -94,10 +94,10 @@ impl Splitting<'_> {
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
         let dry = self.is_few(size).then(|| dry_trace(size, run, undo)).flatten();
-        dry.is_some_and(|dry| Judged::is_same([&dry, trace])) && self.does_as_judged(size, trace)
+        dry.is_some_and(|dry| Judged::is_same([&dry, trace])) && self.is_of_few_judged(size, trace)
     }
 
-    /// True if so many items take the same tensors and numbers as the first piece did.
+    /// True if a trace takes the same tensors and numbers as the first piece did. `size` is the smaller number of items.
     pub(super) fn takes_same(&self, did: Option<&Trace>, size: usize, trace: &Trace) -> bool {
         let judged = self.judged.borrow();
         let is_few = self.is_few(size);
@@ -105,7 +105,7 @@ impl Splitting<'_> {
     }
 
     /// Returns the forward of so many items in a dry run, if it is of the judged program.
-    fn do_as_judged<R, S>(
+    fn dry_if_judged<R, S>(
         &self,
         size: usize,
         run: &mut impl Run<R>,
@@ -115,7 +115,7 @@ impl Splitting<'_> {
         R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
     {
         let does = |trace: &Trace| {
-            if self.is_few(size) { self.does_as_judged(size, trace) } else { self.is_of(size, trace) }
+            if self.is_few(size) { self.is_of_few_judged(size, trace) } else { self.is_of(size, trace) }
         };
         dry_trace(size, run, undo).filter(does)
     }
@@ -125,7 +125,7 @@ impl Splitting<'_> {
         size < wide(sizes_of(self.items)[0])
     }
 
-    fn does_as_judged(&self, size: usize, trace: &Trace) -> bool {
+    fn is_of_few_judged(&self, size: usize, trace: &Trace) -> bool {
         let size = u32::try_from(size).ok();
         let judged = self.judged.borrow();
         size.zip(judged.as_deref()).is_none_or(|(size, judged)| judged.is_of_few(size, trace))

@@ -63,8 +63,8 @@ pub(crate) struct Splitting<'p> {
     checked_size: Cell<usize>,
     /// True if the body reads numbers or shapes of its data, by which each piece may do other things.
     pub(super) reads: Cell<bool>,
-    /// The forward of the first piece, if the body reads.
-    first: RefCell<Option<Trace>>,
+    /// Items and forward of the first piece, if the body reads.
+    first: RefCell<Option<(usize, Trace)>>,
     /// Reason if dry runs gave no program.
     unjudged: Cell<&'static str>,
     pub(super) can_run_dry: bool,
@@ -221,7 +221,11 @@ impl<'p> Splitting<'p> {
         let after = |rows: Range<usize>| undo(size + rows.start..size + rows.end);
         let is_known = |trace: &Trace| {
             (self.is_of(size, trace) || self.is_of_few(size, trace, run, &after))
-                && self.takes_same(self.first.borrow().as_ref(), size, trace)
+                && self
+                    .first
+                    .borrow()
+                    .as_ref()
+                    .is_none_or(|(first, did)| self.takes_same(Some(did), size.min(*first), trace))
         };
         let why = match trace.as_ref().map(is_known) {
             Some(true) => return Some(outcome),
@@ -286,7 +290,7 @@ impl<'p> Splitting<'p> {
     /// Returns the outcome of a piece that was checked. Others have at least its items less one, if the items do not
     /// divide evenly.
     fn checked_as<R>(&self, piece: &Range<usize>, outcome: R, did: Option<Trace>) -> R {
-        self.first.replace(did.filter(|_| self.reads.get()));
+        self.first.replace(did.filter(|_| self.reads.get()).map(|did| (piece.len(), did)));
         self.checked_size.set(piece.len() - usize::from(!self.divides_evenly(piece)));
         outcome
     }

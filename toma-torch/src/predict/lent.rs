@@ -73,6 +73,9 @@ fn predicted(call: &mut DryCall<'_>, sizes: [usize; 2]) -> Result<Prediction, Er
         let predicted = prediction.predict_call(call).map(|predicted| call.size_at(predicted.size));
         let Some(next) = predicted.and_then(|size| prediction.next(size)) else { break };
         let size = narrow(call.size_at(next));
+        if prediction.sizes().any(|known| known == size) {
+            break;
+        }
         prediction = prediction.confirmed_by(size, |by_shapes| pieces(call, by_shapes, size))?;
     }
     Ok(prediction)

@@ -1,7 +1,7 @@
 //! Bytes for a step, and those that CUDA's allocator can make of them.
 
-/// The allocator takes memory from the device in multiples of so many bytes.
-const PIECE_BYTES: u64 = 2 << 20;
+/// Multiple in which the allocator takes memory from the device.
+const GRANULE_BYTES: u64 = 2 << 20;
 
 /// Bytes for a step.
 #[derive(Clone, Copy)]
@@ -12,11 +12,11 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// The bytes that an allocator may reserve of which so many are in use. It uses the head-room up to a whole piece,
-    /// of which the rest would serve nobody.
+    /// The bytes that an allocator may reserve of which so many are in use. It uses the head-room up to a whole
+    /// granule, of which the rest would serve nobody.
     pub(super) fn capacity(self, in_use_bytes: u64) -> u64 {
         let usable = in_use_bytes.saturating_add(self.usable_bytes);
-        let whole = usable.checked_next_multiple_of(PIECE_BYTES).unwrap_or(usable);
+        let whole = usable.checked_next_multiple_of(GRANULE_BYTES).unwrap_or(usable);
         whole.min(in_use_bytes.saturating_add(self.free_bytes))
     }
 }

@@ -5,7 +5,6 @@
 //! A device is full when no segment is left for a request, and not when tensors fill it. So if a size fits by its live
 //! bytes, its requests are run through a replay of the allocator, which starts from the current segments.
 
-use std::ops::RangeInclusive;
 use std::sync::PoisonError;
 
 use toma_plan::caching::{CachingAllocator, DeviceStats, OutOfMemory, Settings};
@@ -17,6 +16,9 @@ use crate::ffi;
 
 /// The search ends with a size that is within one part in so many of the largest.
 const CLOSE: usize = 64;
+
+/// Marks a question about pieces after others, in the place of the output's count.
+const REST: u64 = 2;
 
 impl Prediction {
     /// Bytes for a step if so many are free.
@@ -48,7 +50,8 @@ impl Prediction {
     /// By their live bytes, sizes up to `most` fit.
     pub(super) fn served(&self, most: usize, room: Room, items: Option<usize>) -> Option<usize> {
         self.served_by(
-            most..=items.unwrap_or(usize::MAX),
+            most,
+            items,
             || Ok(CachingAllocator::new(Settings::new(room.capacity(0)))),
             |size, allocator| self.growth.replay(self.place(), wide(size), pieces(items, size), allocator),
         )
@@ -66,26 +69,29 @@ impl Prediction {
         let pieces = |size| pieces(items, size) + u64::from(has_output);
         let find = || {
             self.served_by(
-                most..=items.unwrap_or(usize::MAX),
+                most,
+                items,
                 || self.now(room),
                 |size, allocator| self.growth.replay(self.place(), wide(size), pieces(size), allocator),
             )
         };
-        self.once([wide(most), pieces(most), 0, room.usable_bytes, room.free_bytes], find)
+        let count = items.map_or(u64::MAX, wide);
+        self.once([wide(most), count, u64::from(has_output), room.usable_bytes, room.free_bytes], find)
     }
 
     /// The largest size for `left` items after other pieces have run.
     pub(super) fn served_rest(&self, most: usize, room: Room, left: usize) -> Option<usize> {
         let find = || {
             self.served_by(
-                most..=left,
+                most,
+                Some(left),
                 || self.now(room),
                 |size, allocator| {
                     self.growth.replay_further(self.place(), wide(size), pieces(Some(left), size), allocator)
                 },
             )
         };
-        self.once([wide(most), 0, wide(left), room.usable_bytes, room.free_bytes], find)
+        self.once([wide(most), wide(left), REST, room.usable_bytes, room.free_bytes], find)
     }
 
     /// Returns the last answer if the question, and the allocated and reserved bytes, are the same. They are once calls
@@ -111,25 +117,27 @@ impl Prediction {
         Ok(CachingAllocator::resumed(settings, ffi::device_segments(self.id)?))
     }
 
-    /// The largest size that is served: by the lines, up to the first of `sizes`; if it is recorded, up to the last. On a
-    /// device without such an allocator that is the first.
+    /// The largest size that is served, of those up to `by_lines`, and of recorded ones up to `items`. On a device without
+    /// such an allocator that is `by_lines`.
     fn served_by(
         &self,
-        sizes: RangeInclusive<usize>,
+        by_lines: usize,
+        items: Option<usize>,
         allocator: impl FnOnce() -> Result<CachingAllocator, Error>,
         replay: impl Fn(usize, &mut CachingAllocator) -> Result<(), OutOfMemory>,
     ) -> Option<usize> {
-        let (most, last) = sizes.into_inner();
         if !self.is_of_cuda() {
-            return Some(most);
+            return Some(by_lines);
         }
-        let Ok(allocator) = allocator() else { return Some(most) };
+        let Ok(allocator) = allocator() else { return Some(by_lines) };
         let is_served = |size: usize| replay(size, &mut allocator.clone()).is_ok();
-        let by_lines = largest(most, is_served);
-        // Lines are at least as high as what was recorded.
-        let is_larger = |size: &usize| by_lines.is_none_or(|most| most < *size) && *size <= last;
+        let served = largest(by_lines, is_served);
+        // A line may predict more bytes than a recorded size took.
+        let is_larger = |size: &usize| {
+            served.is_none_or(|served| served < *size) && items.is_none_or(|items| *size <= items)
+        };
         let recorded = self.recorded().filter(is_larger).filter(|size| is_served(*size)).max();
-        recorded.or(by_lines)
+        recorded.or(served)
     }
 
     /// Number of confirmations: scratch bytes of CUDA's kernels show only at their size.
@@ -144,7 +152,7 @@ impl Prediction {
             return Some(size);
         }
         let above = self.recorded().filter(|known| *known > size).min().filter(|_| self.is_of_cuda())?;
-        (above - size > above / CLOSE * 4).then(|| size.midpoint(above))
+        (above - size > (above / 16).max(1)).then(|| size.midpoint(above))
     }
 
     fn recorded(&self) -> impl Iterator<Item = usize> {

@@ -52,7 +52,8 @@ impl Verdict {
 
 /// True for a coupling that contradicts nothing, so that a loss that the caller declares is trusted.
 fn is_undecided(coupling: Coupling) -> bool {
-    matches!(coupling, Coupling::Unknown | Coupling::OtherOrder | Coupling::Written | Coupling::ReadNumber)
+    use Coupling::{OtherOrder, OwnLabels, ReadNumber, Unknown, Written};
+    matches!(coupling, Unknown | OtherOrder | Written | ReadNumber | OwnLabels)
 }
 
 fn accepts_statistics(combined: Combined) -> &'static str {

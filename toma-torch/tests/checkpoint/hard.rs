@@ -211,8 +211,7 @@ fn a_region_whose_backward_runs_on_another_thread() {
         let net = net();
         let loss = thread::scope(|scope| scope.spawn(move || form.region(net).sum(Kind::Float)).join());
         loss.unwrap().backward();
-        let costs = form.known();
-        assert!(costs.is_none_or(|costs| costs.least_bytes() < 1 << 20), "round {round}");
+        assert!(form.known().is_none(), "round {round}");
     }
     let taken = w.grad().copy();
     let _ = w.grad().zero_();

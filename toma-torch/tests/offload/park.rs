@@ -140,6 +140,15 @@ fn operators_of_other_threads_see_all_of_it_parked_or_none() {
     assert!(sums.iter().sum::<i32>() > 0, "no sum between 20 parks");
 }
 
+/// Sets a flag when it is dropped.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A thread that reads a parked storage holds it still for the moment.
 #[test]
 fn what_another_thread_reads_is_resumed_and_fetched_all_the_same() {
@@ -155,15 +164,15 @@ fn what_another_thread_reads_is_resumed_and_fetched_all_the_same() {
                 read.read(&mut out).unwrap();
             }
         });
-        let is_parked = (0..100).any(|_| {
+        // Ends the thread also if something fails.
+        let _end = End(ended);
+        (0..100).any(|_| {
             manager.park().unwrap().resume().unwrap();
             let is_parked = handle.residency() == Residency::Parked;
             handle.offload().unwrap();
             manager.fetch_all().unwrap();
             is_parked
-        });
-        ended.store(true, Ordering::Relaxed);
-        is_parked
+        })
     });
     // While it is read it counts as moving.
     assert_eq!((is_parked, handle.residency()), (false, Residency::Resident));

@@ -224,11 +224,17 @@ impl ManagerState {
         Stays { small, small_bytes, other_bytes: self.allocated_bytes().saturating_sub(small_bytes) }
     }
 
-    /// Returns the table once no storage is leaving its place, or being read there.
+    /// Returns the table once each storage that is leaving its place or being read there has ended that.
     pub(crate) fn still(&self) -> MutexGuard<'_, Table> {
         let mut table = self.table();
+        let moves = |entry: &Entry| entry.location == Location::Evicting;
+        let moving = table.entries.iter().filter(|(_, entry)| moves(entry));
+        let moving: Vec<_> = moving.map(|(id, entry)| (*id, entry.serial)).collect();
+        let still_moves = |table: &Table, (id, serial): &(u64, u64)| {
+            table.entries.get(id).is_some_and(|entry| entry.serial == *serial && moves(entry))
+        };
         table.awaiting += 1;
-        while table.entries.values().any(|entry| entry.location == Location::Evicting) {
+        while moving.iter().any(|known| still_moves(&table, known)) {
             table = self.wait(table);
         }
         table.awaiting -= 1;

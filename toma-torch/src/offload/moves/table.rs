@@ -171,7 +171,7 @@ pub(crate) struct Table {
     pub(crate) steps: Steps,
     /// The thread that resumes parked storages; others wait for it until all are on the device.
     pub(crate) resuming: Option<ThreadId>,
-    /// Threads that wait until no storage is leaving or being read. Reads that have not begun let them go first.
+    /// Number of threads that wait until no storage is leaving or being read. New reads wait while it is above 0.
     pub(crate) awaiting: usize,
     /// Number of the last operator.
     pub(crate) now: u64,
