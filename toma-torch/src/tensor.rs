@@ -226,7 +226,7 @@ impl TensorData for Tensor {
     }
 
     fn integers(&self, found: &mut Vec<Tensor>) {
-        if self.kind() == Kind::Int64 {
+        if matches!(self.kind(), Kind::Int64 | Kind::Int | Kind::Int16 | Kind::Int8) {
             found.push(self.shallow_clone());
         }
     }

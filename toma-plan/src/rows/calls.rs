@@ -29,13 +29,29 @@ struct Shaped {
     /// Empty if the shape depends on data, because a mask has selected the elements.
     shape: Vec<i64>,
     wants_gradient: bool,
-    /// Identity of a captured tensor; 0 for all others.
-    identity: u64,
+    origin: Origin,
+}
+
+/// Where a tensor comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Origin {
+    Made,
+    /// From data, with their number.
+    Data(usize),
+    /// From before the forward, with its identity.
+    Captured(u64),
+}
+
+impl Origin {
+    /// True if the tensors play the same role. Whether captured ones are the same is compared within one call.
+    fn is_like(self, other: Self) -> bool {
+        matches!((self, other), (Self::Captured(_), Self::Captured(_))) || self == other
+    }
 }
 
 impl Shaped {
     fn is_captured(&self) -> bool {
-        self.identity != 0
+        matches!(self.origin, Origin::Captured(_))
     }
 }
 
@@ -46,7 +62,11 @@ impl ComparedCall {
         use RowRule::{Attention, BatchProduct, Convolution, Fills, Moves, Product, Reshapes, Spreads};
         let takes_captured = || self.tensors.iter().any(Shaped::is_captured);
         match row_rule(&self.name) {
-            Some(Product | BatchProduct | Convolution | Attention | Reshapes | Moves | Spreads) => false,
+            Some(Moves) => matches!(
+                base_name(&self.name),
+                "flip" | "roll" | "diagonal" | "tril" | "triu" | "constant_pad_nd"
+            ),
+            Some(Product | BatchProduct | Convolution | Attention | Reshapes | Spreads) => false,
             Some(Fills) => !self.numbers.is_empty(),
             _ => match base_name(&self.name) {
                 "to" | "_to_copy" | "copy" | "clone" | "contiguous" => false,
@@ -56,9 +76,13 @@ impl ComparedCall {
         }
     }
 
-    /// Returns the call with all storages replaced by one, so that comparisons ignore them.
+    /// Returns the call with all storages replaced by one, so that comparisons ignore them. A copy of data may be the data
+    /// themselves where there is only one row.
     pub(super) fn anywhere(&self) -> Self {
-        let tensors = self.tensors.iter().map(|tensor| Shaped { storage: 0, ..tensor.clone() });
+        let tensors = self.tensors.iter().map(|tensor| {
+            let origin = if tensor.is_captured() { tensor.origin } else { Origin::Made };
+            Shaped { storage: 0, origin, ..tensor.clone() }
+        });
         Self { tensors: tensors.collect(), ..self.clone() }
     }
 
@@ -79,7 +103,7 @@ impl ComparedCall {
                 own.storage == one.storage
                     && own.access == one.access
                     && own.wants_gradient == one.wants_gradient
-                    && own.is_captured() == one.is_captured()
+                    && own.origin.is_like(one.origin)
                     && lists(&own.shape, &one.shape, &other.shape)
             })
         };
@@ -128,15 +152,23 @@ pub(super) fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
     let read = recorded.operators().find(|(_, operator)| operator.name.ends_with("_local_scalar_dense"));
     let mut numbering = Numbering::default();
     let cuts = recorded.operators().filter(|(_, operator)| is_data(operator, recorded.trace));
-    let data: HashSet<_> =
-        cuts.flat_map(|(id, _)| &operands[id.index()]).map(|operand| operand.storage).collect();
+    let mut data = Vec::new();
+    for operand in cuts.flat_map(|(id, _)| &operands[id.index()]) {
+        if !data.contains(&operand.storage) {
+            data.push(operand.storage);
+        }
+    }
     let made = operands.iter().flatten().filter(|operand| operand.access == Access::Makes);
     let made: HashSet<_> = made.map(|operand| operand.storage).collect();
-    let is_captured = |operand: &Operand| {
+    let origin = |operand: &Operand| {
         let mut blocks = recorded.trace[operand.storage].blocks.iter();
-        blocks.all(|block| block.birth.is_none())
-            && !data.contains(&operand.storage)
-            && !made.contains(&operand.storage)
+        let mut is_from_before =
+            || blocks.all(|block| block.birth.is_none()) && !made.contains(&operand.storage);
+        match data.iter().position(|storage| *storage == operand.storage) {
+            Some(number) => Origin::Data(number),
+            None if is_from_before() => Origin::Captured(operand.identity),
+            None => Origin::Made,
+        }
     };
     let calls = calls.into_iter().rev().map(|(id, operator)| {
         let operands = &operands[id.index()];
@@ -150,7 +182,7 @@ pub(super) fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
             tensors: operands
                 .iter()
                 .filter(is_used)
-                .map(|operand| numbering.shaped(operand, is_captured(operand)))
+                .map(|operand| numbering.shaped(operand, origin(operand)))
                 .collect(),
             integers: integers(operator),
             numbers: numbers(operator),
@@ -160,10 +192,21 @@ pub(super) fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
     calls.collect()
 }
 
+/// Returns hashes of the numbers that the program wrote itself and the result depends on.
+pub(super) fn written(recorded: Recorded<'_>) -> Vec<u64> {
+    let operands = operands(recorded);
+    let (calls, _) = path(recorded, &operands);
+    let all = calls.iter().rev().flat_map(|(id, _)| &operands[id.index()]);
+    all.filter_map(|operand| operand.written_by_host).collect()
+}
+
 /// Returns the tensors from before the forward that are no data, in the order in which they are taken first.
 pub(super) fn identities(calls: &[ComparedCall]) -> Vec<u64> {
-    let mut known = HashSet::from([0]);
-    let all = calls.iter().flat_map(|call| &call.tensors).map(|tensor| tensor.identity);
+    let mut known = HashSet::new();
+    let all = calls.iter().flat_map(|call| &call.tensors).filter_map(|tensor| match tensor.origin {
+        Origin::Captured(identity) => Some(identity),
+        Origin::Made | Origin::Data(_) => None,
+    });
     all.filter(|identity| known.insert(*identity)).collect()
 }
 
@@ -184,13 +227,12 @@ impl Numbering {
         self.selected.extend(results.map(|operand| operand.storage));
     }
 
-    fn shaped(&mut self, operand: &Operand, is_captured: bool) -> Shaped {
+    fn shaped(&mut self, operand: &Operand, origin: Origin) -> Shaped {
         let next = self.storages.len();
         let storage = *self.storages.entry(operand.storage).or_insert(next);
         let is_known = !self.selected.contains(&operand.storage);
         let shape = operand.shape.iter().filter(|_| is_known).map(|&size| size.cast_signed()).collect();
-        let identity = if is_captured { operand.identity } else { 0 };
-        Shaped { storage, access: operand.access, shape, wants_gradient: operand.wants_gradient, identity }
+        Shaped { storage, access: operand.access, shape, wants_gradient: operand.wants_gradient, origin }
     }
 }
 

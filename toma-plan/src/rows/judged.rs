@@ -4,7 +4,7 @@ use toma_trace::Trace;
 use toma_trace::operators::{RowRule, row_rule};
 
 use super::Rows;
-use super::calls::{ComparedCall, calls, identities};
+use super::calls::{ComparedCall, calls, identities, written};
 use super::forward::{adds_gradients, forwards};
 use crate::alike::{Recorded, Unlike};
 
@@ -88,6 +88,12 @@ impl Judged {
     pub fn is_same(traces: [&Trace; 2]) -> bool {
         let [one, other] = traces.map(|trace| calls(Recorded { size: 1, trace, until: trace.end() }));
         one == other
+    }
+
+    /// Returns hashes of the numbers that the program wrote to tensors itself, as far as a dry run shows them.
+    #[must_use]
+    pub fn written(trace: &Trace) -> Vec<u64> {
+        written(Recorded { size: 1, trace, until: trace.end() })
     }
 
     /// True if a trace of the forward of fewer items than were judged may be of the judged program. For so few, libraries

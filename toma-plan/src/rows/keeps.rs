@@ -1,5 +1,6 @@
 //! Results that calls compute from rows: rows again, an aggregate, or a coupling.
 
+use toma_trace::Access;
 use toma_trace::operators::{RowRule, window_dims};
 
 use super::rules::{Call, Input, Numbers, is_training};
@@ -55,6 +56,9 @@ impl Call<'_> {
             _ => match result.batch {
                 Batch::Dim { dim, factor } => {
                     let layout = self.kept(rule, &rows, (dim, factor), result)?;
+                    // A write may be of a part, which differs from the rest from now on.
+                    let is_part = result.operand.access == Access::Writes && layout == Layout::ANY;
+                    let layout = if is_part { Layout::PLAIN } else { layout };
                     Ok(Value::Rows(self.ordered(rule, layout)))
                 }
                 Batch::Irregular if matches!(rule, RowRule::Moves | RowRule::Joins) => {
@@ -231,8 +235,8 @@ impl Call<'_> {
 
     /// Returns the layout of elements picked by index: of rows along another dimension, or of a constant for each row.
     fn picked(&self, rows: &[Taken<'_>], factor: u64) -> Result<Layout, Coupling> {
-        // An index without a batch has the places of some rows, from the first on.
-        if self.name.starts_with("scatter") && rows.len() == 1 {
+        // An index or a source without a batch is of some rows, from the first on.
+        if self.name.starts_with("scatter") && rows.len() < self.inputs.len() {
             return Err(Coupling::PicksRows);
         }
         let takes_rows = rows[0].at == 0;

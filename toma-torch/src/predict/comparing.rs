@@ -13,8 +13,9 @@ use super::runs::{Answer, Run, dry_run, dry_trace};
 
 /// Answers to a body that reads numbers, in addition to 1, so that a branch on them shows: signs, sizes, and comparisons
 /// of one number with the next. A Boolean is true unless the answer is 0, and no integer is negative.
-const ANSWERS: [Answer; 8] = [
+const ANSWERS: [Answer; 9] = [
     Answer::always(0.0),
+    Answer::always(0.5),
     Answer::always(1000.0),
     Answer::always(-1000.0),
     Answer::always(1e6),
@@ -45,10 +46,11 @@ impl Splitting<'_> {
         }
         let is_known =
             |trace: &Trace| self.is_of(self.items, trace) && self.takes_same(did, piece.len(), trace);
-        let mut has_run = false;
+        let (mut has_run, mut writes) = (false, false);
         let mut known = |answer| {
             let ran = dry_run(self.items, answer, run, undo)?;
             has_run |= ran.forward.is_some();
+            writes |= ran.forward.as_ref().is_some_and(|trace| !Judged::written(trace).is_empty());
             // A body that fails at a number gives no result that could be wrong.
             let is_same = !ran.has_seeded && ran.forward.is_none_or(|trace| is_known(&trace));
             is_same.then_some(ran.unknown)
@@ -60,6 +62,8 @@ impl Splitting<'_> {
         self.reads.set(unknown.as_ref().is_none_or(|unknown| !unknown.is_empty()));
         let is_same = unknown.is_some()
             && (!self.reads.get() || others.into_iter().all(|answer| known(answer).is_some()));
+        let mut written = |size| dry_trace(size, run, undo).map(|trace| Judged::written(&trace));
+        let is_same = is_same && (!writes || written(self.items) == written(piece.len()));
         let mut runs = || has_run || dry_trace(self.items, run, undo).is_some_and(|trace| is_known(&trace));
         let does_less = |trace: Trace| self.takes_same(did, less, &trace);
         if is_same && runs() && (is_even || self.dry_if_judged(less, run, undo).is_some_and(does_less)) {

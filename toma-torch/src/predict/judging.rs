@@ -47,6 +47,9 @@ impl Program {
 /// Label that losses of libtorch leave out by default (`ignore_index`).
 const IGNORED: i64 = -100;
 
+/// Sizes of pieces if none needs a check.
+const ANY_SIZE: [usize; 2] = [0, usize::MAX];
+
 /// Decision on splitting one call.
 #[derive(Debug)]
 pub(crate) struct Splitting<'p> {
@@ -59,8 +62,8 @@ pub(crate) struct Splitting<'p> {
     pub(super) judged: RefCell<Option<Arc<Judged>>>,
     /// True if the body of this call was judged.
     is_judged: Cell<bool>,
-    /// Least size of pieces that need no check any more; 0 if none needs one.
-    checked_size: Cell<usize>,
+    /// Least and largest size of pieces that need no check any more.
+    checked_sizes: Cell<[usize; 2]>,
     /// True if the body reads numbers or shapes of its data, by which each piece may do other things.
     pub(super) reads: Cell<bool>,
     /// Items and forward of the first piece, if the body reads.
@@ -101,7 +104,7 @@ impl<'p> Splitting<'p> {
             program,
             judged: RefCell::new(program.get()),
             is_judged: Cell::new(is_judged),
-            checked_size: Cell::new(if needs_judgement { usize::MAX } else { 0 }),
+            checked_sizes: Cell::new(if needs_judgement { [usize::MAX, 0] } else { ANY_SIZE }),
             reads: Cell::new(false),
             first: RefCell::new(None),
             unjudged: Cell::new(UNJUDGED),
@@ -145,19 +148,21 @@ impl<'p> Splitting<'p> {
     /// # Panics
     /// When the call must not be split, and the caller has set a bound below the number of items.
     pub(crate) fn decide(&self) {
-        if self.checked_size.get() == 0 || self.can_run_dry && !self.is_judged.get() {
+        if self.checked_sizes.get() == ANY_SIZE || self.can_run_dry && !self.is_judged.get() {
             return;
         }
         match self.verdict() {
             Verdict::Never(why) => self.refuse(why),
-            _ if !self.can_run_dry => self.checked_size.set(0),
+            _ if !self.can_run_dry => self.checked_sizes.set(ANY_SIZE),
             _ => {}
         }
     }
 
     /// True if the program that was judged last must not be split.
     pub(crate) fn is_in_doubt(&self) -> bool {
-        self.checked_size.get() > 0 && !self.is_judged.get() && matches!(self.verdict(), Verdict::Never(_))
+        self.checked_sizes.get() != ANY_SIZE
+            && !self.is_judged.get()
+            && matches!(self.verdict(), Verdict::Never(_))
     }
 
     /// Runs a piece, or all items if they must not be split; returns the outcome and the items that ran.
@@ -177,7 +182,8 @@ impl<'p> Splitting<'p> {
         if !self.is_split() {
             return (run(None, whole.clone()), whole);
         }
-        let is_checked = piece.len() >= self.checked_size.get();
+        let [least, most] = self.checked_sizes.get();
+        let is_checked = (least..=most).contains(&piece.len());
         if is_checked && !self.reads.get() || piece.len() == self.items {
             return (run(None, piece.clone()), piece);
         }
@@ -291,7 +297,7 @@ impl<'p> Splitting<'p> {
     /// divide evenly.
     fn checked_as<R>(&self, piece: &Range<usize>, outcome: R, did: Option<Trace>) -> R {
         self.first.replace(did.filter(|_| self.reads.get()).map(|did| (piece.len(), did)));
-        self.checked_size.set(piece.len() - usize::from(!self.divides_evenly(piece)));
+        self.checked_sizes.set([piece.len() - usize::from(!self.divides_evenly(piece)), piece.len()]);
         outcome
     }
 

@@ -109,7 +109,7 @@ type Body = fn(&Rows<'_>) -> Tensor;
 type OfLabels<'a> = &'a dyn Fn(&Tensor, &Tensor) -> Tensor;
 
 /// Losses of the default kind.
-const LOSSES: [(&str, Split, Body); 86] = [
+const LOSSES: [(&str, Split, Body); 91] = [
     ("mean", Always, |r| r.errors().mean(None)),
     ("sum", Always, |r| r.errors().sum(None)),
     ("dropout", Always, |r| r.hidden().dropout(0.0, true).square().mean(None)),
@@ -306,6 +306,28 @@ const LOSSES: [(&str, Split, Body); 86] = [
         mean
     }),
     ("divided by at least four", Never, |r| r.errors().sum(None) / r.number_of_rows().max(4.0)),
+    ("divided by at least sixteen, by the host", Never, |r| {
+        (r.error_of_each() * r.number(1.0 / r.number_of_rows().max(16.0))).sum(None)
+    }),
+    ("other labels by a number that is read", Never, |r| {
+        let of = |labels: &Tensor| r.hidden().cross_entropy_loss(labels, NONE, Reduction::Mean, -100, 0.0);
+        let is_positive = r.targets.mean(None).double_value(&[]) > 0.0;
+        of(&if is_positive { r.labels.shallow_clone() } else { r.counts.to_kind(Kind::Int64) })
+    }),
+    ("one of two data by a number that is read", Never, |r| {
+        let one = r.targets.narrow(1, 0, 1) * r.x.sum_dim_intlist(1, true, None);
+        let [a, b] = if r.is_positive() { [&one, r.targets] } else { [r.targets, &one] };
+        (a.narrow(1, 0, 1) * r.hidden()).mean(None) + b.mean(None) * 0.0
+    }),
+    ("within a band of a number that is read", Never, |r| {
+        let share = r.counts.mean(None).double_value(&[]);
+        if share > 0.25 && share < 0.75 { r.errors().mean(None) } else { r.errors().sum(None) }
+    }),
+    ("signs filled in by place", Never, |r| {
+        let signs = Tensor::ones([r.count(), 2], doubles());
+        let _ = signs.select(1, 1).fill_(-1.0);
+        (r.error_of_each() * signs.view([2, -1]).select(0, 0)).sum(None)
+    }),
     ("other function of few", Never, |r| {
         let rows = r.errors();
         if r.count() < 4 { rows.sqrt().mean(None) } else { rows.mean(None) }
@@ -381,7 +403,7 @@ const COUNTED: [(&str, Split, Body); 4] = [
     ("softmax over rows, counted", Never, |r| r.hidden().softmax(0, None).square().mean(None)),
 ];
 
-const OUTPUTS: [(&str, Split, Body); 30] = [
+const OUTPUTS: [(&str, Split, Body); 32] = [
     ("rows", Always, |r| r.hidden()),
     ("dropped", Always, |r| r.hidden().dropout(0.0, true)),
     ("softmax", Always, |r| r.hidden().softmax(-1, None)),
@@ -418,6 +440,14 @@ const OUTPUTS: [(&str, Split, Body); 30] = [
     ("places by the host", Never, |r| {
         let places: Vec<_> = (0..r.count()).map(|at| f64::from(i32::try_from(at).unwrap())).collect();
         r.error_of_each() + Tensor::from_slice(&places).to_device(ground::device())
+    }),
+    ("scattered from a table", Never, |r| {
+        let values = r.world.table.view([-1, 1]) * r.world.table.narrow(0, 0, 4);
+        r.hidden().zeros_like().scatter(1, &r.labels.unsqueeze(1), &values)
+    }),
+    ("one of two data by their number", Never, |r| {
+        let (one, other) = (r.targets, r.counts.unsqueeze(1).repeat([1, 4]));
+        if r.count() > 8 { one * 2.0 } else { other * 2.0 }
     }),
     ("first row masked", Never, |r| {
         let at = Tensor::zeros([1, 1], (Kind::Int64, ground::device()));
