@@ -212,7 +212,7 @@ pub trait TensorData {
     /// Calls `describe` with the kind and sizes of each tensor.
     fn describe(&self, describe: &mut dyn FnMut(Kind, &[i64]));
 
-    /// Adds the tensors of 64-bit integers, which may be labels.
+    /// Adds the tensors that may be labels: those of signed integers, and those of one dimension in other kinds.
     fn integers(&self, found: &mut Vec<Tensor>);
 }
 
@@ -226,7 +226,8 @@ impl TensorData for Tensor {
     }
 
     fn integers(&self, found: &mut Vec<Tensor>) {
-        if matches!(self.kind(), Kind::Int64 | Kind::Int | Kind::Int16 | Kind::Int8) {
+        let is_of_integers = matches!(self.kind(), Kind::Int64 | Kind::Int | Kind::Int16 | Kind::Int8);
+        if is_of_integers || self.dim() <= 1 {
             found.push(self.shallow_clone());
         }
     }

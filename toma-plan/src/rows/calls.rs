@@ -192,12 +192,15 @@ pub(super) fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
     calls.collect()
 }
 
-/// Returns hashes of the numbers that the program wrote itself and the result depends on.
+/// Returns hashes of the numbers that the program wrote itself and the result depends on, in no order of the calls.
 pub(super) fn written(recorded: Recorded<'_>) -> Vec<u64> {
     let operands = operands(recorded);
     let (calls, _) = path(recorded, &operands);
     let all = calls.iter().rev().flat_map(|(id, _)| &operands[id.index()]);
-    all.filter_map(|operand| operand.written_by_host).collect()
+    let mut hashes: Vec<_> = all.filter_map(|operand| operand.written_by_host).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes
 }
 
 /// Returns the tensors from before the forward that are no data, in the order in which they are taken first.

@@ -268,13 +268,12 @@ impl Call<'_> {
         let moves = match row_rule(self.name) {
             Some(RowRule::Reshapes) => true,
             Some(RowRule::Moves) => !matches!(self.name, "constant_pad_nd" | "tril" | "triu"),
-            Some(RowRule::Fills) => {
-                return matches!(
-                    self.name,
-                    "zeros" | "zeros_like" | "new_zeros" | "ones" | "ones_like" | "arange"
-                );
-            }
-            _ => matches!(self.name, "to" | "_to_copy" | "clone" | "contiguous" | "argmax" | "argmin"),
+            _ => match self.name {
+                // No number of these is negative.
+                "zeros" | "zeros_like" | "new_zeros" | "ones" | "ones_like" | "new_ones" | "argmax"
+                | "argmin" => return true,
+                name => matches!(name, "to" | "_to_copy" | "clone" | "contiguous"),
+            },
         };
         moves && self.inputs.iter().all(|input| matches!(input.value, Value::Rows(_)) && !input.is_computed)
     }

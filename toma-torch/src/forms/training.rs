@@ -62,7 +62,7 @@ pub trait Backward<K> {
     /// # Panics
     /// When a loss has more than one element or depends on nothing that requires gradients, when
     /// [counts](Loss::Counted) do not fit the items, where backward fails, with libtorch's words, and when a later piece
-    /// has other operators than the first, in a body that reads numbers or at a smaller size.
+    /// has other operators than the first, in a body that reads numbers or at another size.
     #[track_caller]
     fn backward<D, C, R, S, M>(
         self,
