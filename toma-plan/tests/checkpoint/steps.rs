@@ -78,7 +78,7 @@ fn every_step_of_a_plan_finds_its_input() {
     };
     let cases = rounds(300, 5_000);
     runner(cases).run(&(any(1..=8), anything::<Index>()), holds).unwrap();
-    assert!(repeats.get() > cases as usize);
+    assert!(4 * repeats.get() > cases as usize, "{} repeats", repeats.get());
 }
 
 #[test]

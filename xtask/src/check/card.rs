@@ -98,7 +98,10 @@ impl<'a> OnCard<'a> {
     /// Checks that the suites that compare values fail without values.
     fn control(&self) -> Result<()> {
         for (name, suite) in self.project.workspace.on_card().filter(|(name, _)| OF_VALUES.contains(name)) {
+            // Tests that fail leave their files.
+            let folder = self.project.shell.create_temp_dir()?;
             let program = self.suite(name, suite, &AT_NIGHT)?.env("PAPER_VALUES", "0");
+            let program = program.env("TMPDIR", folder.path());
             let printed = String::from_utf8_lossy(&Command::from(program).output()?.stdout).into_owned();
             let has_failed = printed.contains("test result: FAILED");
             ensure!(has_failed, "no test of `{name}` fails on a paper card that computes no values");
