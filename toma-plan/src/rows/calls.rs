@@ -196,7 +196,7 @@ pub(super) fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
 pub(super) fn written(recorded: Recorded<'_>) -> Vec<u64> {
     let operands = operands(recorded);
     let (calls, _) = path(recorded, &operands);
-    let all = calls.iter().rev().flat_map(|(id, _)| &operands[id.index()]);
+    let all = calls.iter().flat_map(|(id, _)| &operands[id.index()]);
     let mut hashes: Vec<_> = all.filter_map(|operand| operand.written_by_host).collect();
     hashes.sort_unstable();
     hashes.dedup();

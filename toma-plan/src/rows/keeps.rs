@@ -56,10 +56,7 @@ impl Call<'_> {
             _ => match result.batch {
                 Batch::Dim { dim, factor } => {
                     let layout = self.kept(rule, &rows, (dim, factor), result)?;
-                    // A write may be of a part, which differs from the rest from now on.
-                    let is_part = result.operand.access == Access::Writes && layout == Layout::ANY;
-                    let layout = if is_part { Layout::PLAIN } else { layout };
-                    Ok(Value::Rows(self.ordered(rule, layout)))
+                    Ok(Value::Rows(self.ordered(rule, layout, result)))
                 }
                 Batch::Irregular if matches!(rule, RowRule::Moves | RowRule::Joins) => {
                     Err(Coupling::AlongBatch)
@@ -75,7 +72,9 @@ impl Call<'_> {
 
     /// Returns the layout of a result. Elements that were equal or random may differ from now on, by a constant with
     /// several elements or by their places.
-    fn ordered(&self, rule: RowRule, layout: Layout) -> Layout {
+    fn ordered(&self, rule: RowRule, layout: Layout, result: &Tensor<'_>) -> Layout {
+        // Of a part, which differs from the rest from now on.
+        let may_write_part = result.operand.access == Access::Writes;
         let is_list = |input: &Input<'_>| {
             !matches!(input.value, Value::Rows(_)) && input.tensor.operand.shape.iter().product::<u64>() > 1
         };
@@ -85,7 +84,7 @@ impl Call<'_> {
             RowRule::Reshapes | RowRule::Spreads => true,
             _ => false,
         };
-        if layout == Layout::ANY && !stays { Layout::PLAIN } else { layout }
+        if layout == Layout::ANY && (may_write_part || !stays) { Layout::PLAIN } else { layout }
     }
 
     /// Returns all rows that the call takes, at least one.
@@ -274,7 +273,7 @@ impl Call<'_> {
         match (rule, result.batch) {
             _ if !self.runs_along(*first) => match result.batch {
                 Batch::Dim { factor, .. } if factor == first.factor => {
-                    Ok(Value::Rows(self.ordered(rule, first.layout)))
+                    Ok(Value::Rows(self.ordered(rule, first.layout, result)))
                 }
                 _ => Err(Coupling::OtherOrder),
             },
@@ -310,10 +309,12 @@ impl Call<'_> {
         let ignores = self.attribute("ignore_index").is_some_and(|index| index != [-100]);
         let is_selected = rows.iter().any(|taken| taken.layout.mask.is_some());
         let has_own_labels = self.inputs.get(1).is_some_and(|labels| labels.is_computed);
-        match has_weights || ignores || is_selected {
-            true => Ok(Combined::Counted),
-            false if has_own_labels => Err(Coupling::OwnLabels),
-            false => Ok(Combined::MeanOrCounted),
+        if has_weights || ignores || is_selected {
+            Ok(Combined::Counted)
+        } else if has_own_labels {
+            Err(Coupling::OwnLabels)
+        } else {
+            Ok(Combined::MeanOrCounted)
         }
     }
 }

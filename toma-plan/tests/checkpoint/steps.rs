@@ -61,9 +61,11 @@ impl Executed {
 #[test]
 fn every_step_of_a_plan_finds_its_input() {
     let repeats = Cell::new(0);
-    let holds = |(costs, at): (Costs, Index)| {
+    // Two places are drawn for each budget, of which the lower one repeats more.
+    let holds = |(costs, one, other): (Costs, Index, Index)| {
         let [least, all] = [costs.least_bytes(), costs.keep_all_bytes()];
-        let budget = least + at.index(usize::try_from(all - least + 1).unwrap()) as u64;
+        let place = |at: Index| at.index(usize::try_from(all - least + 1).unwrap()) as u64;
+        let budget = least + place(one).min(place(other));
         let plan = costs.plan(budget, Solver::Auto).unwrap();
         let count = plan.stages();
         let steps = Step::all(plan.actions(), count);
@@ -77,8 +79,8 @@ fn every_step_of_a_plan_finds_its_input() {
         Ok(())
     };
     let cases = rounds(300, 5_000);
-    runner(cases).run(&(any(1..=8), anything::<Index>()), holds).unwrap();
-    assert!(4 * repeats.get() > cases as usize, "{} repeats", repeats.get());
+    runner(cases).run(&(any(1..=8), anything::<Index>(), anything::<Index>()), holds).unwrap();
+    assert!(repeats.get() > cases as usize);
 }
 
 #[test]
