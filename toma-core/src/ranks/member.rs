@@ -20,7 +20,7 @@ use super::bytes::{Reader, Writer};
 use super::{Agreed, Calls, Error, Group, RankState, Store, Subject, Vote, Waiting, verdict};
 
 /// Default time for which ranks wait for each other.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Added to the counter, in addition to 1, for a vote that is not the [expected](State::expected) one.
 const OTHER: i64 = 1 << 32;
@@ -97,9 +97,10 @@ impl<S: Store> Member<S> {
         Self { inner: Arc::new(inner), calls: Calls::default() }
     }
 
-    /// Sets how long this rank waits for votes. After an exchange that took the whole timeout because a rank was
-    /// silent, the next one waits a quarter of it, so that a rank that was killed is named within 1.25 times the
-    /// timeout.
+    /// Sets how long this rank waits for votes. The default is 5 minutes.
+    ///
+    /// After an exchange that took the whole timeout because a rank was silent, the next one waits a quarter of it, so
+    /// that a rank that was killed is named within 1.25 times the timeout.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         self.inner.state().timeout = timeout;

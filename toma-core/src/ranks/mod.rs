@@ -62,7 +62,7 @@ pub(crate) use self::awaited::awaited;
 #[doc(hidden)]
 pub use self::calls::{Calls, Running};
 pub use self::ended::{Error, add_error};
-pub use self::member::{DEFAULT_TIMEOUT, Member};
+pub use self::member::Member;
 pub use self::memory::{MemoryStore, ThreadRank, threads};
 pub use self::store::{Store, StoreError};
 #[doc(hidden)]
