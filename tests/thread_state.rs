@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::thread;
 
 use toma::classify::OutOfMemory;
-use toma::ranks::{Group as _, ThreadRank, threads};
+use toma::ranks::{Group as _, Member, threads};
 use toma::{NoCache, execute};
 use toma_core::thread_state::{Saved, ThreadState, register, would_retry_out_of_memory};
 
@@ -95,7 +95,7 @@ fn a_panic_and_an_error_that_are_retried_leave_the_modes_of_before() {
 /// The first rank succeeds, and repeats its attempt with the one that has failed.
 #[test]
 fn an_attempt_that_ranks_repeat_begins_with_the_modes_of_before() {
-    let run = |rank: ThreadRank| {
+    let run = |rank: Member| {
         stage();
         let mut seen = Vec::new();
         let size = execute::with::<NoCache>().ranks(&rank).batch(8, |batch_size| {

@@ -12,7 +12,7 @@ use toma::classify::OutOfMemory;
 use toma::device::Ladder;
 use toma::memory::Host;
 use toma::predict::{DryCall, Predict, PredictedSize, run_dry};
-use toma::ranks::{self, Group, ThreadRank};
+use toma::ranks::{self, Group, Member};
 use toma::testing::{FakeDevice, StoppedClock, inject};
 use toma::{NoCache, execute, report};
 
@@ -217,7 +217,7 @@ fn doubts_of_all_ranks_come_together() {
 #[test]
 fn even_pieces_that_are_all_there_is_settle_nothing() {
     let caches = [GlobalCache::new(), GlobalCache::new()];
-    let call = |rank: &ThreadRank, items, room: usize| {
+    let call = |rank: &Member, items, room: usize| {
         let with = execute::with::<NoCache>().cache(&caches[rank.rank()]).name("step").ranks(rank);
         let body = |start: usize, end: usize| {
             if end - start > room { Err(OutOfMemory::new(None)) } else { Ok(()) }

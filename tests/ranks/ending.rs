@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use toma::classify::{Class, OutOfMemory};
 use toma::observe::{Answer, Event, EventKind, Reason};
-use toma::ranks::{
-    self, Error, Group, Member, MemoryStore, RankState, Store, StoreError, Subject, ThreadRank, Vote,
-};
+use toma::ranks::{self, Error, Group, Member, MemoryStore, RankState, Store, StoreError, Subject, Vote};
 use toma::{NoCache, execute, report};
 
 use crate::kit::{on_each, on_each_within};
@@ -225,7 +223,7 @@ fn a_call_and_a_barrier_differ() {
 fn a_call_inside_of_an_attempt_is_refused() {
     let results = on_each(2, |rank| {
         let evaluation = rank.named("evaluation", rank.store().clone());
-        let inner = |over: &ThreadRank| {
+        let inner = |over: &Member| {
             execute::with::<NoCache>().name("inner").ranks(over).batch(4, |size| size);
         };
         [&rank, &evaluation].map(|over| {
@@ -241,7 +239,7 @@ fn a_call_inside_of_an_attempt_is_refused() {
 fn a_second_thread_of_a_rank_needs_a_name_of_its_own() {
     let results = on_each(2, |rank| {
         let evaluation = rank.named("evaluation", rank.store().clone());
-        let other = |over: &ThreadRank| {
+        let other = |over: &Member| {
             std::thread::scope(|scope| {
                 let run = || execute::with::<NoCache>().name("evaluate").ranks(over).batch(4, |size| size);
                 scope.spawn(move || catch_unwind(AssertUnwindSafe(run)).ok()).join().unwrap()

@@ -8,14 +8,14 @@ use std::thread;
 
 use toma::GlobalCache;
 use toma::classify::OutOfMemory;
-use toma::ranks::{Group, ThreadRank, when_agreed};
+use toma::ranks::{Group, Member, when_agreed};
 use toma::{NoCache, execute, report};
 
 use crate::executor::{Unpark, block_on_wakes as block_on};
 use crate::kit::on_each;
 
 /// Makes an attempt. Rank 1 has room for `room` items only.
-fn attempt(rank: &ThreadRank, items: usize, room: usize) -> Result<usize, OutOfMemory> {
+fn attempt(rank: &Member, items: usize, room: usize) -> Result<usize, OutOfMemory> {
     if rank.rank() == 1 && items > room { Err(OutOfMemory::new(None)) } else { Ok(items) }
 }
 
@@ -113,7 +113,7 @@ fn a_settled_size_is_learned_by_every_rank() {
 #[test]
 fn the_first_size_is_the_smallest_that_any_rank_knows() {
     let caches = [GlobalCache::new(), GlobalCache::new()];
-    let call = |rank: &ThreadRank, cache, room| {
+    let call = |rank: &Member, cache, room| {
         let with = execute::with::<NoCache>().cache(cache).name("step").ranks(rank);
         let size = with.batch(64, |size| if size > room { Err(OutOfMemory::new(None)) } else { Ok(size) });
         (size.unwrap(), report::last().unwrap().start)
@@ -166,20 +166,20 @@ fn actions_run_once_for_the_attempt_that_counts() {
 }
 
 #[toma::range(initial = 8, cache = NoCache, ranks = ranks)]
-fn annotated(start: usize, end: usize, ranks: &ThreadRank, seen: &mut Vec<usize>) -> Result<(), OutOfMemory> {
+fn annotated(start: usize, end: usize, ranks: &Member, seen: &mut Vec<usize>) -> Result<(), OutOfMemory> {
     attempt(ranks, end - start, 2)?;
     seen.push(end - start);
     Ok(())
 }
 
 #[toma::batch(initial = 8, cache = NoCache, ranks = ranks)]
-async fn annotated_task(batch_size: usize, ranks: &ThreadRank) -> Result<usize, OutOfMemory> {
+async fn annotated_task(batch_size: usize, ranks: &Member) -> Result<usize, OutOfMemory> {
     std::future::ready(()).await;
     attempt(ranks, batch_size, 2)
 }
 
 #[toma::range(initial = 8, cache = NoCache, ranks = ranks)]
-async fn annotated_pieces(start: usize, end: usize, ranks: &ThreadRank) -> Result<(), OutOfMemory> {
+async fn annotated_pieces(start: usize, end: usize, ranks: &Member) -> Result<(), OutOfMemory> {
     attempt(ranks, end - start, 2).map(drop)
 }
 

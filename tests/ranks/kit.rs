@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use toma::ranks::{self, ThreadRank};
+use toma::ranks::{self, Member};
 
 /// Runs `run` on so many ranks, and returns the results in order.
-pub(crate) fn on_each<R: Send>(size: usize, run: impl Fn(ThreadRank) -> R + Sync) -> Vec<R> {
+pub(crate) fn on_each<R: Send>(size: usize, run: impl Fn(Member) -> R + Sync) -> Vec<R> {
     on_each_within(size, Duration::from_secs(60), run)
 }
 
@@ -14,7 +14,7 @@ pub(crate) fn on_each<R: Send>(size: usize, run: impl Fn(ThreadRank) -> R + Sync
 pub(crate) fn on_each_within<R: Send>(
     size: usize,
     timeout: Duration,
-    run: impl Fn(ThreadRank) -> R + Sync,
+    run: impl Fn(Member) -> R + Sync,
 ) -> Vec<R> {
     let run = &run;
     thread::scope(|scope| {

@@ -9,7 +9,7 @@ use std::thread;
 
 use proptest::prelude::*;
 use toma::classify::Class;
-use toma::ranks::{Group, ThreadRank};
+use toma::ranks::{Group, Member};
 use toma::{NoCache, execute};
 
 use crate::kit::on_each;
@@ -66,7 +66,7 @@ fn body(part: &Part, number: usize, piece: &Range<usize>) -> Result<(), Failed> 
     }
 }
 
-fn run(rank: &ThreadRank, part: &Part, initial: usize) -> Ran {
+fn run(rank: &Member, part: &Part, initial: usize) -> Ran {
     let (attempts, done) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
     toma::ranks::add_error(|_| Failed(Class::Other));
     toma::classify::add_error(|failed: &Failed| Some(failed.0));

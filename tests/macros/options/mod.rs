@@ -20,7 +20,7 @@ use toma::device::{Ladder, falls_back};
 use toma::observe::{Answer, Event, EventKind, Observer};
 use toma::policy::Policy;
 use toma::predict::{DryCall, Predict, PredictedSize, is_dry, run_dry};
-use toma::ranks::{ThreadRank, threads, when_agreed};
+use toma::ranks::{Member, threads, when_agreed};
 use toma::{Decay, GlobalCache, Halve, NoCache, report};
 
 use crate::kit::Memory;
@@ -227,7 +227,7 @@ struct Trial<'a> {
     key: (u32, &'static str),
     name: &'static str,
     device: Memory,
-    rank: ThreadRank,
+    rank: Member,
     observer: Shrinks,
     ladder: Ladder<'static>,
     predict: &'a dyn Predict,

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::bytes::{Reader, Writer};
-use super::{Agreed, Calls, Error, Group, RankState, Store, Subject, Vote, Waiting, verdict};
+use super::{Agreed, Calls, Error, Group, MemoryStore, RankState, Store, Subject, Vote, Waiting, verdict};
 
 /// Default time for which ranks wait for each other.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -25,7 +25,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 /// Added to the counter, in addition to 1, for a vote that is not the [expected](State::expected) one.
 const OTHER: i64 = 1 << 32;
 
-/// One of several ranks that share a store.
+/// One of several ranks that share a store, by default one in this process for [threads](super::threads()).
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -41,7 +41,7 @@ const OTHER: i64 = 1 << 32;
 ///     }
 /// });
 /// ```
-pub struct Member<S: Store> {
+pub struct Member<S: Store = MemoryStore> {
     inner: Arc<Inner<S>>,
     calls: Calls,
 }

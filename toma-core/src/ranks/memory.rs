@@ -1,10 +1,10 @@
-//! Ranks that are threads of one process: for tests, and for several devices in one process.
+//! A store in the memory of one process, for ranks that are its threads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Member, Store, StoreError};
+use super::{Store, StoreError};
 
 /// A store in this process.
 ///
@@ -24,48 +24,6 @@ pub struct MemoryStore(Arc<Entries>);
 struct Entries {
     entries: Mutex<HashMap<String, Vec<u8>>>,
     changed: Condvar,
-}
-
-/// A rank that is a thread of this process.
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// use toma::ranks::{self, Group as _, ThreadRank};
-///
-/// /// The size at which both ranks begin.
-/// fn first(rank: &ThreadRank) -> Result<usize, ranks::Error> {
-///     rank.smallest(if rank.rank() == 0 { 512 } else { 256 })
-/// }
-///
-/// let [one, other] = <[ThreadRank; 2]>::try_from(ranks::threads(2)).unwrap();
-/// let of_other = std::thread::spawn(move || first(&other));
-/// assert_eq!((first(&one)?, of_other.join().unwrap()?), (256, 256));
-/// # Ok::<(), ranks::Error>(())
-/// ```
-pub type ThreadRank = Member<MemoryStore>;
-
-/// Returns `size` ranks, each for a thread of this process, in the order of their numbers.
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// use std::thread;
-/// use toma::ranks::{self, Group as _};
-///
-/// let values: Vec<_> = thread::scope(|scope| {
-///     let ask = |rank: ranks::ThreadRank| rank.smallest(10 + rank.rank());
-///     let asked: Vec<_> = ranks::threads(3).into_iter().map(|rank| scope.spawn(move || ask(rank))).collect();
-///     asked.into_iter().map(|rank| rank.join().unwrap()).collect()
-/// });
-/// assert_eq!(values, [Ok(10), Ok(10), Ok(10)]);
-/// ```
-///
-/// # Panics
-/// When `size` is 0.
-pub fn threads(size: usize) -> Vec<ThreadRank> {
-    assert!(size > 0, "size 0: must be at least 1");
-    let store = MemoryStore::default();
-    let member = |rank| Member::new(store.clone(), rank, size).unwrap_or_else(|error| panic!("{error}"));
-    (0..size).map(member).collect()
 }
 
 impl MemoryStore {

@@ -12,7 +12,7 @@
 //! // Two ranks, of which the second has half the memory.
 //! let ranks = ranks::threads(2);
 //! let sizes: Vec<_> = thread::scope(|scope| {
-//!     let run = |rank: ranks::ThreadRank| {
+//!     let run = |rank: ranks::Member| {
 //!         let room = 4 - 2 * ranks::Group::rank(&rank);
 //!         execute::with::<NoCache>().ranks(&rank).batch(8, |size| {
 //!             if size > room { Err(OutOfMemory::new(None)) } else { Ok(size) }
@@ -53,6 +53,7 @@ mod error;
 mod member;
 mod memory;
 mod store;
+mod threads;
 mod verdict;
 mod vote;
 
@@ -63,8 +64,9 @@ pub(crate) use self::awaited::awaited;
 pub use self::calls::{Calls, Running};
 pub use self::ended::{Error, add_error};
 pub use self::member::Member;
-pub use self::memory::{MemoryStore, ThreadRank, threads};
+pub use self::memory::MemoryStore;
 pub use self::store::{Store, StoreError};
+pub use self::threads::threads;
 #[doc(hidden)]
 pub use self::verdict::Agreed;
 pub use self::verdict::Elsewhere;
@@ -83,12 +85,12 @@ pub type Waiting = Box<dyn FnOnce() -> Result<Agreed, Error> + Send>;
 /// ```
 /// # extern crate toma_core as toma;
 /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-/// use toma::ranks::{self, Calls, Error, Group, ThreadRank, Vote, Waiting};
+/// use toma::ranks::{self, Calls, Error, Group, Member, Vote, Waiting};
 ///
 /// /// A rank that counts its votes.
 /// #[derive(Debug)]
 /// struct Counted {
-///     rank: ThreadRank,
+///     rank: Member,
 ///     votes: AtomicUsize,
 /// }
 ///

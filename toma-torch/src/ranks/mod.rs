@@ -27,7 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toma_core::ranks::{self, Calls, Error, Group, Member, Vote, Waiting, threads};
+use toma_core::ranks::{Calls, Error, Group, Member, Vote, Waiting, threads};
 
 use self::environment::Variables;
 use self::store::Farewell;
@@ -136,7 +136,7 @@ impl Drop for Joined {
 }
 
 enum Kind {
-    Alone(ranks::ThreadRank),
+    Alone(Member),
     Several(Member<TcpStore>),
 }
 

@@ -8,7 +8,7 @@ use tch::nn::{self, VarStore};
 use tch::{Kind, TchError, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
-use toma_core::ranks::{ThreadRank, threads};
+use toma_core::ranks::{Member, threads};
 use toma_torch::checkpoint;
 use toma_torch::offload::{Lru, Manager, Residency};
 use toma_torch::profile::Profiler;
@@ -68,7 +68,7 @@ impl Part {
     }
 
     /// Computes the same gradients with all features.
-    fn by_everything(&self, manager: &Manager, rank: &ThreadRank) -> Result<(), TchError> {
+    fn by_everything(&self, manager: &Manager, rank: &Member) -> Result<(), TchError> {
         let variables = self.variables.trainable_variables();
         let form = execute::with::<NoCache>().name("step").device(manager).ranks(rank).predict(&DryRun);
         let loss = form.backward(Loss::Sum, &variables, &self.rows, |rows| {
@@ -85,9 +85,9 @@ fn largest_difference(one: &[Vec<f64>], other: &[Vec<f64>]) -> f64 {
 }
 
 /// Runs the step on both ranks, and lets an allocation of one of them fail. Returns true if it failed.
-fn step(parts: &mut [Part; 2], ranks: &[ThreadRank], manager: &Manager, fails: (usize, u32)) -> bool {
+fn step(parts: &mut [Part; 2], ranks: &[Member], manager: &Manager, fails: (usize, u32)) -> bool {
     thread::scope(|scope| {
-        let run = |(number, (part, rank)): (usize, (&mut Part, &ThreadRank))| {
+        let run = |(number, (part, rank)): (usize, (&mut Part, &Member))| {
             let _entered = manager.enter().unwrap();
             let failing = (number == fails.0).then(|| FailingAllocation::after(fails.1));
             part.by_everything(manager, rank).unwrap_or_else(|error| panic!("{fails:?}: {error}"));

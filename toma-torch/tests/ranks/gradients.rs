@@ -8,13 +8,13 @@ use tch::{Device, Kind, Tensor, nn};
 use toma_core::NoCache;
 use toma_core::classify::Class;
 use toma_core::execute;
-use toma_core::ranks::{Group as _, ThreadRank, threads};
+use toma_core::ranks::{Group as _, Member, threads};
 use toma_torch::{Backward as _, Error, Forward as _, Loss, accumulate_gradients};
 
 const FLOATS: (Kind, Device) = (Kind::Double, Device::Cpu);
 
 /// Runs `run` on each of two ranks and returns both results.
-fn on_both<R: Send>(run: impl Fn(ThreadRank) -> R + Sync) -> Vec<R> {
+fn on_both<R: Send>(run: impl Fn(Member) -> R + Sync) -> Vec<R> {
     let run = &run;
     thread::scope(|scope| {
         let running: Vec<_> = threads(2).into_iter().map(|rank| scope.spawn(move || run(rank))).collect();
@@ -23,7 +23,7 @@ fn on_both<R: Send>(run: impl Fn(ThreadRank) -> R + Sync) -> Vec<R> {
 }
 
 /// Fails on rank 1 with more than two items, which it notices only after computing its gradients.
-fn has_room(rank: &ThreadRank, items: i64) -> Result<(), Error> {
+fn has_room(rank: &Member, items: i64) -> Result<(), Error> {
     let lacks = rank.rank() == 1 && items > 2;
     if lacks { Err(Error::from(toma_core::classify::Failure::from(Class::OutOfMemory))) } else { Ok(()) }
 }
