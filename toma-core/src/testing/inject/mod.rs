@@ -43,7 +43,7 @@ pub(crate) use raise::ask;
 pub(crate) use verdict::Injected;
 pub use verdict::Verdict;
 
-/// Until it is dropped, attempts on this thread fail as [`script`], [`above`], [`at_sizes`], or [`random`] specified.
+/// Until it is dropped, attempts on this thread fail as [`script`], [`above`], or [`random`] specified.
 ///
 /// It stays on its thread:
 ///
@@ -70,7 +70,7 @@ thread_local! {
 
 /// Gives the attempts these verdicts, one each; attempts after the last verdict pass.
 ///
-/// An empty script lets all attempts pass, also if `TOMA_INJECT` is set.
+/// An empty script lets all attempts pass, also if `TOMA_INJECT` is set. Attempts of loops inside the iterator pass.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -101,24 +101,7 @@ where
 /// assert_eq!(execute::with::<NoCache>().batch(8, |size| size), 2);
 /// ```
 pub fn above(size: usize) -> Injection {
-    at_sizes(move |attempted| attempted > size)
-}
-
-/// Makes attempts whose size `fails` run out of memory.
-///
-/// Attempts of loops inside `fails` pass.
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// use toma::testing::inject;
-/// use toma::{NoCache, execute};
-///
-/// // As a convolution that takes a large workspace at some sizes.
-/// let _injection = inject::at_sizes(|size| size == 8);
-/// assert_eq!(execute::with::<NoCache>().batch(8, |size| size), 4);
-/// ```
-pub fn at_sizes(mut fails: impl FnMut(usize) -> bool + 'static) -> Injection {
-    Injection::new(move |size| if fails(size) { Verdict::OUT_OF_MEMORY } else { Verdict::PASS })
+    Injection::new(move |attempted| if attempted > size { Verdict::OUT_OF_MEMORY } else { Verdict::PASS })
 }
 
 /// Makes attempts run out of memory with `probability`, half of them after the body has run.

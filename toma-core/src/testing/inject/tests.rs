@@ -91,9 +91,9 @@ fn by_size() {
     let scope = above(64);
     assert_eq!(verdicts([64, 65, 0]), [Verdict::PASS, Verdict::OUT_OF_MEMORY, Verdict::PASS]);
     drop(scope);
-    let scope = at_sizes(|size| size % 3 == 0).after_body();
+    let scope = above(3).after_body();
     let failed = Verdict::OUT_OF_MEMORY.after_body();
-    assert_eq!(verdicts([3, 4, 6]), [failed, Verdict::PASS, failed]);
+    assert_eq!(verdicts([4, 3, 6]), [failed, Verdict::PASS, failed]);
     assert_eq!((scope.attempts(), scope.failures()), (3, 2));
 }
 
@@ -125,10 +125,10 @@ fn scope_is_of_its_thread() {
 fn rule_that_makes_attempts_of_its_own() {
     let inner = Rc::new(Cell::new(None));
     let seen = Rc::clone(&inner);
-    let scope = at_sizes(move |_| {
+    let scope = script(std::iter::from_fn(move || {
         seen.set(verdict(1));
-        true
-    });
+        Some(Verdict::OUT_OF_MEMORY)
+    }));
     assert_eq!(verdicts([5]), [Verdict::OUT_OF_MEMORY]);
     assert_eq!(inner.get(), None);
     assert_eq!(scope.attempts(), 1);
@@ -136,9 +136,14 @@ fn rule_that_makes_attempts_of_its_own() {
 
 #[test]
 fn rule_that_panics_can_be_asked_again() {
-    let scope = at_sizes(|size| if size == 0 { panic!("no items") } else { true });
-    let result = std::panic::catch_unwind(|| verdict(0));
-    assert_eq!(result.unwrap_err().downcast_ref(), Some(&"no items"));
+    let mut calls = 0;
+    let scope = script(std::iter::from_fn(move || {
+        calls += 1;
+        assert!(calls > 1, "no verdict");
+        Some(Verdict::OUT_OF_MEMORY)
+    }));
+    let result = std::panic::catch_unwind(|| verdict(1));
+    assert_eq!(result.unwrap_err().downcast_ref(), Some(&"no verdict"));
     assert_eq!(verdicts([1]), [Verdict::OUT_OF_MEMORY]);
     assert_eq!((scope.attempts(), scope.failures()), (2, 1));
 }
