@@ -9,18 +9,7 @@ use toma_core::classify::Class;
 /// access, device assert, launch failure and the like) are poisoned, all others are other. None is
 /// transient: the driver has one code for memory that ran out and uses it for nothing else, and the
 /// codes that may pass (`SYSTEM_NOT_READY`, `MPS_SERVER_NOT_READY`) take longer than an attempt.
-///
-/// ```
-/// # mod toma { pub use {toma_core::*, toma_cuda as cuda}; }
-/// use cudarc::driver::{DriverError, sys::CUresult};
-/// use toma::{classify::Class, cuda::class_of};
-///
-/// let class = |code| class_of(DriverError(code));
-/// assert_eq!(class(CUresult::CUDA_ERROR_OUT_OF_MEMORY), Class::OutOfMemory);
-/// assert_eq!(class(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS), Class::Poisoned);
-/// assert_eq!(class(CUresult::CUDA_ERROR_INVALID_VALUE), Class::Other);
-/// ```
-pub fn class_of(error: DriverError) -> Class {
+pub(crate) fn class_of(error: DriverError) -> Class {
     // By number, because the version that cudarc is compiled for decides which codes have a name.
     match error.0 as u32 {
         // CUDA_ERROR_OUT_OF_MEMORY

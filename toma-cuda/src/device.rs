@@ -15,7 +15,8 @@ use cudarc::driver::{CudaContext, DriverError};
 use toma_core::classify::Class;
 use toma_core::memory::{MemorySource, Reading, Usage};
 
-use crate::{class_of, driver};
+use crate::class::class_of;
+use crate::driver;
 
 /// A device of the CUDA driver as a memory source.
 ///

@@ -3,10 +3,12 @@
 //! | | |
 //! |---|---|
 //! | [`Device`] | free and total bytes of a device, and the release of unused bytes of its memory pool |
-//! | [`class_of`] | the class of a [`DriverError`](cudarc::driver::DriverError), by its code |
 //! | [`Chunked`](toma_core::chunk::Chunked) | `&CudaSlice`, `&mut CudaSlice`, `CudaView` and `CudaViewMut`, also in tuples with other data |
 //!
-//! A program that is linked with this package need not register its errors: they are registered before `main`.
+//! A program that is linked with this package need not register its errors: they are registered before `main`. Every
+//! [`DriverError`](cudarc::driver::DriverError) is classified by its code: as out of memory, as poisoned if it leaves
+//! the context unusable (illegal access, device assert, launch failure and the like), or as other.
+//! [`classify_error`](toma_core::classify::classify_error) returns the class.
 //!
 //! The driver is loaded on first use. A program with this feature starts without a driver, and then [`Device::new`]
 //! returns an error.
@@ -47,6 +49,5 @@ mod device;
 mod driver;
 mod slices;
 
-pub use class::class_of;
 pub use device::Device;
 pub use slices::DeviceSlices;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 use toma_core::classify::{Class, Classify as _, classify_panic};
-use toma_cuda::class_of;
 
 use crate::stage::with_double;
 
@@ -69,7 +68,7 @@ impl Error for Around {
 /// Returns the classes of the typed error, and of the text that an `unwrap` of it leaves.
 fn classes(code: CUresult) -> [Class; 2] {
     let error = DriverError(code);
-    [class_of(error), class_of_unwrap(Err(error))]
+    [error.classify().class, class_of_unwrap(Err(error))]
 }
 
 fn class_of_unwrap(result: Result<(), DriverError>) -> Class {
