@@ -93,7 +93,7 @@ mod tensor;
 pub use error::{Error, ErrorKind};
 pub use forms::{Backward, Clipped, Forward, Loss, Steps, Variables, backward, backward_step, forward};
 pub use memory::{Device, cpu};
-pub use predict::{DryRun, Explanation, Prediction, dry_run, dry_run_by_shapes, predict};
+pub use predict::{DryRun, Prediction, dry_run, dry_run_by_shapes, predict};
 pub use record::record;
 pub use state::{ModeGuard, QuietBacktraces, RngState, Rollback, accumulate_gradients};
 pub use stats::Stats;

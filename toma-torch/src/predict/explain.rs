@@ -11,46 +11,39 @@ const LARGEST: usize = 5;
 /// Sizes of the table.
 const SIZES: [u32; 6] = [1, 4, 16, 64, 256, 1024];
 
-/// Description of a [`Prediction`] for people.
-///
-/// ```
-/// use tch::{Kind, Tensor};
-/// use toma_torch::{Device, predict};
-///
-/// let device = Device::new(tch::Device::Cpu);
-/// let weight = Tensor::ones([64, 64], (Kind::Float, tch::Device::Cpu));
-/// let step = |size| Tensor::ones([size as i64, 64], (Kind::Float, tch::Device::Cpu)).matmul(&weight).relu();
-/// println!("{}", predict(&device, step)?.explain().at(512)); // the largest tensors, and bytes by size
-/// # Ok::<(), toma_torch::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct Explanation<'a> {
+impl Prediction {
+    /// Describes the bytes of a piece and of each further item, the largest holders at the peak of the largest size
+    /// that was run dry, and bytes at several sizes, for people.
+    pub fn explain(&self) -> String {
+        self.explain_at(self.traces.iter().map(|(size, _)| *size).max().unwrap_or_default())
+    }
+
+    /// Describes the peak of this size; otherwise as [`explain`](Self::explain).
+    ///
+    /// ```
+    /// use tch::{Kind, Tensor};
+    /// use toma_torch::{Device, predict};
+    ///
+    /// let device = Device::new(tch::Device::Cpu);
+    /// let weight = Tensor::ones([64, 64], (Kind::Float, tch::Device::Cpu));
+    /// let step = |size| Tensor::ones([size as i64, 64], (Kind::Float, tch::Device::Cpu)).matmul(&weight).relu();
+    /// println!("{}", predict(&device, step)?.explain_at(512)); // the largest tensors, and bytes by size
+    /// # Ok::<(), toma_torch::Error>(())
+    /// ```
+    pub fn explain_at(&self, size: u32) -> String {
+        Explanation { prediction: self, growth: &self.growth, size }.to_string()
+    }
+}
+
+/// Description of a prediction for people.
+struct Explanation<'a> {
     prediction: &'a Prediction,
     growth: &'a Growth,
     /// The size whose peak is described.
     size: u32,
 }
 
-impl Prediction {
-    /// Describes the bytes of a piece and of each further item, the largest holders at the peak, and bytes at several
-    /// sizes, for people.
-    pub fn explain(&self) -> Explanation<'_> {
-        let recorded = self.traces.iter().map(|(size, _)| *size).max().unwrap_or_default();
-        Explanation::new(self, &self.growth, recorded)
-    }
-}
-
-impl<'a> Explanation<'a> {
-    fn new(prediction: &'a Prediction, growth: &'a Growth, size: u32) -> Self {
-        Self { prediction, growth, size }
-    }
-
-    /// Describes the peak of this size instead of the largest that was run dry.
-    #[must_use]
-    pub fn at(self, size: u32) -> Self {
-        Self { size, ..self }
-    }
-
+impl Explanation<'_> {
     fn peak(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { prediction, growth, size } = self;
         let highest = growth.highest(prediction.place(), u64::from(*size), 1);

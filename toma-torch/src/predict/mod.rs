@@ -22,7 +22,6 @@ mod workspaces;
 
 pub(crate) use dry::note_kept_size;
 pub use dry::{dry_run, dry_run_by_shapes};
-pub use explain::Explanation;
 pub(crate) use judging::{Case, Program, Splitting};
 pub(crate) use key::{Key, Purpose, Site};
 pub use making::predict;

@@ -146,7 +146,7 @@ fn it_explains_itself() {
         output
     });
     assert_eq!(
-        prediction.unwrap().explain().to_string(),
+        prediction.unwrap().explain(),
         "\
 cpu, from dry runs of 4 and 8 items
   a piece takes 0 bytes + 80 bytes per item
