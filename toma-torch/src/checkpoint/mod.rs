@@ -84,8 +84,6 @@ mod seq;
 
 use std::panic::Location;
 
-use tch::TchError;
-
 pub use form::{With, with};
 pub use report::{Report, last};
 pub use seq::{Checkpointed, Sequential, SequentialT, module, seq, seq_t};
@@ -109,32 +107,10 @@ use crate::ffi;
 ///
 /// # Panics
 /// Where libtorch does; where another autograd engine is in place, as in a program with Python; and where no plan fits
-/// the free bytes, with a text that counts as out of memory.
+/// the free bytes, with a text that counts as out of memory. [`With::f_region`] returns errors instead.
 #[track_caller]
 pub fn region<R>(body: impl FnOnce() -> R) -> R {
     With::default().region_at(Location::caller(), body)
-}
-
-/// Runs [`region()`] with a closure that returns errors of tch.
-///
-/// ```
-/// use tch::{Kind, TchError, Tensor};
-/// use toma_torch::checkpoint;
-///
-/// fn step(weight: &Tensor) -> Result<(), TchError> {
-///     let output = checkpoint::f_region(|| weight.f_sigmoid()?.f_tanh())?;
-///     output.f_sum(Kind::Float)?.f_backward()
-/// }
-/// let weight = Tensor::ones([64, 64], (Kind::Float, tch::Device::Cpu)).set_requires_grad(true);
-/// assert!(step(&weight).is_ok());
-/// ```
-///
-/// # Errors
-/// Errors of the closure. If no plan fits the free bytes, the error of the first operator, or of the first one that
-/// differs from the known structure.
-#[track_caller]
-pub fn f_region<R>(body: impl FnOnce() -> Result<R, TchError>) -> Result<R, TchError> {
-    With::default().f_region_at(Location::caller(), body)
 }
 
 /// Ends a stage of the region that this thread runs. Outside of regions it does nothing.

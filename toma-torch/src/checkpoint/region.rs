@@ -33,12 +33,24 @@ impl With<'_> {
 
     /// Runs [`region`](Self::region) with a closure that returns errors of tch.
     ///
+    /// ```
+    /// use tch::{Kind, TchError, Tensor};
+    /// use toma_torch::checkpoint;
+    ///
+    /// fn step(weight: &Tensor) -> Result<(), TchError> {
+    ///     let output = checkpoint::with().f_region(|| weight.f_sigmoid()?.f_tanh())?;
+    ///     output.f_sum(Kind::Float)?.f_backward()
+    /// }
+    /// let weight = Tensor::ones([64, 64], (Kind::Float, tch::Device::Cpu)).set_requires_grad(true);
+    /// assert!(step(&weight).is_ok());
+    /// ```
+    ///
     /// # Errors
     /// Errors of the closure. If no plan fits the budget, the error of the first operator, or of the first one that
     /// differs from the known structure.
     #[track_caller]
     pub fn f_region<R>(&self, body: impl FnOnce() -> Result<R, TchError>) -> Result<R, TchError> {
-        self.f_region_at(Location::caller(), body)
+        run(self, self.key(Location::caller()), body)?
     }
 
     /// Measures the costs of a closure's stages by one run with its backward, which leaves no trace. Gradients, random
@@ -59,14 +71,6 @@ impl With<'_> {
 
     pub(super) fn region_at<R>(&self, location: &'static Location<'static>, body: impl FnOnce() -> R) -> R {
         run(self, self.key(location), body).unwrap_or_else(|error| panic!("checkpoint: {error}"))
-    }
-
-    pub(super) fn f_region_at<R>(
-        &self,
-        location: &'static Location<'static>,
-        body: impl FnOnce() -> Result<R, TchError>,
-    ) -> Result<R, TchError> {
-        run(self, self.key(location), body)?
     }
 
     fn key(&self, location: &'static Location<'static>) -> RegionKey {

@@ -129,7 +129,7 @@ fn recurrent() -> String {
 
 fn captured() -> String {
     let weight = Tensor::ones([4], FLOATS).set_requires_grad(true);
-    let region = || checkpoint::f_region(|| weight.f_mul_scalar(2.0));
+    let region = || checkpoint::with().f_region(|| weight.f_mul_scalar(2.0));
     capture(true);
     let refused = region();
     capture(false);
