@@ -1,14 +1,15 @@
-/// Counters of a libtorch allocator on one device: [`Device::stats`](crate::Device::stats), and for the CPU also
-/// [`cpu::stats`](crate::cpu::stats).
+/// Counters of a libtorch allocator on one device: [`Device::stats`](crate::Device::stats).
 ///
 /// ```
 /// use tch::{Kind, Tensor};
-/// use toma_torch::cpu;
+/// use toma_torch::Device;
 ///
-/// let before = cpu::stats();
+/// let device = Device::new(tch::Device::Cpu);
+/// let before = device.stats()?;
 /// let tensor = Tensor::zeros([256], (Kind::Float, tch::Device::Cpu));
-/// assert_eq!(cpu::stats().allocated_bytes - before.allocated_bytes, 1024);
+/// assert_eq!(device.stats()?.allocated_bytes - before.allocated_bytes, 1024);
 /// # drop(tensor);
+/// # Ok::<(), toma_torch::Error>(())
 /// ```
 #[non_exhaustive]
 #[repr(C)] // `toma_stats` of the shim.

@@ -8,12 +8,12 @@
 //!
 //! Tensors are counted, and blocks that libraries such as oneDNN allocate through libtorch. Memory that these
 //! libraries allocate themselves is not counted, nor is memory of this crate: states of random numbers, and the
-//! zeros with which a [dry run](crate::dry_run) calls kernels.
+//! zeros with which a [dry run](crate::dry_run) calls kernels. All counters of the allocator are in
+//! [`Device::stats`](crate::Device::stats) of the CPU.
 //!
-//! The first call of a function of this module except [`Budget::current`], or of
-//! [`Device::stats`](crate::Device::stats) of the CPU, installs the allocator, which stays until the process ends.
-//! Installing it is sound at any time and from any thread: earlier tensors are freed by the allocator that made them.
-//! They are not counted, so begin with [`count`].
+//! The first call of a function of this module except [`Budget::current`], or of `Device::stats` of the CPU, installs
+//! the allocator, which stays until the process ends. Installing it is sound at any time and from any thread: earlier
+//! tensors are freed by the allocator that made them. They are not counted, so begin with [`count`].
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor};
@@ -64,14 +64,7 @@ pub(crate) fn is_counting() -> bool {
 }
 
 /// Returns all counters of the allocator. Reserved bytes equal allocated bytes, because nothing is cached.
-///
-/// ```
-/// use toma_torch::cpu;
-///
-/// let stats = cpu::stats();
-/// assert!(stats.peak_allocated_bytes >= stats.allocated_bytes);
-/// ```
-pub fn stats() -> Stats {
+pub(crate) fn stats() -> Stats {
     count();
     ffi::toma_cpu_stats()
 }

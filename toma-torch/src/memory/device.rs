@@ -103,7 +103,8 @@ impl Device {
         self.device
     }
 
-    /// Returns the counters of libtorch's allocator; for the CPU the same as [`cpu::stats`].
+    /// Returns the counters of libtorch's allocator; for the CPU those of the counting allocator of [`cpu`], where
+    /// reserved bytes equal allocated bytes.
     ///
     /// # Errors
     /// If the device does not exist, or its allocator keeps no counters.
