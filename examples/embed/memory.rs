@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytesize::ByteSize;
 use tch::Device;
-use toma::memory::{self, MemorySource};
+use toma::memory::{Host, MemorySource};
 use toma::torch::cpu::Budget;
 use toma::torch::offload::Manager;
 
@@ -38,7 +38,7 @@ impl Memory {
                     format!("budget {bytes}: a GPU has a limit of its own, leave --budget out").into()
                 );
             }
-            None if on_cpu => ByteSize(model_bytes + memory::host()?.free_bytes / 2),
+            None if on_cpu => ByteSize(model_bytes + Host::shared().read()?.free_bytes / 2),
             None => ByteSize(model_bytes + device.read()?.free_bytes),
         };
         if bytes.0 < model_bytes {

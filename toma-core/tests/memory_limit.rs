@@ -8,7 +8,7 @@ mod child;
 use std::thread;
 
 use rlimit::{INFINITY, Resource};
-use toma_core::memory::{self, set_cpu_memory_limit, used_bytes};
+use toma_core::memory::{Host, MemorySource as _, set_cpu_memory_limit, used_bytes};
 
 use crate::child::alone;
 
@@ -137,15 +137,15 @@ fn host_memory_is_what_the_limit_leaves() {
     alone("host_memory_is_what_the_limit_leaves", || {
         let bytes = used_bytes().unwrap() + 64 * MIB;
         let limit = set_cpu_memory_limit(bytes).unwrap();
-        let reading = memory::host().unwrap();
+        let reading = Host::shared().read().unwrap();
         assert_eq!(reading.total_bytes, bytes);
         assert!(reading.free_bytes <= 64 * MIB && reading.free_bytes > 56 * MIB, "{reading:?}");
         let mut held = Vec::<u8>::new();
         held.try_reserve_exact(32 << 20).unwrap();
-        let with_less = memory::host().unwrap();
+        let with_less = Host::shared().read().unwrap();
         assert!(reading.free_bytes - with_less.free_bytes >= 32 * MIB, "{with_less:?}");
         limit.restore().unwrap();
-        assert!(memory::host().unwrap().total_bytes > bytes);
+        assert!(Host::shared().read().unwrap().total_bytes > bytes);
         drop(held);
     });
 }

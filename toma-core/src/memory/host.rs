@@ -19,6 +19,9 @@ use super::{MemorySource, Reading};
 ///
 /// Total bytes are the smallest of `MemTotal` and those limits. Swap counts as no memory.
 ///
+/// An error of a reading names the file of the kernel that cannot be read or has unexpected content. It is of kind
+/// [`Unsupported`](io::ErrorKind::Unsupported) if there is no `/proc/meminfo`.
+///
 /// ```
 /// # extern crate toma_core as toma;
 /// use toma::memory::{Host, MemorySource};
@@ -51,27 +54,6 @@ struct Scratch {
     /// The text of `/proc/self/cgroup` for which `groups` were found.
     membership: Option<String>,
     groups: Vec<Group>,
-}
-
-/// Reads the free and total bytes of the host.
-///
-/// They are the smallest that the machine, the control groups of this process, and its address-space limit leave;
-/// see [`Host`].
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// # #[cfg(target_os = "linux")] {
-/// let host = toma::memory::host()?;
-/// assert!(host.free_bytes <= host.total_bytes);
-/// # }
-/// # Ok::<(), std::io::Error>(())
-/// ```
-///
-/// # Errors
-/// If a file of the kernel cannot be read or has unexpected content; the message names it. Of kind
-/// [`Unsupported`](io::ErrorKind::Unsupported) if there is no `/proc/meminfo`.
-pub fn host() -> io::Result<Reading> {
-    Host::shared().read()
 }
 
 impl Host {

@@ -18,7 +18,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-pub use host::{Host, host};
+pub use host::Host;
 pub use limit::{CpuMemoryLimit, set_cpu_memory_limit, used_bytes};
 pub(crate) use recent::recent;
 pub use resident::Resident;
@@ -33,9 +33,9 @@ const STALENESS: Duration = Duration::from_millis(100);
 ///
 /// ```
 /// # extern crate toma_core as toma;
-/// use toma::memory::host;
+/// use toma::memory::{Host, MemorySource as _};
 ///
-/// if let Ok(memory) = host() {
+/// if let Ok(memory) = Host::shared().read() {
 ///     println!("{} of {} bytes are free", memory.free_bytes, memory.total_bytes);
 /// }
 /// ```

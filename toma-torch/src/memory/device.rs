@@ -2,7 +2,7 @@ use std::io;
 use std::time::Duration;
 
 use tch::Tensor;
-use toma_core::memory::{self, MemorySource, Reading, Usage};
+use toma_core::memory::{Host, MemorySource, Reading, Usage};
 
 use super::cpu;
 use super::level::{self, Level};
@@ -178,7 +178,7 @@ fn read_cpu() -> io::Result<Reading> {
     // Does not install the counting allocator, which must not change unasked.
     let allocated_bytes = ffi::toma_cpu_allocated_bytes;
     let host = || {
-        let host = memory::host()?;
+        let host = Host::shared().read()?;
         let available_bytes = host.free_bytes.saturating_add(allocated_bytes());
         Ok(Level { available_bytes, total_bytes: host.total_bytes })
     };

@@ -2,7 +2,7 @@
 
 use toma_core::GlobalCache;
 use toma_core::execute;
-use toma_core::memory::{self, MemorySource, Usage, set_cpu_memory_limit, used_bytes};
+use toma_core::memory::{Host, MemorySource, Usage, set_cpu_memory_limit, used_bytes};
 use toma_torch::Device;
 use toma_torch::cpu::{self, Budget};
 
@@ -13,7 +13,7 @@ fn the_free_memory_of_the_cpu_is_the_hosts_or_what_the_budget_leaves() {
     let _alone = alone();
     let device = Device::new(tch::Device::Cpu);
     assert_eq!(device.name(), "cpu");
-    assert_eq!(device.read().unwrap().total_bytes, memory::host().unwrap().total_bytes);
+    assert_eq!(device.read().unwrap().total_bytes, Host::shared().read().unwrap().total_bytes);
     let budget = Budget::beyond_allocated(10 * ROW);
     let held = rows(4);
     assert_eq!(Device::of(&held), device);

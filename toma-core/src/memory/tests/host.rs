@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::super::cgroup;
-use super::super::{Host, MemorySource as _, Reading, host};
+use super::super::{Host, MemorySource as _, Reading};
 
 const MIB: u64 = 1 << 20;
 
@@ -252,7 +252,7 @@ fn errors_read_well() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_real_host_agrees_with_its_own_files() {
-    let reading = host().unwrap();
+    let reading = Host::shared().read().unwrap();
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap();
     let total: u64 = meminfo.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(0 < reading.free_bytes && reading.free_bytes <= reading.total_bytes, "{reading:?}");

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use toma_core::memory::MemorySource as _;
 use toma_plan::residency::{Eviction, Flow};
 
 use super::callbacks::{Callbacks, Event, Moving};
@@ -69,7 +70,8 @@ impl fmt::Debug for ManagerState {
 impl ManagerState {
     /// By default, evicted storages take at most half of the free host memory.
     pub(crate) fn new(device: &Device, books: Arc<Books>) -> Arc<Self> {
-        let host_bytes = toma_core::memory::host().map_or(u64::MAX, |reading| reading.free_bytes / 2);
+        let reading = toma_core::memory::Host::shared().read();
+        let host_bytes = reading.map_or(u64::MAX, |reading| reading.free_bytes / 2);
         Arc::new(Self {
             device: device.clone(),
             id: DeviceId::of(device.device()),
