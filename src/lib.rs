@@ -184,7 +184,7 @@ pub mod plan {
     /// Stages of a step, and plans that recompute some of them.
     pub mod checkpoint {
         pub use toma_plan::checkpoint::{
-            Action, Costs, InvalidCosts, Plan, Point, Saving, Solver, Stage, TooSmall, UnknownSolver,
+            Action, Costs, InvalidCosts, Plan, Point, Saving, Solver, Stage, TooSmall,
         };
     }
 
