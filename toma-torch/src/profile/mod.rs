@@ -171,7 +171,8 @@ pub use toma_core::marks::Column;
 // Re-exported so that one import list is enough; documented where they are defined.
 #[doc(hidden)]
 pub use toma_trace::holdings::{Holdings, Inventory};
-pub use toma_trace::lines::{Diff, Lines, NoEvents};
+#[doc(hidden)]
+pub use toma_trace::lines::Lines;
 
 pub(crate) use attempts::register;
 pub(crate) use switch::{install, print};
