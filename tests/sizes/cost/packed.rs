@@ -34,14 +34,23 @@ fn nothing_to_do_asks_nothing() {
     assert_eq!(form().iter(7..7, 4, |_, _| never()).next(), None);
 }
 
+struct Tokens(u32);
+
+impl From<Tokens> for u64 {
+    fn from(tokens: Tokens) -> Self {
+        tokens.0.into()
+    }
+}
+
 #[test]
-fn costs_come_in_many_integers() {
+fn costs_are_whatever_converts_into_a_u64() {
     let lens: [usize; 3] = [4, 4, 4];
     let form = execute::with::<NoCache>;
     assert_eq!(form().by_cost(|i| lens[i]).map(0..3, 8, |s, e| e - s), [2, 1]);
     assert_eq!(form().by_cost(|_| 4).map(0..3, 8, |s, e| e - s), [2, 1]);
     assert_eq!(form().by_cost(|_| 4_i64).map(0..3, 8, |s, e| e - s), [2, 1]);
     assert_eq!(form().by_cost(|_| b'\x04').map(0..3, 8, |s, e| e - s), [2, 1]);
+    assert_eq!(form().by_cost(|_| Tokens(4)).map(0..3, 8, |s, e| e - s), [2, 1]);
 }
 
 #[test]

@@ -57,13 +57,14 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// The largest cost that ran settles. Pieces that fill less than half of the step, such as a short tail, are no
     /// evidence for it.
     ///
-    /// `cost` is called once for each item, before the first attempt, and the sums are kept: 16 bytes for each item.
+    /// `cost` is called once for each item, before the first attempt, and the sums are kept: 16 bytes for each item. It
+    /// returns an integer that is not negative, or a type of your own that converts into `u64`.
     ///
     /// # Panics
     /// If a cost is negative (the message names the item), or there is no memory for the sums. A panic of `cost` is
     /// passed on before anything has run.
     #[inline]
-    pub fn by_cost<C: Cost, F: FnMut(usize) -> C>(self, cost: F) -> With<'a, P, K, B, ByCost<F>> {
+    pub fn by_cost<C: TryInto<u64>, F: FnMut(usize) -> C>(self, cost: F) -> With<'a, P, K, B, ByCost<F>> {
         self.counting(|_| ByCost { cost, report: (), sums: AddedUp })
     }
 }
@@ -134,43 +135,6 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// The cost of an item: a number that is not negative, in a unit of your own.
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// use toma::{GlobalCache, execute, execute::Cost};
-///
-/// #[derive(Clone, Copy)]
-/// struct Tokens(u32);
-///
-/// impl Cost for Tokens {
-///     fn units(self) -> Option<u64> {
-///         Some(self.0.into())
-///     }
-/// }
-///
-/// let texts = [Tokens(3), Tokens(5), Tokens(2), Tokens(9)];
-/// let form = execute::with::<GlobalCache>().by_cost(|text| texts[text]);
-/// assert_eq!(form.map(0..4, 10, |start, end| end - start), [3, 1]);
-/// ```
-pub trait Cost {
-    /// The number; `None` when it is negative.
-    fn units(self) -> Option<u64>;
-}
-
-macro_rules! costs {
-    ($($integer:ty),*) => {$(
-        impl Cost for $integer {
-            #[inline]
-            fn units(self) -> Option<u64> {
-                self.try_into().ok()
-            }
-        }
-    )*};
-}
-
-costs!(u8, u16, u32, u64, usize, i32, i64);
-
 /// Unit of sizes that count costs.
 ///
 /// ```
@@ -215,11 +179,11 @@ impl Sums for AddedUp {
     }
 }
 
-impl<C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, S: Sums> Unit for ByCost<F, T, S> {
+impl<C: TryInto<u64>, F: FnMut(usize) -> C, T: TakesLeftOut, S: Sums> Unit for ByCost<F, T, S> {
     const PACKS: bool = true;
 
     fn cost(&mut self, index: usize) -> u64 {
-        let cost = (self.cost)(index).units();
+        let cost = (self.cost)(index).try_into().ok();
         self.sums.counted(cost.unwrap_or_else(|| panic!("cost of item {index}: must not be negative")))
     }
 

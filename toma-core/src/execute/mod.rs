@@ -39,7 +39,7 @@ mod with;
 use std::ops::Range;
 use std::panic::Location;
 
-pub use by_cost::{ByCost, Cost, LeftOut};
+pub use by_cost::{ByCost, LeftOut};
 pub use padded::{Buckets, Padded};
 #[doc(hidden)]
 pub use size::Size;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
-use super::by_cost::{ByCost, Cost, LeftOut, Sums, TakesLeftOut};
+use super::by_cost::{ByCost, LeftOut, Sums, TakesLeftOut};
 use super::size::length;
 use super::unit::Unit;
 use super::with::{Core, With};
@@ -42,7 +42,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
     /// # Panics
     /// If a length is negative (the message names the item), or there is no memory for the lengths.
     #[inline]
-    pub fn by_padded_cost<C: Cost, F: FnMut(usize) -> C>(
+    pub fn by_padded_cost<C: TryInto<u64>, F: FnMut(usize) -> C>(
         self,
         length: F,
     ) -> With<'a, P, K, B, ByCost<F, (), Padded>> {
@@ -52,7 +52,7 @@ impl<'a, P, K, B> With<'a, P, K, B> {
 
     /// Counts padded costs by the lengths that an attribute names.
     #[doc(hidden)]
-    pub fn padded<C: Cost + Copy + 'a>(
+    pub fn padded<C: TryInto<u64> + Copy + 'a>(
         self,
         lengths: &'a (impl AsRef<[C]> + ?Sized),
     ) -> With<'a, P, K, B, ByCost<impl FnMut(usize) -> C + 'a, (), Padded>> {
@@ -179,7 +179,7 @@ impl<'a, P, K, F, T> Buckets<'a, P, K, F, T> {
     }
 }
 
-impl<P: Policy, C: Cost, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P, K, F, T> {
+impl<P: Policy, C: TryInto<u64>, F: FnMut(usize) -> C, T: TakesLeftOut, K> Buckets<'_, P, K, F, T> {
     /// Collects the values of `body` for pieces of items of similar length, in the order of `range`.
     ///
     /// The body gets the indices of a piece's items, the longest first, and returns one value for each, in that order.
