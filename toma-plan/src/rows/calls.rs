@@ -25,6 +25,8 @@ pub(super) struct ComparedCall {
 #[derive(Clone, Debug, PartialEq)]
 struct Shaped {
     storage: usize,
+    /// Number of the place in its storage at which the tensor begins. For data, index among the parts of a split.
+    view: usize,
     access: Access,
     /// Empty if the shape depends on data, because a mask has selected the elements.
     shape: Vec<i64>,
@@ -76,12 +78,27 @@ impl ComparedCall {
         }
     }
 
-    /// Returns the call with all storages replaced by one, so that comparisons ignore them. A copy of data may be the data
-    /// themselves where there is only one row.
+    /// Returns true if the call takes a part of a tensor that its arguments choose.
+    pub(super) fn takes_part(&self) -> bool {
+        matches!(base_name(&self.name), "select" | "slice" | "narrow" | "split" | "split_with_sizes")
+    }
+
+    /// Returns the identities of tensors from before the forward that the call takes. Views that it returns do not count:
+    /// a split returns all parts, and the body may take one of them.
+    pub(super) fn captured(&self) -> impl Iterator<Item = u64> {
+        let taken = self.tensors.iter().filter(|tensor| tensor.access != Access::Views);
+        taken.filter_map(|tensor| match tensor.origin {
+            Origin::Captured(identity) => Some(identity),
+            Origin::Made | Origin::Data(_) => None,
+        })
+    }
+
+    /// Returns the call with all storages and views replaced by one, so that comparisons ignore them. A copy of data may
+    /// be the data themselves where there is only one row.
     pub(super) fn anywhere(&self) -> Self {
         let tensors = self.tensors.iter().map(|tensor| {
             let origin = if tensor.is_captured() { tensor.origin } else { Origin::Made };
-            Shaped { storage: 0, origin, ..tensor.clone() }
+            Shaped { storage: 0, view: 0, origin, ..tensor.clone() }
         });
         Self { tensors: tensors.collect(), ..self.clone() }
     }
@@ -101,6 +118,7 @@ impl ComparedCall {
             let judged = one.tensors.iter().zip(&other.tensors);
             self.tensors.iter().zip(judged).all(|(own, (one, other))| {
                 own.storage == one.storage
+                    && own.view == one.view
                     && own.access == one.access
                     && own.wants_gradient == one.wants_gradient
                     && own.origin.is_like(one.origin)
@@ -177,13 +195,13 @@ pub(super) fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
         let is_used = |operand: &&&Operand| {
             operand.access != Access::Makes || needs.storages.contains(&operand.storage) || Some(id) == last
         };
+        let used = operands.iter().filter(is_used);
+        let tensors = used.map(|operand| numbering.shaped(operand, origin(operand))).collect();
+        // Afterwards, because a split may take a part of another one.
+        numbering.divide(operands);
         ComparedCall {
             name: operator.name.clone(),
-            tensors: operands
-                .iter()
-                .filter(is_used)
-                .map(|operand| numbering.shaped(operand, origin(operand)))
-                .collect(),
+            tensors,
             integers: integers(operator),
             numbers: numbers(operator),
             follows_read: read.is_some_and(|(read, _)| read < id),
@@ -206,22 +224,47 @@ pub(super) fn written(recorded: Recorded<'_>) -> Vec<u64> {
 /// Returns the tensors from before the forward that are no data, in the order in which they are taken first.
 pub(super) fn identities(calls: &[ComparedCall]) -> Vec<u64> {
     let mut known = HashSet::new();
-    let all = calls.iter().flat_map(|call| &call.tensors).filter_map(|tensor| match tensor.origin {
-        Origin::Captured(identity) => Some(identity),
-        Origin::Made | Origin::Data(_) => None,
-    });
+    let all = calls.iter().flat_map(ComparedCall::captured);
     all.filter(|identity| known.insert(*identity)).collect()
 }
 
-/// Numbers storages the same way in all runs.
+/// Numbers storages and views of them the same way in all runs.
 #[derive(Default)]
 struct Numbering {
     storages: HashMap<StorageId, usize>,
+    views: HashMap<Beginning, usize>,
+    /// Index of each part among the results of the call that split its tensor last.
+    parts: HashMap<Beginning, usize>,
     /// Storages made of elements that a mask has selected.
     selected: HashSet<StorageId>,
 }
 
+/// A storage, and the [identity](Operand::identity) of tensors that begin at one place in it.
+type Beginning = (StorageId, u64);
+
+fn beginning(operand: &Operand) -> Beginning {
+    (operand.storage, operand.identity)
+}
+
 impl Numbering {
+    /// Notes the parts that a call such as `split` or `unbind` returns.
+    fn divide(&mut self, operands: &[&Operand]) {
+        let parts: Vec<_> = operands.iter().filter(|operand| operand.access == Access::Views).collect();
+        if parts.len() > 1 {
+            self.parts.extend(parts.into_iter().enumerate().map(|(at, part)| (beginning(part), at)));
+        }
+    }
+
+    /// Returns the number of the place in its storage at which a tensor begins. Each piece of the data begins at another
+    /// place, where a tensor that the body captures may begin, too. So views of data are not numbered, only parts are.
+    fn view(&mut self, operand: &Operand, origin: Origin) -> usize {
+        let next = self.views.len();
+        match origin {
+            Origin::Data(_) => self.parts.get(&beginning(operand)).copied().unwrap_or_default(),
+            Origin::Made | Origin::Captured(_) => *self.views.entry(beginning(operand)).or_insert(next),
+        }
+    }
+
     fn select(&mut self, operator: &Operator, operands: &[&Operand]) {
         let mut reads = operands.iter().filter(|operand| operand.access == Access::Reads);
         let is_selected = operator.name.ends_with("::masked_select")
@@ -233,9 +276,11 @@ impl Numbering {
     fn shaped(&mut self, operand: &Operand, origin: Origin) -> Shaped {
         let next = self.storages.len();
         let storage = *self.storages.entry(operand.storage).or_insert(next);
+        let view = self.view(operand, origin);
         let is_known = !self.selected.contains(&operand.storage);
         let shape = operand.shape.iter().filter(|_| is_known).map(|&size| size.cast_signed()).collect();
-        Shaped { storage, access: operand.access, shape, wants_gradient: operand.wants_gradient, origin }
+        let Operand { access, wants_gradient, .. } = *operand;
+        Shaped { storage, view, access, shape, wants_gradient, origin }
     }
 }
 

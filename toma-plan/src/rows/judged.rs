@@ -79,7 +79,8 @@ impl Judged {
         };
         one.into_iter().zip(other).zip(judged).all(|((one, other), [small, large])| {
             let (here, judged) = (numbers([one, other]), numbers([small, large]));
-            here.iter().zip(judged).all(|(is_same, was_same)| *is_same || !was_same)
+            one.captured().eq(other.captured())
+                && here.iter().zip(judged).all(|(is_same, was_same)| *is_same || !was_same)
         })
     }
 
@@ -97,18 +98,22 @@ impl Judged {
     }
 
     /// True if a trace of the forward of fewer items than were judged may be of the judged program. For so few, libraries
-    /// choose other products, biases, reshapes and copies; all other calls must be the judged ones.
+    /// choose other products, biases, reshapes and copies, and may take more parts of tensors; all other calls must be the
+    /// judged ones.
     #[must_use]
     pub fn is_of_few(&self, size: u32, trace: &Trace) -> bool {
         let calls = calls(Recorded { size, trace, until: trace.end() });
+        let mut parts = calls.iter().filter(|call| call.takes_part());
         let calls: Vec<_> = calls.iter().filter(|call| call.is_own()).collect();
         let judged: Vec<_> = self.calls.iter().filter(|[call, _]| call.is_own()).collect();
         let is_at = |(own, [one, other]): (&&ComparedCall, &&[ComparedCall; 2])| {
             own.anywhere().is_at(size, &[one.anywhere(), other.anywhere()], self.sizes)
         };
+        let mut judged_parts = self.calls.iter().filter(|[call, _]| call.takes_part());
         calls.len() == judged.len()
             && self.adds_gradients == adds_gradients(trace)
             && calls.iter().zip(&judged).all(is_at)
+            && judged_parts.all(|judged| parts.any(|call| is_at((&call, &judged))))
     }
 
     /// True if the program has a mean of losses over classes, which may leave labels out.

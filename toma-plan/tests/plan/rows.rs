@@ -1,6 +1,7 @@
 //! Steps that couple the rows of a batch, and steps that do not.
 
 use toma_plan::{Combined, Coupled, Coupling, Judged, Rows, Unlike};
+use toma_trace::Trace;
 
 use crate::tape::{Tape, Value};
 
@@ -470,6 +471,49 @@ fn only_the_program_that_was_judged_is_recognized() {
             assert_eq!(same, index == other, "step {index}, and {other} is run");
         }
     }
+}
+
+fn run(b: u64, step: impl FnOnce(&mut Tape, u64)) -> Trace {
+    let mut tape = Tape::default();
+    step(&mut tape, b);
+    tape.finish()
+}
+
+/// Parts of a tensor share its storage, and begin at different places in it.
+#[test]
+fn another_part_of_a_tensor_is_another_program() {
+    fn of_parts(tape: &mut Tape, b: u64, [of_bank, of_rows]: [usize; 2]) {
+        let (x, bank) = (layer(tape, b), tape.weight(&[3, 6]));
+        let weight = tape.parts("aten::split.Tensor", &bank, &[3, 3], 2).swap_remove(of_bank);
+        let x = tape.call("aten::mm", &[&x, &weight], &[b, 3]);
+        let rows = tape.parts("aten::unbind.int", &x, &[b], 3).swap_remove(of_rows);
+        mean_of_squares(tape, &rows);
+    }
+    let program = judged(|tape, b| of_parts(tape, b, [1, 1]));
+    let of = |b, parts| run(b, |tape, b| of_parts(tape, b, parts));
+    for parts in [[1, 1], [0, 1], [1, 0], [1, 2]] {
+        let is_judged = parts == [1, 1];
+        assert_eq!(program.is_of(7, &of(7, parts)), is_judged, "{parts:?}");
+        assert_eq!(Judged::is_same([&of(7, [1, 1]), &of(7, parts)]), is_judged, "{parts:?}");
+        let is_same_for_few = program.takes_same([&of(1, parts), &of(9, [1, 1])], true);
+        assert_eq!(is_same_for_few, parts[0] == 1, "{parts:?}: parts of rows are not compared");
+    }
+}
+
+/// For few rows, libraries may take more parts of tensors, but not others.
+#[test]
+fn few_rows_take_the_parts_that_many_take() {
+    fn of_columns(tape: &mut Tape, b: u64, columns: &[i64]) {
+        let x = layer(tape, b);
+        let take = |x: Value, column: &i64| tape.along("aten::select.int", &[*column], &[&x], &[b, 3]);
+        let x = columns.iter().fold(x, take);
+        mean_of_squares(tape, &x);
+    }
+    let program = judged(|tape, b| of_columns(tape, b, &[1, 2]));
+    let is_of_few = |columns| program.is_of_few(1, &run(1, |tape, b| of_columns(tape, b, columns)));
+    let known: [&[i64]; 3] = [&[1, 2], &[1, 0, 2], &[0, 1, 2, 2]];
+    let others: [&[i64]; 4] = [&[1], &[1, 0], &[2, 1], &[]];
+    assert_eq!((known.map(is_of_few), others.map(is_of_few)), ([true; 3], [false; 4]));
 }
 
 /// Returns the judgement of a step whose last operator has this attribute.

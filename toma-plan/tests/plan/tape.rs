@@ -9,6 +9,7 @@ pub(crate) struct Value {
     storage: StorageId,
     shape: Vec<u64>,
     gradient: bool,
+    identity: u64,
 }
 
 /// Records calls; results require gradients when an argument does.
@@ -23,7 +24,7 @@ impl Tape {
     /// Makes data that require no gradient.
     pub(crate) fn data(&mut self, shape: &[u64]) -> Value {
         let storage = self.recorder.existing(&Place::HOST, 0).unwrap();
-        Value { storage, shape: shape.to_owned(), gradient: false }
+        Value { storage, shape: shape.to_owned(), gradient: false, identity: 0 }
     }
 
     pub(crate) fn weight(&mut self, shape: &[u64]) -> Value {
@@ -74,7 +75,20 @@ impl Tape {
     /// Records a view of a value.
     pub(crate) fn view(&mut self, name: &str, input: &Value, shape: &[u64]) -> Value {
         let operator = self.begin(name, &[input]);
-        self.end(operator, &[input], Operand::new(input.storage, Access::Views, shape))
+        let result = Operand::new(input.storage, Access::Views, shape);
+        self.end(operator, &[input], Operand { identity: input.identity, ..result })
+    }
+
+    /// Records a call that returns so many views of a value, the first of which begins where the value does.
+    pub(crate) fn parts(&mut self, name: &str, input: &Value, shape: &[u64], count: u64) -> Vec<Value> {
+        let operator = self.begin(name, &[input]);
+        let part = |identity| Value { shape: shape.to_owned(), identity, ..input.clone() };
+        let parts: Vec<_> = (input.identity..input.identity + count).map(part).collect();
+        for part in &parts {
+            self.recorder.uses(operator, part.as_operand(Access::Views)).unwrap();
+        }
+        self.recorder.end_operator(operator).unwrap();
+        parts
     }
 
     /// Records a call that writes into its first input and returns it.
@@ -100,8 +114,9 @@ impl Tape {
 
     fn end(&mut self, operator: OperatorId, inputs: &[&Value], result: Operand) -> Value {
         let gradient = !self.no_gradients && inputs.iter().any(|input| input.gradient);
-        let value = Value { storage: result.storage, shape: result.shape, gradient };
-        self.recorder.uses(operator, value.as_operand(result.access)).unwrap();
+        let Operand { storage, shape, identity, access, .. } = result;
+        let value = Value { storage, shape, gradient, identity };
+        self.recorder.uses(operator, value.as_operand(access)).unwrap();
         self.recorder.end_operator(operator).unwrap();
         value
     }
@@ -129,7 +144,7 @@ impl Value {
     }
 
     fn as_operand(&self, access: Access) -> Operand {
-        let operand = Operand::new(self.storage, access, &self.shape);
+        let operand = Operand { identity: self.identity, ..Operand::new(self.storage, access, &self.shape) };
         if self.gradient { operand.wants_gradient() } else { operand }
     }
 }
