@@ -86,6 +86,16 @@ impl Rows<'_> {
         self.x.abs().max().double_value(&[])
     }
 
+    /// A number below `most` that the program reads.
+    fn place(&self, most: i64) -> usize {
+        usize::try_from(self.labels.sum(Kind::Int64).int64_value(&[]) % most).unwrap()
+    }
+
+    /// Rows times a quarter of the table.
+    fn by_quarter(&self, at: usize) -> Tensor {
+        self.hidden().matmul(&self.world.table.chunk(4, 0)[at].view([4, 4]))
+    }
+
     fn class_loss(&self, weight: Option<&Tensor>, ignored: i64, smoothing: f64) -> Tensor {
         self.hidden().cross_entropy_loss(self.labels, weight, Reduction::Mean, ignored, smoothing)
     }
@@ -109,7 +119,7 @@ type Body = fn(&Rows<'_>) -> Tensor;
 type OfLabels<'a> = &'a dyn Fn(&Tensor, &Tensor) -> Tensor;
 
 /// Losses of the default kind.
-const LOSSES: [(&str, Split, Body); 91] = [
+const LOSSES: [(&str, Split, Body); 98] = [
     ("mean", Always, |r| r.errors().mean(None)),
     ("sum", Always, |r| r.errors().sum(None)),
     ("dropout", Always, |r| r.hidden().dropout(0.0, true).square().mean(None)),
@@ -380,6 +390,24 @@ const LOSSES: [(&str, Split, Body); 91] = [
     ("by a table of the batch", Never, |r| {
         let table = r.world.table.view([-1, 1]) * r.world.table.narrow(0, 0, 4);
         (r.errors() * table.gather(1, &r.labels.unsqueeze(1), false)).mean(None)
+    }),
+    ("part of a table by a number that is read", Never, |r| r.by_quarter(r.place(4)).mean(None)),
+    ("parts of a table in an order that is read", Never, |r| {
+        let [one, other] = if r.place(2) == 0 { [1, 2] } else { [2, 1] };
+        (r.by_quarter(one).square() + r.by_quarter(other)).mean(None)
+    }),
+    ("part of rows by a number that is read", Never, |r| {
+        r.hidden().unbind(1)[r.place(4)].square().mean(None)
+    }),
+    ("part of data by a number that is read", Never, |r| {
+        (&r.x.unbind(1)[r.place(6)] * r.error_of_each()).mean(None)
+    }),
+    ("part of a table by few", Never, |r| r.by_quarter(usize::from(r.count() < 4)).mean(None)),
+    ("column by few", Never, |r| r.hidden().select(1, i64::from(r.count() < 4)).square().mean(None)),
+    ("parts whose places grow with the rows", Always, |r| {
+        let steps = r.x.view([-1, 3, 2]).transpose(0, 1).contiguous().unbind(0);
+        let gates = steps[2].matmul(&r.world.weight.narrow(0, 0, 2)).chunk(2, 1);
+        (gates[0].sigmoid() * gates[1].tanh() * &steps[1]).mean(None)
     }),
 ];
 
