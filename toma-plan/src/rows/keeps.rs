@@ -143,6 +143,7 @@ impl Call<'_> {
             // The output of every time step, or the state after the last.
             RowRule::Recurrent if first.dim == 1 && from_end == 2 => met(rows),
             RowRule::Recurrent => Err(Coupling::AlongBatch),
+            RowRule::Cell if dim == 0 => all_same(),
             _ => Err(Coupling::Unknown),
         }
     }

@@ -505,8 +505,8 @@ fn another_part_of_a_tensor_is_another_program() {
 fn few_rows_take_the_parts_that_many_take() {
     fn of_columns(tape: &mut Tape, b: u64, columns: &[i64]) {
         let x = layer(tape, b);
-        let take = |x: Value, column: &i64| tape.along("aten::select.int", &[*column], &[&x], &[b, 3]);
-        let x = columns.iter().fold(x, take);
+        let select = |x: Value, column: &i64| tape.along("aten::select.int", &[*column], &[&x], &[b, 3]);
+        let x = columns.iter().fold(x, select);
         mean_of_squares(tape, &x);
     }
     let program = judged(|tape, b| of_columns(tape, b, &[1, 2]));

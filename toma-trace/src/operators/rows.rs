@@ -48,6 +48,8 @@ pub enum RowRule {
     Selects,
     /// A recurrent layer over time, which is the first dimension.
     Recurrent,
+    /// One time step of a recurrent layer, of the rows of matrices.
+    Cell,
     /// New values that depend on no argument.
     Fills,
     /// A number that the program reads.
@@ -307,6 +309,7 @@ const RULES: &[(RowRule, &[&str])] = &[
     ),
     (RowRule::Selects, &["masked_select"]),
     (RowRule::Recurrent, &["mkldnn_rnn_layer"]),
+    (RowRule::Cell, &["_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"]),
     (
         RowRule::Fills,
         &[
