@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use toma_core::memory::{self, MemorySource as _};
+
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{DeviceId, HostBytes};
 
@@ -30,7 +32,13 @@ struct Pool {
 }
 
 impl Host {
-    pub(crate) fn new(limit_bytes: u64, device: tch::Device) -> Arc<Self> {
+    /// By default, evicted storages take at most half of the free host memory.
+    pub(crate) fn by_default(device: tch::Device) -> Arc<Self> {
+        let reading = memory::Host::shared().read();
+        Self::new(reading.map_or(u64::MAX, |reading| reading.free_bytes / 2), device)
+    }
+
+    fn new(limit_bytes: u64, device: tch::Device) -> Arc<Self> {
         let pool = Pool { limit_bytes, used_bytes: 0, free_bytes: 0, free: BTreeMap::new() };
         let pinned_for = device.is_cuda().then(|| DeviceId::of(device));
         Arc::new(Self { pinned_for, pool: Mutex::new(pool) })

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use toma_core::memory::MemorySource as _;
 use toma_plan::residency::{Eviction, Flow};
 
 use super::callbacks::{Callbacks, Event, Moving};
@@ -68,16 +67,13 @@ impl fmt::Debug for ManagerState {
 }
 
 impl ManagerState {
-    /// By default, evicted storages take at most half of the free host memory.
     pub(crate) fn new(device: &Device, books: Arc<Books>) -> Arc<Self> {
-        let reading = toma_core::memory::Host::shared().read();
-        let host_bytes = reading.map_or(u64::MAX, |reading| reading.free_bytes / 2);
         Arc::new(Self {
             device: device.clone(),
             id: DeviceId::of(device.device()),
             evicted: Arc::clone(&books.evicted),
             books,
-            host: Host::new(host_bytes, device.device()),
+            host: Host::by_default(device.device()),
             eviction: Mutex::new(Box::new(Flow::default())),
             is_eager: AtomicBool::new(false),
             gathers_outside: AtomicBool::new(true),
