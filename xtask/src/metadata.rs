@@ -78,7 +78,6 @@ pub(crate) struct Settings {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Suite {
     pub(crate) bytes: String,
-    tests: Vec<String>,
     counted: Vec<String>,
     of_cpu: Vec<String>,
 }
@@ -170,9 +169,8 @@ impl Workspace {
 impl Suite {
     /// Arguments of the suite's program.
     pub(crate) fn arguments<'a>(&'a self, left_out: &[&'a str]) -> Vec<&'a str> {
-        let skipped =
-            self.counted.iter().chain(&self.of_cpu).map(String::as_str).chain(left_out.iter().copied());
-        self.tests.iter().map(String::as_str).chain(skipped.flat_map(|name| ["--skip", name])).collect()
+        let listed = self.counted.iter().chain(&self.of_cpu).map(String::as_str);
+        listed.chain(left_out.iter().copied()).flat_map(|name| ["--skip", name]).collect()
     }
 }
 

@@ -34,8 +34,8 @@ use When::{Fast, Full, Nightly, TorchChanged};
 
 /// Every step, in the order in which they run. By day the steps that fail most often and cost least come first.
 /// `clippy` and `doc` share the checked dependencies. `profiles` builds in release, `card` and `shim` have compilers of
-/// their own, and all others by day share two builds, one of them with libtorch. At night `rounds` and `nets`, the
-/// longest, come first.
+/// their own, and all others by day share two builds, one of them with libtorch. At night `rounds`, `nets` and
+/// `card-nets`, the longest, come first.
 pub(super) const STEPS: &[Step] = &[
     step("fmt", Fast, "sources are formatted", lints::fmt),
     step("layout", Fast, "file sizes, unsafe, circles of files, links", layout::step),
@@ -52,6 +52,7 @@ pub(super) const STEPS: &[Step] = &[
     step("shim", TorchChanged, "the shim's own test under sanitizers", torch::shim),
     step("rounds", Nightly, "tests that repeat one property, in full length", nightly::rounds),
     step("nets", Nightly, "predictions of large nets, against counted bytes", nightly::nets),
+    step("card-nets", Nightly, "predictions of large nets, on a paper card", card::nightly),
     step("features", Nightly, "lints with no feature, and of the libraries with each alone", lints::features),
     step("targets", Nightly, "the libraries without libtorch, for macOS and Windows", lints::targets),
     step("private-doc", Nightly, "documentation of private items", lints::private_doc),
@@ -59,7 +60,7 @@ pub(super) const STEPS: &[Step] = &[
     step("package", Nightly, "packages compile from their own files, with libtorch", package::step),
     step("compile-fail", Nightly, "messages of the compiler for invalid programs", suites::compile_fail),
     step("regret", Nightly, "the bars of the benchmark `regret`, over its whole grid", nightly::regret),
-    step("test-bare", Nightly, "unit and integration tests, with no feature", suites::bare),
+    step("test-bare", Nightly, "tests of packages that have features, with none", suites::bare),
     step("optimized", Nightly, "unit and integration tests, optimized, with 4,000 cases", suites::optimized),
     step("benches", Nightly, "each benchmark runs once, optimized", programs::benches),
     step("torch-benches", Nightly, "each benchmark with libtorch runs once", torch::benches),
@@ -70,7 +71,6 @@ pub(super) const STEPS: &[Step] = &[
     step("torch-stress", Nightly, "the same with real tensors", nightly::torch_stress),
     step("budgets", Nightly, "10,000 random budgets for nets that are predicted", nightly::budgets),
     step("ranks", Nightly, "ranks are killed at 150 random moments", nightly::ranks),
-    step("card-nets", Nightly, "predictions of large nets, on a paper card", card::nightly),
 ];
 
 const fn step(name: &'static str, when: When, checks: &'static str, run: Run) -> Step {

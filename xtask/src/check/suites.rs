@@ -19,7 +19,7 @@ const NIGHT_CASES: &str = "4000";
 /// names, and the integration tests of unchanged packages.
 pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
     if !checks.fast {
-        return tests(checks, Features::All, &[], CASES);
+        return tests(checks, &[], CASES);
     }
     let workspace = &checks.project.workspace;
     let changed = checks.project.changed(&workspace.packages)?;
@@ -29,12 +29,17 @@ pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
     programs(checks, cargo, &changed, &filter)
 }
 
+/// Without features, only packages that have some differ.
 pub(super) fn bare(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::None, &[], CASES)
+    let workspace = &checks.project.workspace;
+    let packages: Vec<_> =
+        workspace.packages.iter().filter(|package| package.features().next().is_some()).collect();
+    let cargo = || checks.project.cargo_all("test", Features::None).env("PROPTEST_CASES", CASES);
+    programs(checks, cargo, &packages, &[])
 }
 
 pub(super) fn optimized(checks: &Checks<'_>) -> Result<String> {
-    tests(checks, Features::All, &OPTIMIZED, NIGHT_CASES)
+    tests(checks, &OPTIMIZED, NIGHT_CASES)
 }
 
 pub(super) fn doc(checks: &Checks<'_>) -> Result<String> {
@@ -54,8 +59,8 @@ pub(super) fn surface(checks: &Checks<'_>) -> Result<String> {
     checks.pass([cargo.args(["--", "--ignored", "--nocapture"])])
 }
 
-fn tests(checks: &Checks<'_>, features: Features<'_>, profile: &[&str], cases: &str) -> Result<String> {
-    let cargo = || checks.project.cargo_all("test", features).args(profile).env("PROPTEST_CASES", cases);
+fn tests(checks: &Checks<'_>, profile: &[&str], cases: &str) -> Result<String> {
+    let cargo = || checks.project.cargo_all("test", Features::All).args(profile).env("PROPTEST_CASES", cases);
     programs(checks, cargo, &checks.project.workspace.packages.iter().collect::<Vec<_>>(), &[])
 }
 

@@ -10,7 +10,6 @@ use syn::{Attribute, ImplItemFn, ItemFn, Signature, TraitItemFn, Visibility};
 use xshell::Cmd;
 
 use super::Checks;
-use super::suites::OPTIMIZED;
 use crate::bench::bundle::built;
 use crate::project::{Features, Project};
 
@@ -32,7 +31,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let tests = || project.cargo_all("test", Features::All).arg("--lib").quiet();
     compiles(tests().arg("--no-run"))?;
     compiles(project.cargo_everything("check").arg("--examples").quiet())?;
-    let build = project.cargo_all("build", Features::All).args(OPTIMIZED).args(["--example", EXAMPLE]);
+    let build = project.cargo_all("build", Features::All).args(["--example", EXAMPLE]);
     let example = built(build, EXAMPLE)?;
     let tests = || tests().args(["--", "--quiet"]);
     let example = project.command(&example).quiet().ignore_stdout().ignore_stderr();
