@@ -15,7 +15,7 @@ use std::process::Command;
 const WRITTEN_BY: &str = "rustc 1.95.";
 
 #[test]
-#[ignore = "compiles 23 programs: cargo xtask nightly"]
+#[ignore = "compiles 23 programs: cargo xtask nightly compile-fail"]
 fn mistakes() {
     let cases = trybuild::TestCases::new();
     cases.compile_fail("tests/ui/attribute/*.rs");

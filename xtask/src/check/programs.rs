@@ -24,7 +24,7 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
     Ok(counted(checks.run_all(runs.collect::<Result<Vec<_>>>()?)?, "example"))
 }
 
-/// Runs the benchmarks optimized, because one of them simulates thousands of whole runs.
+/// Runs each benchmark once, in the build of the step `optimized`.
 pub(super) fn benches(checks: &Checks<'_>) -> Result<String> {
     let project = checks.project;
     let benches = project.workspace.packages.iter().flat_map(|package| package.targets_of("bench"));

@@ -1,4 +1,4 @@
-//! The steps of `cargo xtask test` and `cargo xtask nightly`, cheap ones first.
+//! The steps of `cargo xtask test` and `cargo xtask nightly`.
 
 use anyhow::Result;
 
@@ -33,9 +33,9 @@ pub(super) enum When {
 use When::{Fast, Full, Nightly, TorchChanged};
 
 /// Every step, in the order in which they run. By day the steps that fail most often and cost least come first.
-/// `clippy` and `doc` share the checked dependencies. `profiles` builds in release, `card` and `shim` have compilers of
-/// their own, and all others by day share two builds, one of them with libtorch. At night `rounds`, `nets` and
-/// `card-nets`, the longest, come first.
+/// `clippy` and `doc` share the checked dependencies. `profiles` builds in release, `card` and `shim` call a C++ compiler,
+/// and all others by day share two builds, one of them with libtorch. At night `rounds`, `nets` and `card-nets`, the
+/// longest, come first.
 pub(super) const STEPS: &[Step] = &[
     step("fmt", Fast, "sources are formatted", lints::fmt),
     step("layout", Fast, "file sizes, unsafe, circles of files, links", layout::step),
@@ -60,7 +60,7 @@ pub(super) const STEPS: &[Step] = &[
     step("package", Nightly, "packages compile from their own files, with libtorch", package::step),
     step("compile-fail", Nightly, "messages of the compiler for invalid programs", suites::compile_fail),
     step("regret", Nightly, "the bars of the benchmark `regret`, over its whole grid", nightly::regret),
-    step("test-bare", Nightly, "tests of packages that have features, with none", suites::bare),
+    step("test-bare", Nightly, "unit and integration tests, with no feature", suites::bare),
     step("optimized", Nightly, "unit and integration tests, optimized, with 4,000 cases", suites::optimized),
     step("benches", Nightly, "each benchmark runs once, optimized", programs::benches),
     step("torch-benches", Nightly, "each benchmark with libtorch runs once", torch::benches),

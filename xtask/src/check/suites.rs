@@ -29,7 +29,7 @@ pub(super) fn all(checks: &Checks<'_>) -> Result<String> {
     programs(checks, cargo, &changed, &filter)
 }
 
-/// Without features, only packages that have some differ.
+/// Runs the tests with no feature, except integration tests of packages that have no features themselves.
 pub(super) fn bare(checks: &Checks<'_>) -> Result<String> {
     let workspace = &checks.project.workspace;
     let packages: Vec<_> =

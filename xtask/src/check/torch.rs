@@ -2,8 +2,9 @@
 //!
 //! # Why
 //!
-//! By day tch is compiled only twice. Lints and documentation see it through `doc-only`, which needs no libtorch and no
-//! C++. Tests, benchmarks that run once and examples share one debug build, because an optimized one would be a third.
+//! By day tch is compiled twice. Lints and documentation see it through `doc-only`, which needs no libtorch and no C++.
+//! Tests and examples share one debug build, and so do benchmarks that run once at night: an optimized build would be a
+//! third.
 
 use std::path::Path;
 
