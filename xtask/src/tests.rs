@@ -75,8 +75,9 @@ fn flags_stand_anywhere_and_what_follows_two_dashes_is_passed_on() {
 
 #[test]
 fn meaningless_arguments_are_refused() {
-    for line in ["test --cpu --cuda", "run a b", "bench --calls 5", "bench --instructions -- a", "torch test"]
-    {
+    let lines =
+        "test --cpu --cuda|run a b|bench --calls 5|bench --instructions -- a|torch test|nightly --seed x";
+    for line in lines.split('|') {
         assert!(parse(&format!("xtask {line}")).is_err(), "{line}");
     }
 }

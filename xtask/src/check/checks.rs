@@ -29,15 +29,15 @@ pub(crate) struct How {
     pub(super) from: Option<String>,
 }
 
-/// Length and seed of the stress tests, which report invalid numbers themselves.
+/// Length and seed of the stress tests.
 #[derive(Args, Debug, Default)]
 pub(super) struct Length {
     /// Number of attempts in each stress test
-    #[arg(long, value_name = "N", default_value = "1000000")]
-    pub(super) attempts: String,
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(super) attempts: u64,
     /// Repeat the choices of the stress test that printed this seed
     #[arg(long, value_name = "N")]
-    pub(super) seed: Option<String>,
+    pub(super) seed: Option<u64>,
 }
 
 /// The input of a step.
@@ -100,7 +100,7 @@ impl<'a> Checks<'a> {
 }
 
 /// Runs programs two at a time, because most of them keep one core busy. Each prints when it has ended, and the result
-/// is its standard output.
+/// is its standard output. With `fail_fast` no program begins after a failure.
 pub(super) fn in_pairs(programs: Vec<(String, Command)>, fail_fast: bool) -> Vec<Ended> {
     let (queue, ended) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
     let work = || {
@@ -110,12 +110,11 @@ pub(super) fn in_pairs(programs: Vec<(String, Command)>, fail_fast: bool) -> Vec
             let Some((name, program)) = program else { break };
             let begun = Instant::now();
             let result = run_quietly(&name, program);
-            let is_last = fail_fast && result.is_err();
-            let last = Ended { name, time: begun.elapsed(), result };
-            ended.lock().unwrap_or_else(PoisonError::into_inner).push(last);
-            if is_last {
-                break;
+            let done = Ended { name, time: begun.elapsed(), result };
+            if fail_fast && done.result.is_err() {
+                *queue.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new().into_iter();
             }
+            ended.lock().unwrap_or_else(PoisonError::into_inner).push(done);
         }
     };
     thread::scope(|scope| {
@@ -173,5 +172,16 @@ mod tests {
         assert_eq!(run(&["true", "true", "true"]).unwrap(), 3);
         let error = run(&["exit 3", "true", "exit 4"]).unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("exit status: 4"), "{error}");
+    }
+
+    #[test]
+    fn with_fail_fast_no_program_begins_after_a_failure() {
+        let program = |script: &str| {
+            let mut program = Command::new("sh");
+            program.args(["-c", script]);
+            (script.to_owned(), program)
+        };
+        let programs = ["exit 3", "sleep 0.5", "true", "true"].map(program);
+        assert_eq!(in_pairs(programs.into(), true).len(), 2);
     }
 }

@@ -115,11 +115,11 @@ impl Checks<'_> {
         self.provision.libtorch()?;
         let this = current_exe()?;
         let libtorch: Vec<_> = args().filter(|arg| ["--cpu", "--cuda"].contains(&&**arg)).collect();
-        let seed = self.length.seed.iter().flat_map(|seed| ["--seed", seed]);
+        let seed = self.length.seed.map(|seed| format!("--seed={seed}"));
+        let attempts = format!("--attempts={}", self.length.attempts);
         let program = |step: &&Step| {
-            let command = self.project.command(&this).args(["nightly", step.name]).args(&libtorch);
-            let command = command.args(seed.clone());
-            (step.name.to_owned(), command.args(["--attempts", &self.length.attempts]).into())
+            let command = self.project.command(&this).args(["nightly", step.name, &attempts]);
+            (step.name.to_owned(), command.args(&libtorch).args(&seed).into())
         };
         let ended = in_pairs(steps.iter().map(program).collect(), self.how.fail_fast).into_iter();
         let noted = ended.map(|step| Ended { result: step.result.map(|output| note(&output)), ..step });

@@ -8,9 +8,9 @@ use crate::project::Features;
 
 impl Length {
     /// Variables of the stress tests.
-    fn variables(&self) -> impl Iterator<Item = (&'static str, &String)> {
-        let seed = self.seed.iter().map(|seed| ("TOMA_STRESS_SEED", seed));
-        seed.chain([("TOMA_STRESS_ATTEMPTS", &self.attempts)])
+    fn variables(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let seed = self.seed.map(|seed| ("TOMA_STRESS_SEED", seed.to_string()));
+        seed.into_iter().chain([("TOMA_STRESS_ATTEMPTS", self.attempts.to_string())])
     }
 }
 
