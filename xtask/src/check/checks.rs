@@ -14,7 +14,7 @@ use crate::project::Project;
 use crate::setup::Provision;
 use crate::setup::torch::Build;
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct How {
     /// Only these steps, in the order in which they always run
     pub(crate) steps: Vec<String>,
@@ -164,8 +164,7 @@ mod tests {
     #[test]
     fn programs_in_pairs_all_run_and_those_that_fail_are_named() {
         let project = Project::find().unwrap();
-        let how = How { steps: Vec::new(), list: false, fail_fast: false, from: None };
-        let checks = Checks::new(&project, None, how);
+        let checks = Checks::new(&project, None, How::default());
         let run = |scripts: &[&str]| {
             checks.run_in_pairs(scripts.iter().map(|script| project.command("sh").args(["-c", script])))
         };

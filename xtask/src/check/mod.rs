@@ -208,7 +208,7 @@ mod tests {
     fn steps_run_once_and_in_their_own_order() {
         let chosen = |names: &[&str], from: Option<&str>| {
             let steps = names.iter().map(|&name| name.to_owned()).collect();
-            let how = How { steps, list: false, fail_fast: false, from: from.map(str::to_owned) };
+            let how = How { steps, from: from.map(str::to_owned), ..How::default() };
             let steps = how.choose(|when| when == When::Fast)?;
             Ok::<_, anyhow::Error>(steps.iter().map(|step| step.name).collect::<Vec<_>>())
         };

@@ -44,7 +44,7 @@ pub(super) fn soak(checks: &Checks<'_>) -> Result<String> {
 
 /// Tests that call `rounds` of `tests/common/rounds.rs`, in full.
 pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
-    let cargo = torch::cargo(checks)?;
+    let with_libtorch = torch::cargo(checks)?;
     let of_torch = [
         ("offload", "storm::"),
         ("offload", "exact:: failures:: noticed:: plans:: rare:: threads::"),
@@ -54,27 +54,20 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
         ),
         ("checkpoint", "random_plans:: retry::"),
     ];
-    let test = |name| cargo("test").args(["--test", name, "--", "--nocapture"]);
-    let of_torch = of_torch.map(|(name, filters)| test(name).args(filters.split_whitespace()));
     let others = [
-        ["calibrated", "none_is_killed"],
-        ["checkpoint", "optimum::"],
-        ["checkpoint", "properties::"],
-        ["checkpoint", "recording::"],
-        ["checkpoint", "steps::"],
-        ["checkpoint", "tables::"],
-        ["loops", "chunks::"],
-        ["loops", "rules::"],
-        ["ranks", "every_order::"],
-        ["residency", "optima::"],
-        ["residency", "periods::"],
+        ("calibrated", "none_is_killed"),
+        ("checkpoint", "optimum:: properties:: recording:: steps:: tables::"),
+        ("loops", "chunks:: rules::"),
+        ("ranks", "every_order::"),
+        ("residency", "optima:: periods::"),
     ];
-    let others = others.map(|[name, filter]| {
-        let cargo = checks.project.cargo_all("test", Features::All).args(suites::OPTIMIZED);
-        cargo.args(["--test", name, "--", "--nocapture", filter])
-    });
-    let all = of_torch.into_iter().chain(others);
-    checks.pass_in_pairs(all.map(|cargo| cargo.env("TOMA_ROUNDS", "night")))
+    let optimized = || checks.project.cargo_all("test", Features::All).args(suites::OPTIMIZED);
+    let of_torch = of_torch.map(|tests| (with_libtorch("test"), tests));
+    let all = of_torch.into_iter().chain(others.map(|tests| (optimized(), tests)));
+    checks.pass_in_pairs(all.map(|(cargo, (program, filters))| {
+        let cargo = cargo.args(["--test", program, "--", "--nocapture"]).args(filters.split_whitespace());
+        cargo.env("TOMA_ROUNDS", "night")
+    }))
 }
 
 /// Uses fewer items than the benchmark does by default: as many predictions, and shorter steps. In bf16 a CPU
