@@ -58,7 +58,7 @@ functions!(unmarked, allow(unused));
 
 /// The bars are instructions, which `cargo xtask bench --instructions` counts: 3 per mark, 5 per block.
 pub(crate) fn report() {
-    println!("marks that nothing hears, over the unmarked function");
+    println!("marks without a receiver, over the unmarked function");
     for case in CASES.chunks_exact(2) {
         let pair = pairs(401, || (case[0].run)(1000), || (case[1].run)(1000));
         println!("  {:<28} {:>7.1} ns", case[1].name, pair.overhead_ns(1000));

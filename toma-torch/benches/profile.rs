@@ -127,7 +127,7 @@ fn filled(blocks: usize) {
     assert!(filled.is_some(), "the failure is reported");
     drop((profiling, held));
     let micros = reported.saturating_sub(bare).as_secs_f64() * 1e6;
-    println!("{:<46} {micros:>9.1} us  (bar: 100 us)", format!("what filled the memory, of {blocks} blocks"));
+    println!("{:<46} {micros:>9.1} us  (bar: 100 us)", format!("holders of a full memory, {blocks} blocks"));
 }
 
 /// Writes the page of a recording of this many events: operators of a line, each with a block that the next one frees.

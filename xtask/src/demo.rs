@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_demonstration_begins_with_what_needs_no_libtorch() {
+    fn the_demonstration_begins_without_libtorch() {
         let project = Project::find().unwrap();
         let shown = choose(&project, &[]).unwrap();
         let names: Vec<_> = shown.iter().map(|example| &*example.target.name).collect();

@@ -24,7 +24,7 @@ impl<'a> Example<'a> {
 
     /// Every example. A table for an example that does not exist is an error.
     pub(crate) fn all(workspace: &'a Workspace) -> Result<Vec<Self>> {
-        workspace.all_packages().try_for_each(no_strangers)?;
+        workspace.all_packages().try_for_each(check_tables)?;
         let of = |(package, target)| Self::of(workspace, package, target);
         Ok(workspace.targets_of("example").map(of).collect())
     }
@@ -45,7 +45,8 @@ impl<'a> Example<'a> {
     }
 }
 
-fn no_strangers(package: &Package) -> Result<()> {
+/// Fails if a table of the package names no example.
+fn check_tables(package: &Package) -> Result<()> {
     let is_known = |name: &&String| package.targets_of("example").any(|target| target.name == **name);
     match package.settings().examples.keys().find(|name| !is_known(name)) {
         Some(name) => bail!("{}: no example `{name}`, which has a table", package.manifest.display()),

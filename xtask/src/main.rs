@@ -19,9 +19,9 @@ use clap::{Args, Parser, Subcommand};
 use crate::setup::torch::Build;
 
 const ENVIRONMENT: &str = "\
-libtorch is yours where LIBTORCH or LIBTORCH_USE_PYTORCH is set; it must be 2.11.0, unless you set
-LIBTORCH_BYPASS_VERSION_CHECK. Installing one takes Linux, a C++ compiler, and Python 3.10 to 3.14 with venv and pip.
-TOMA_* variables reach `run` and `demo` alone.";
+If LIBTORCH or LIBTORCH_USE_PYTORCH is set, that libtorch is used; it must be 2.11.0, unless you set
+LIBTORCH_BYPASS_VERSION_CHECK. Otherwise one is installed, which needs Linux, a C++ compiler, and Python 3.10 to 3.14
+with venv and pip. Only `run` and `demo` pass TOMA_* variables on.";
 
 /// Set-up and checks of toma.
 #[derive(Debug, Parser)]
@@ -36,20 +36,19 @@ struct Line {
 // Which libtorch to install where one is needed. A doc comment would become the program's own.
 #[derive(Args, Clone, Copy, Debug)]
 struct Libtorch {
-    /// Install the CPU's libtorch where one is needed: 540 MB to download
+    /// Install libtorch for the CPU if one is needed: 540 MB to download
     #[arg(long, global = true, conflicts_with = "cuda")]
     cpu: bool,
-    /// Install the libtorch for GPUs: 2.7 GB; without either option, this one if there is an NVIDIA driver
+    /// Install libtorch for GPUs: 2.7 GB to download; the default if there is an NVIDIA driver
     #[arg(long, global = true)]
     cuda: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// See it work: the named examples, or those made for it, with arguments for a demonstration
+    /// See toma at work: run the examples of the demonstration, or the named ones
     Demo(demo::Demo),
-    /// Run any example with the libtorch and the files it needs; paths in ARGS are relative to your current
-    /// folder
+    /// Run an example with the libtorch and the files it needs; paths in ARGS are relative to your current folder
     Run(demo::Run),
     /// Run every check, or only the named steps, and print a table
     Test(check::Test),

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_means_nothing_is_named() {
+    fn an_unknown_key_is_named() {
         for (key, table) in [
             ("tset", json!({ "toma": { "examples": { "embed": { "tset": [] } } } })),
             ("slow", json!({ "toma": { "slow": [] } })),

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn all_features_are_those_of_any_package_without_what_needs_libtorch() {
+    fn all_features_are_those_of_any_package_that_need_no_libtorch() {
         let of = |features: Value, libtorch: &[&str]| {
             let tables = json!({ "toma": { "libtorch-features": libtorch } });
             let package = package("core", json!({ "features": features, "metadata": tables }));

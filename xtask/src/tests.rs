@@ -63,7 +63,7 @@ fn the_description_is_consistent() {
 }
 
 #[test]
-fn flags_stand_anywhere_and_what_follows_two_dashes_is_passed_on() {
+fn flags_stand_anywhere_and_arguments_after_two_dashes_are_passed_on() {
     for line in ["xtask test doc --cpu --fail-fast fmt", "xtask --cpu test --fail-fast doc fmt"] {
         let Line { command: Command::Test(test), libtorch } = parse(line).unwrap() else { panic!("{line}") };
         assert!(libtorch.cpu && test.how.fail_fast && test.how.steps == ["doc", "fmt"], "{test:?}");

@@ -36,7 +36,7 @@ fn collect(project: &Project, program: &Path, case: &str, calls: u64) -> Result<
     let valgrind = project.command("valgrind").args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     let run = valgrind.arg(program).arg("count").arg(case).arg(calls.to_string());
     let report = run.ignore_stdout().quiet().read_stderr().context("--instructions needs valgrind")?;
-    total(&report).with_context(|| format!("case `{case}`: no total in what valgrind wrote:\n{report}"))
+    total(&report).with_context(|| format!("case `{case}`: no total in valgrind's output:\n{report}"))
 }
 
 /// The total that callgrind reports: `==12== Collected : 4021337`.

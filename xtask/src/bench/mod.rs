@@ -16,7 +16,7 @@ use crate::setup::torch::Build;
 
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// With `--instructions`, a part of the names of the cases
+    /// Name of one benchmark; with `--instructions`, a part of the names of cases
     pub(crate) name: Option<String>,
     /// Count instructions per call under valgrind, which are repeatable on a busy machine
     #[arg(long)]

@@ -18,10 +18,10 @@ use crate::setup::torch::Build;
 pub(crate) struct How {
     /// Only these steps, in the order in which they always run
     pub(crate) steps: Vec<String>,
-    /// Print the name of each step and what it checks
+    /// Print the name and the purpose of each step
     #[arg(long)]
     pub(super) list: bool,
-    /// Stop at the first failure instead of going on
+    /// Begin no other step or program after a failure
     #[arg(long)]
     pub(crate) fail_fast: bool,
     /// Begin at this step, to resume an interrupted run

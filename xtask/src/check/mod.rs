@@ -143,7 +143,7 @@ fn print_results(ended: &[Ended]) -> ExitCode {
     ExitCode::from(u8::from(ended.iter().any(|step| step.result.is_err())))
 }
 
-/// The note of the only step in a table, which is the last line of the output.
+/// The note in the last line of the output, which is the table of a single step.
 fn note(output: &str) -> String {
     let row = output.lines().last().and_then(|row| row.split_once(" s  ok"));
     row.map(|(_, note)| note.trim().to_owned()).unwrap_or_default()

@@ -1,8 +1,8 @@
 //! Checks that packages compile from the files in them alone, with each other.
 //!
 //! # Why
-//! `cargo package` verifies a package with what an earlier run has packed of the same version. Here all packages are
-//! unpacked into one workspace, which shares the dependencies that other steps have built.
+//! `cargo package` verifies a package against packages of the same version that an earlier run has packed. Here all
+//! packages are unpacked into one workspace, which shares the dependencies that other steps have built.
 
 use std::path::PathBuf;
 

@@ -45,8 +45,8 @@ impl Packages {
             let is_installed = run(venv) && lists.iter().all(|list| self.pip(project, list).is_ok_and(run));
             ensure!(
                 is_installed,
-                "cannot install into {root}, see above: it takes Python 3.10 to 3.14 with venv and pip, a network and \
-                 room on the disk; run the same command again, {otherwise}"
+                "cannot install into {root}, see above: this needs Python 3.10 to 3.14 with venv and pip, a network \
+                 and free space on the disk; run the same command again, {otherwise}"
             );
             finish(&self.packages()?)
         })?;

@@ -25,7 +25,7 @@ row() {
     printf '%-62s | %-23s | %s\n' "$1" "$2" "$3"
 }
 
-# Runs a program for at most half an hour, where that can be told.
+# Runs a program, for at most half an hour if there is a `timeout`.
 run() {
     if command -v timeout >/dev/null 2>&1; then timeout 1800 "$@"; else "$@"; fi
 }
@@ -74,12 +74,12 @@ case $version in
 *) give_up "PyTorch in $torch is ${version:-of an unknown version}; $needed is needed" ;;
 esac
 
-# PyTorch's own libraries, and those of the packages it depends on, which stand beside it.
+# PyTorch's own libraries, and those of the packages it depends on, which are installed next to it.
 libraries=$torch/lib
 for folder in "$torch"/../nvidia/*/lib; do
     [ -d "$folder" ] && libraries=$libraries:$folder
 done
-# libtorch would rather read it than the limit.
+# libtorch prefers this variable over the one with the limit.
 unset PYTORCH_CUDA_ALLOC_CONF
 export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
@@ -107,7 +107,7 @@ with_cuda() {
     fi
 }
 
-# The rows of the checks that need a GPU come first, under the heading of the table, each with what a paper card said.
+# The rows of the checks that need a GPU come first, under the heading of the table, with their results on a paper card.
 with_cuda "$here/gpu" >"$log" 2>&1
 status=$?
 awk -F ' [|] ' '

@@ -32,7 +32,7 @@ struct Import {
 
 /// A shortest circle among the files of the crate whose sources are in `folder`.
 pub(super) fn circle(folder: &str, files: &[TextFile]) -> Option<String> {
-    let own = files.iter().filter(|file| !file.is_beside_the_product());
+    let own = files.iter().filter(|file| !file.is_not_shipped());
     let modules: Modules =
         own.filter_map(|file| Some((key(folder, &file.path)?, Module::of(file)))).collect();
     let files = modules.iter().filter(|(key, _)| !key.is_empty());

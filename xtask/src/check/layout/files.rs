@@ -27,7 +27,7 @@ impl TextFile {
     }
 
     /// True if the file only tests or demonstrates the shipped code.
-    pub(super) fn is_beside_the_product(&self) -> bool {
+    pub(super) fn is_not_shipped(&self) -> bool {
         ["tests", "benches", "examples"].iter().any(|folder| self.is_under(folder))
             || self.path.ends_with("/tests.rs")
             || self.path.ends_with("_tests.rs")
@@ -49,17 +49,17 @@ mod tests {
     use super::*;
     use crate::tests::Scratch;
 
-    fn beside(path: &str) -> bool {
-        TextFile { path: path.into(), text: String::new() }.is_beside_the_product()
+    fn is_not_shipped(path: &str) -> bool {
+        TextFile { path: path.into(), text: String::new() }.is_not_shipped()
     }
 
     #[test]
-    fn tests_benches_and_examples_are_beside_the_product() {
-        let beside_it = "tests/a.rs toma-macros/tests/ui/b.rs benches/c.rs toma-core/src/engine/tests.rs a/src/b_tests.rs";
-        let of_it =
+    fn tests_benches_and_examples_are_not_shipped() {
+        let others = "tests/a.rs toma-macros/tests/ui/b.rs benches/c.rs toma-core/src/engine/tests.rs a/src/b_tests.rs";
+        let shipped =
             "src/lib.rs toma-core/src/testing.rs src/examples.rs src/contests.rs xtask/src/latest/x.rs";
-        for (paths, is_beside) in [(beside_it, true), (of_it, false)] {
-            paths.split(' ').for_each(|path| assert_eq!(beside(path), is_beside, "{path}"));
+        for (paths, expected) in [(others, true), (shipped, false)] {
+            paths.split(' ').for_each(|path| assert_eq!(is_not_shipped(path), expected, "{path}"));
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let root = checks.project.workspace.root.canonicalize()?;
     let files = text_files(checks.project)?;
     let leads = |path: &Path, heading: Option<&str>| links::leads(&root, path, heading);
-    let crates = files.iter().filter(|file| !file.is_beside_the_product()).filter_map(TextFile::crate_root);
+    let crates = files.iter().filter(|file| !file.is_not_shipped()).filter_map(TextFile::crate_root);
     let circles = crates.filter_map(|folder| circles::circle(folder, &files));
     let problems: Vec<_> = files.iter().flat_map(|file| problems(file, &leads)).chain(circles).collect();
     all_clear(&problems)?;

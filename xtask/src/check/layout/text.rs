@@ -8,8 +8,8 @@ const MAX_LINES: usize = 400;
 /// Reports a source file with more lines than a reader keeps in mind.
 pub(super) fn too_long(file: &TextFile) -> Option<String> {
     let lines = own_lines(&file.text);
-    (!file.is_beside_the_product() && lines > MAX_LINES)
-        .then(|| format!(": {lines} lines, at most {MAX_LINES}; split it by what it does"))
+    (!file.is_not_shipped() && lines > MAX_LINES)
+        .then(|| format!(": {lines} lines, at most {MAX_LINES}; split it by subject"))
 }
 
 /// Finds the line that lifts the lint against `unsafe`, without which the file cannot use it.

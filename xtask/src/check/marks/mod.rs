@@ -69,11 +69,11 @@ fn write_copy(project: &Project, copy: &Path) -> Result<usize> {
             fs::copy(from, to)?;
         }
     }
-    listens(&copy.join("toma-core")).map(|()| functions)
+    add_listener(&copy.join("toma-core")).map(|()| functions)
 }
 
 /// Adds the items that the marks of a package refer to, and the listener.
-fn listens(package: &Path) -> Result<()> {
+fn add_listener(package: &Path) -> Result<()> {
     let (manifest, root) = (package.join("Cargo.toml"), package.join("src/lib.rs"));
     let text = fs::read_to_string(&manifest)?;
     fs::write(manifest, text.replace("[dependencies]\n", &format!("[dependencies]\n{DEPENDENCIES}")))?;

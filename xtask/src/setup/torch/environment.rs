@@ -51,7 +51,7 @@ impl Environment {
         };
         let shown = folder.display();
         ensure!(folder.is_dir(), "{name}: no folder {shown}; unset the variable to have libtorch installed");
-        Ok(Some(Self { description: format!("{name} of yours"), libtorch, libraries: vec![folder] }))
+        Ok(Some(Self { description: format!("your {name}"), libtorch, libraries: vec![folder] }))
     }
 
     /// `command` with the variables to build against this libtorch and to find it.
@@ -89,7 +89,7 @@ impl Environment {
     }
 }
 
-/// A line for a shell that sets a variable to a text and what the suffix adds.
+/// A line for a shell that sets a variable to the quoted value, followed by the suffix as it is.
 pub(super) fn export(name: &str, value: &OsStr, suffix: &str) -> String {
     format!("export {name}='{}'{suffix}\n", value.to_string_lossy().replace('\'', r"'\''"))
 }

@@ -85,7 +85,7 @@ impl Build {
 pub(super) fn environment(project: &Project, build: Build) -> Result<Environment> {
     ensure!(
         cfg!(target_os = "linux"),
-        "libtorch {VERSION}: can be installed by us on Linux alone; set LIBTORCH to the folder of one you have"
+        "libtorch {VERSION} can be installed on Linux only; set LIBTORCH to the folder of one you have"
     );
     let root = project.workspace.target_dir.join(format!("libtorch/{}-{VERSION}", build.name()));
     let otherwise = format!("or set LIBTORCH to the folder of a libtorch {VERSION} you have");
