@@ -2,36 +2,7 @@
 
 use toma::{NoCache, execute};
 
-use crate::chunks::flaky::Flaky;
 use crate::chunks::panic_of;
-
-#[test]
-fn a_shared_slice_outlives_the_call() {
-    let data = [1, 2, 3, 4, 5];
-    let mut chunks = Vec::new();
-    let mut flaky = Flaky::new(0b1);
-    execute::with::<NoCache>()
-        .chunked(&data[..], 4, |chunk: &[i32], start, end| {
-            assert_eq!(chunk, &data[start..end]);
-            flaky.end(start, end)?;
-            chunks.push(chunk.to_vec());
-            Ok::<_, toma::classify::OutOfMemory>(())
-        })
-        .unwrap();
-    assert_eq!(chunks, [vec![1, 2], vec![3, 4], vec![5]]);
-}
-
-#[test]
-fn an_exclusive_slice_is_that_of_the_caller() {
-    let mut data = vec![0; 7];
-    let first = data.as_ptr();
-    execute::with::<NoCache>().chunked(&mut data[..], 3, |chunk, start, end| {
-        assert_eq!(chunk.as_ptr(), first.wrapping_add(start));
-        assert_eq!(chunk.len(), end - start);
-        chunk.fill(start);
-    });
-    assert_eq!(data, [0, 0, 0, 3, 3, 3, 6]);
-}
 
 #[test]
 fn items_without_size_are_counted() {

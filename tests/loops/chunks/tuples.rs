@@ -78,22 +78,6 @@ tuple!(of_a_six_and_a_two: reads [a b c d], writes [e f g h],
     ((&a[..], &b[..], &c[..], &d[..], &mut e[..], &mut f[..]), (&mut g[..], &mut h[..]))
         => ((a, b, c, d, e, f), (g, h)));
 
-/// Item types differ from part to part.
-#[test]
-fn of_different_types() {
-    let (names, mut lengths, mut seen) = (["a", "bc", "def"], [0_u16; 3], [false; 3]);
-    execute::with::<NoCache>().chunked(
-        (&names[..], &mut lengths[..], &mut seen[..]),
-        2,
-        |(names, lengths, seen), _, _| {
-            for ((name, length), seen) in names.iter().zip(lengths).zip(seen) {
-                (*length, *seen) = (u16::try_from(name.len()).unwrap(), true);
-            }
-        },
-    );
-    assert_eq!((lengths, seen), ([1, 2, 3], [true; 3]));
-}
-
 /// A chunk is borrowed anew for each attempt, so an attempt may move out of its parameters.
 #[test]
 fn a_body_may_use_up_its_chunk() {

@@ -98,15 +98,6 @@ fn the_call_is_over_with_the_last_value() {
 }
 
 #[test]
-fn there_may_be_nothing_to_do() {
-    for form in FORMS {
-        let world = World::with_limit(4);
-        let mut rows = form(&world, 3..3, 8);
-        assert_eq!((rows.next(), rows.next(), world.tried()), (None, None, 0));
-    }
-}
-
-#[test]
 fn dropped_anywhere_it_remembers_and_runs_nothing() {
     for (form, taken) in FORMS.into_iter().flat_map(|form| (0..6).map(move |taken| (form, taken))) {
         let world = World::with_limit(4);

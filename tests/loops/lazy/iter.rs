@@ -1,12 +1,12 @@
 use std::iter::FusedIterator;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proptest::prelude::*;
 use toma::classify::OutOfMemory;
 use toma::execute;
 use toma::{Bisect, NoCache};
 
+use crate::kit::panic_of;
 use crate::lazy::World;
 
 /// Makes all calls at one call site, so that they share learned sizes.
@@ -49,8 +49,8 @@ fn endless_ranges_are_lazy() {
 #[test]
 fn bad_sizes_panic_when_it_is_made() {
     let text = |call: &dyn Fn()| {
-        let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
-        let (name, text) = panic.downcast_ref::<String>().unwrap().split_once(": ").unwrap();
+        let panic = panic_of(call);
+        let (name, text) = panic.split_once(": ").unwrap();
         assert!(name.starts_with("tests/loops/lazy/"), "{name}");
         text.to_owned()
     };
@@ -80,18 +80,6 @@ fn iterators_nest_and_mix() {
     assert_eq!(rows.by_ref().map(|row| row.len()).sum::<usize>(), 6);
     assert_eq!(others.next(), Some(Ok(2..4)));
     assert_eq!((others.next(), rows.next()), (None, None));
-}
-
-/// An error that ends the inner iterator is a failure of the enclosing attempt, which then shrinks.
-#[test]
-fn an_iterator_inside_a_body() {
-    let sizes = execute::with::<NoCache>().batch(16, |size| {
-        let rows = execute::with::<NoCache>().iter(0..size, size, |start, end| {
-            if end - start > 2 || size > 4 { Err(OutOfMemory::new(None)) } else { Ok(end - start) }
-        });
-        rows.collect::<Result<Vec<_>, _>>()
-    });
-    assert_eq!(sizes.unwrap(), [2, 2]);
 }
 
 proptest! {

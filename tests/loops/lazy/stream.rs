@@ -118,22 +118,6 @@ fn dropped_after_any_poll_nothing_is_lost() {
     assert!(ended);
 }
 
-/// The future of `next` may be dropped, as `select!` does. The next call of `next` continues the attempt.
-#[test]
-fn asking_again_loses_no_work() {
-    let world = World::with_limit(4);
-    let mut rows = stream(&world, 0..8, 4);
-    let mut polls = 0;
-    let row = loop {
-        // Each poll is made on a new future.
-        if let Poll::Ready(row) = poll_once(rows.next()) {
-            break row;
-        }
-        polls += 1;
-    };
-    assert_eq!((row, polls, world.tried()), (Some(Ok(0..4)), 2, 1));
-}
-
 /// Counts how often it is woken.
 #[derive(Default)]
 struct Wakes(AtomicUsize);
