@@ -6,15 +6,19 @@ use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, execute};
 
 use crate::executor::poll;
+use crate::kit::{OUT_OF_MEMORY, fits};
 
 type Result<T> = std::result::Result<T, OutOfMemory>;
 
-/// Nests calls. The innermost one works at size 1 only, and every level handles its own failures.
+/// Nests calls. The innermost one works at size 1 only, and handles its own failures: a panic, and then an error.
 fn deep(levels: usize, leaf: &Cell<usize>) -> Result<usize> {
     execute::range(0..1, 1, |_, _| Ok(()))?;
     if levels == 0 {
         leaf.set(leaf.get() + 1);
-        return execute::batch(4, |size| if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(size) });
+        return execute::batch(4, |size| {
+            assert!(size < 4, "{OUT_OF_MEMORY}");
+            fits(size, 1).map(|()| size)
+        });
     }
     match levels % 4 {
         0 => execute::batch(4, |_| deep(levels - 1, leaf)),
@@ -36,25 +40,6 @@ fn fifty_levels_work() {
     assert_eq!(deep(50, &leaf), Ok(1));
 }
 
-/// Nests calls that fail by panics, which pass through every level.
-fn deep_panic(levels: usize, leaf: &Cell<usize>) -> usize {
-    if levels == 0 {
-        leaf.set(leaf.get() + 1);
-        return execute::with::<NoCache>().batch(4, |size| {
-            assert!(size == 1, "CUDA out of memory. Tried to allocate 2.00 GiB");
-            size
-        });
-    }
-    execute::with::<NoCache>().batch(4, |_| deep_panic(levels - 1, leaf))
-}
-
-#[test]
-fn fifty_levels_of_panics_work() {
-    let leaf = Cell::new(0);
-    assert_eq!(deep_panic(50, &leaf), 1);
-    assert_eq!(leaf.get(), 1);
-}
-
 /// Calls itself at one line: the outer and the inner call share a cache entry, and each keeps its own step.
 fn same_line(sizes: &GlobalCache, depth: usize, tried: &Cell<usize>) -> Result<()> {
     let with = execute::with::<NoCache>().cache(sizes);
@@ -74,23 +59,6 @@ fn a_line_that_calls_itself_keeps_its_steps_apart() {
     assert_eq!(tried.replace(0), 1 + 6, "the outer piece of 4, and 4, 2, 1, 1, 1, 1 inside");
     same_line(&sizes, 1, &tried).unwrap();
     assert_eq!(tried.get(), 4 + 4 * 4, "what the inner call learned is where both start now");
-}
-
-/// Each piece leaks a scratch buffer at the same call site.
-#[test]
-fn a_body_that_leaks_is_left_alone() {
-    let mut total = 0;
-    execute::with::<NoCache>()
-        .range(0..64, 64, |start, end| {
-            let scratch = Box::leak(vec![1_u8; end - start].into_boxed_slice());
-            if scratch.len() > 8 {
-                return Err(OutOfMemory::new(None));
-            }
-            total += scratch.len();
-            Ok(())
-        })
-        .unwrap();
-    assert_eq!(total, 64);
 }
 
 #[toma::batch(initial = 8, cache = &*sizes)]

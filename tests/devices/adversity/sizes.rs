@@ -3,22 +3,11 @@
 use std::panic::catch_unwind;
 
 use toma::classify::OutOfMemory;
-use toma::{Bisect, Decay, NoCache, execute, report};
+use toma::{NoCache, execute, report};
 
 use crate::executor::block_on;
 
 const ALL: usize = usize::MAX;
-
-#[test]
-fn the_largest_batch_shrinks_to_one() {
-    let mut tried = Vec::new();
-    let size = execute::with::<NoCache>().batch(ALL, |size| {
-        tried.push(size);
-        if size > 1 { Err(OutOfMemory::new(None)) } else { Ok(size) }
-    });
-    assert_eq!(size, Ok(1));
-    assert_eq!(tried, (0..usize::BITS).map(|shift| ALL >> shift).collect::<Vec<_>>());
-}
 
 #[test]
 fn the_largest_range_is_one_piece_or_two() {
@@ -30,17 +19,6 @@ fn the_largest_range_is_one_piece_or_two() {
     assert_eq!(pieces, [(0, ALL), (0, ALL - 1), (ALL - 1, ALL), (ALL - 3, ALL - 1), (ALL - 1, ALL)]);
     let sum = execute::with::<NoCache>().fold(1..ALL, ALL, 0, |sum, start, end| sum + (end - start));
     assert_eq!(sum, ALL - 1);
-}
-
-#[test]
-fn every_policy_stands_the_largest_sizes() {
-    fn last(policy: impl toma::policy::Policy) -> usize {
-        let with = execute::with::<NoCache>().policy(policy);
-        with.batch(ALL, |size| if size > 1000 { Err(OutOfMemory::new(None)) } else { Ok(size) }).unwrap()
-    }
-    assert_eq!(last(toma::Halve), 511);
-    assert!((500..=1000).contains(&last(Bisect::default())));
-    assert!((900..=1000).contains(&last(Decay::new(0.99))));
 }
 
 #[test]
