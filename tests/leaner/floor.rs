@@ -1,8 +1,8 @@
-//! At the floor, a panic is retried if the call site is known to offer plans, and is otherwise printed once.
+//! At the floor, a panic is retried if the call site is known to offer plans, and is otherwise printed once. The order
+//! of offers and failures within a call is tested in `tests/loops/rules`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 
 use toma::leaner::{self, Lean};
 use toma::{NoCache, execute};
@@ -26,56 +26,6 @@ fn the_first_panic_of_a_call_site_goes_through_and_the_second_is_tried_again() {
     assert_eq!((region.attempts(), region.plan()), (vec![(1, 0)], 0), "it was printed, so it is passed on");
     assert_eq!(site(&region), (Ok(1), 0));
     assert_eq!(region.attempts(), [(1, 0), (1, 0), (1, 1)]);
-}
-
-#[test]
-fn the_same_for_an_attribute() {
-    #[toma::batch(initial = 4, min = 4, cache = NoCache)]
-    fn step(size: usize, region: &Arc<Region>) -> usize {
-        region.must_run(size)
-    }
-    let region = Region::new(&[10, 5], 20);
-    assert_eq!(outcome(|| step(&region)), (Err(OUT_OF_MEMORY.to_owned()), 1));
-    assert_eq!(outcome(|| step(&region)), (Ok(4), 0));
-}
-
-#[test]
-fn an_attempt_of_the_same_call_is_enough() {
-    let region = Region::new(&[10, 5], 10);
-    let run = |start: usize, end: usize| {
-        if start == 1 {
-            region.room.store(5, SeqCst);
-        }
-        region.must_run(end - start);
-    };
-    assert_eq!(outcome(|| execute::with::<NoCache>().range(0..3, 1, run)), (Ok(()), 0));
-    assert_eq!(region.attempts(), [(1, 0), (1, 0), (1, 1), (1, 1)]);
-}
-
-#[test]
-fn a_promise_that_comes_to_nothing_is_printed_once_and_changes_nothing() {
-    let region = Region::new(&[10], 10);
-    let run = |start: usize, end: usize| {
-        if start == 1 {
-            region.room.store(5, SeqCst);
-        }
-        region.must_run(end - start);
-    };
-    let (result, printed) = outcome(|| execute::with::<NoCache>().range(0..3, 1, run));
-    assert_eq!((result, printed), (Err(OUT_OF_MEMORY.to_owned()), 1));
-    // The failure is no longer available once the plan was asked, so one more attempt determines how the piece ends.
-    assert_eq!(region.attempts(), [(1, 0), (1, 0), (1, 0)]);
-}
-
-#[test]
-fn a_promise_without_an_offer_is_printed_once_too() {
-    let region = Region::new(&[10, 5], 10);
-    let run = |start: usize, end: usize| match start {
-        0 => assert_eq!(region.must_run(end - start), 1),
-        _ => panic!("{OUT_OF_MEMORY}"),
-    };
-    let (result, printed) = outcome(|| execute::with::<NoCache>().range(0..3, 1, run));
-    assert_eq!((result, printed, region.asked.load(SeqCst)), (Err(OUT_OF_MEMORY.to_owned()), 1, 0));
 }
 
 /// A plan that panics when it is asked, and again when it is dropped.
