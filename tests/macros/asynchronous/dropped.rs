@@ -155,13 +155,6 @@ fn a_batch_dropped_anywhere() {
 }
 
 #[test]
-fn a_future_that_is_never_polled_does_nothing() {
-    let world = World::with_limit(4);
-    drop(range(0, ITEMS, &world));
-    assert_eq!((world.done.get(), world.settled()), (0, None));
-}
-
-#[test]
 fn undoing_comes_before_the_await_of_a_retry() {
     let mut seen = Vec::new();
     for polls in 0..ENOUGH {

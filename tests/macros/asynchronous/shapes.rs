@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io;
 use std::pin::Pin;
 
-use toma::classify::{Class, OutOfMemory};
+use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache};
 
 use crate::asynchronous::{OUT_OF_MEMORY, allocate, block_on, failures, pause};
@@ -174,29 +174,6 @@ fn patterns_of_parameters() {
     let mut to = [0; 20];
     block_on(pairs((&[7; 20], &mut to))).unwrap();
     assert_eq!((to, failures()), ([7; 20], 2));
-}
-
-/// An error type that does not implement `Error`.
-#[derive(Debug, PartialEq)]
-enum Code {
-    NoMemory,
-    Lost,
-}
-
-fn class(code: &Code) -> Class {
-    if *code == Code::NoMemory { Class::OutOfMemory } else { Class::Other }
-}
-
-#[toma::batch(initial = 16, cache = NoCache, classify = class)]
-async fn classified(size: usize, limit: usize) -> Result<usize, Code> {
-    allocate(size, limit).await.map_err(|_| if size > 1 { Code::NoMemory } else { Code::Lost })?;
-    Ok(size)
-}
-
-#[test]
-fn errors_that_only_the_caller_understands() {
-    assert_eq!((block_on(classified(4)), failures()), (Ok(4), 2));
-    assert_eq!((block_on(classified(0)), failures()), (Err(Code::Lost), 4));
 }
 
 #[toma::batch(initial = 16, cache = GlobalCache)]

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::num::ParseIntError;
 
 use toma::NoCache;
-use toma::classify::OutOfMemory;
 
 use crate::attributes::{allocate_or_panic, failures, fits};
 
@@ -149,25 +148,4 @@ fn arguments_are_borrowed_by_every_attempt() {
     let (mut numbers, runs) = (Vec::new(), Cell::new(0));
     assert_eq!(borrows(String::from("ab"), &mut numbers, &runs), "abab");
     assert_eq!((numbers, runs.get()), (vec![16, 17, 8, 9], 2));
-}
-
-/// The values of a body are dropped in order, before the next attempt starts.
-#[toma::batch(initial = 16, cache = NoCache)]
-fn drops(size: usize, living: &Cell<usize>) -> Result<usize, OutOfMemory> {
-    struct Guard<'a>(&'a Cell<usize>);
-    impl Drop for Guard<'_> {
-        fn drop(&mut self) {
-            self.0.set(self.0.get() - 1);
-        }
-    }
-    assert_eq!(living.get(), 0, "the values of the failed attempt are gone");
-    living.set(1);
-    let _guard = Guard(living);
-    fits(size, 2)?;
-    Ok(size)
-}
-
-#[test]
-fn values_of_a_failed_attempt_are_dropped_before_the_next() {
-    assert_eq!(drops(&Cell::new(0)), Ok(2));
 }

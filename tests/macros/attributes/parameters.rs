@@ -93,13 +93,7 @@ fn attributes(
     there + last
 }
 
-#[toma::batch(initial = 16, cache = NoCache)]
-fn trailing_comma(size: usize) -> usize {
-    size
-}
-
 #[test]
 fn attributes_of_parameters() {
     assert_eq!(attributes(1, 2), 3);
-    assert_eq!(trailing_comma(), 16);
 }

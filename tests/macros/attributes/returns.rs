@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::{fmt, io};
 
 use toma::NoCache;
-use toma::classify::{Class, Failure};
 
 use crate::attributes::{allocate_or_panic, failures, fits};
 
@@ -136,54 +135,6 @@ fn of_a_real_allocation(size: usize) -> Result<Vec<u64>, TryReserveError> {
 #[test]
 fn a_real_allocation_fails() {
     assert_eq!((of_a_real_allocation().unwrap().len(), failures()), (4, 2));
-}
-
-/// An error of a library that does not implement `Error`.
-#[derive(Debug, PartialEq)]
-enum Code {
-    NoMemory(u64),
-    Lost,
-}
-
-impl Code {
-    fn failure(&self) -> Failure {
-        match *self {
-            Self::NoMemory(bytes) => Failure::new(Class::OutOfMemory, "code 2").requesting(Some(bytes)),
-            Self::Lost => Failure::new(Class::Other, "code 9"),
-        }
-    }
-}
-
-mod codes {
-    pub(super) fn class(code: &super::Code) -> toma::classify::Class {
-        code.failure().class
-    }
-}
-
-#[toma::batch(initial = 16, cache = NoCache, classify = Code::failure)]
-fn by_failure(size: usize, limit: usize) -> Result<usize, Code> {
-    fits(size, limit).map_err(|_| if size > 2 { Code::NoMemory(1 << 20) } else { Code::Lost })?;
-    Ok(size)
-}
-
-#[toma::range(initial = 16, cache = NoCache, classify = codes::class)]
-fn by_class(start: usize, end: usize, limit: usize) -> Result<(), Code> {
-    fits(end - start, limit).map_err(|_| Code::NoMemory(1 << 20))
-}
-
-#[toma::batch(initial = 16, cache = NoCache, classify = |text: &String| if text == "retry" { Class::OutOfMemory } else { Class::Other })]
-fn by_closure(size: usize, text: &str) -> Result<usize, String> {
-    if size > 4 { Err(text.to_owned()) } else { Ok(size) }
-}
-
-#[test]
-fn errors_that_only_the_caller_understands() {
-    assert_eq!((by_failure(4), failures()), (Ok(4), 2));
-    assert_eq!((by_failure(1), failures()), (Err(Code::Lost), 3));
-    assert_eq!((by_class(0, 16, 4), failures()), (Ok(()), 2));
-    assert_eq!((by_class(0, 16, 0), failures()), (Err(Code::NoMemory(1 << 20)), 5));
-    assert_eq!((by_closure("retry"), failures()), (Ok(4), 2));
-    assert_eq!((by_closure("stop"), failures()), (Err(String::from("stop")), 0));
 }
 
 struct Owner {
