@@ -20,55 +20,6 @@ fn attempt(rank: &Member, items: usize, room: usize) -> Result<usize, OutOfMemor
 }
 
 #[test]
-fn a_batch_has_the_size_that_fits_on_all() {
-    let sizes = on_each(3, |rank| {
-        execute::with::<NoCache>().ranks(&rank).batch(64, |size| attempt(&rank, size, 20)).unwrap()
-    });
-    assert_eq!(sizes, [16, 16, 16]);
-}
-
-#[test]
-fn unequal_work_is_done_once_and_in_order() {
-    let all = on_each(3, |rank| {
-        let (items, seen) = (8 * rank.rank(), RefCell::new(Vec::new()));
-        let name = "work";
-        execute::with::<NoCache>()
-            .name(name)
-            .ranks(&rank)
-            .range(0..items, 8, |start, end| {
-                attempt(&rank, end - start, 2)?;
-                seen.borrow_mut().extend(start..end);
-                Ok::<_, OutOfMemory>(())
-            })
-            .unwrap();
-        let report = report::last().unwrap();
-        (seen.into_inner(), report.attempts, report.joined)
-    });
-    for (rank, (seen, attempts, joined)) in all.into_iter().enumerate() {
-        // 8 and 4 fail on rank 1; pieces of 2 follow, 4 of them on rank 1 and 8 on rank 2.
-        let retried = if rank == 0 { 0 } else { 2 };
-        assert_eq!(attempts, retried + [0, 4, 8][rank], "rank {rank}");
-        assert_eq!(joined + attempts, 10, "rank {rank}");
-        let kept = &seen[seen.len() - 8 * rank..];
-        assert!(kept.iter().copied().eq(0..8 * rank), "rank {rank}");
-    }
-}
-
-#[test]
-fn map_and_fold_keep_no_value_that_failed_elsewhere() {
-    let sums = on_each(2, |rank| {
-        let body = |start: usize, end: usize| attempt(&rank, end - start, 3);
-        let pieces = execute::with::<NoCache>().ranks(&rank).map(0..10, 8, body).unwrap();
-        let sum = execute::with::<NoCache>()
-            .ranks(&rank)
-            .fold(0..10, 8, 0, |sum, start, end| body(start, end).map(|items| sum + items))
-            .unwrap();
-        (pieces, sum)
-    });
-    assert_eq!(sums, [(vec![2; 5], 10), (vec![2; 5], 10)]);
-}
-
-#[test]
 fn an_iterator_goes_on_voting_until_all_are_done() {
     let pieces = on_each(2, |rank| {
         let items = if rank.rank() == 0 { 2 } else { 6 };
@@ -79,20 +30,6 @@ fn an_iterator_goes_on_voting_until_all_are_done() {
         pieces.map(Result::unwrap).collect::<Vec<_>>()
     });
     assert_eq!(pieces, [vec![2], vec![2, 2, 2]]);
-}
-
-#[test]
-fn a_piece_that_failed_elsewhere_is_undone() {
-    let undone = on_each(2, |rank| {
-        let undone = RefCell::new(Vec::new());
-        execute::with::<NoCache>()
-            .ranks(&rank)
-            .before_retry(|failed| undone.borrow_mut().push(failed))
-            .range(0..4, 4, |start, end| attempt(&rank, end - start, 1).map(drop))
-            .unwrap();
-        undone.into_inner()
-    });
-    assert_eq!(undone, [vec![0..4, 0..2], vec![0..4, 0..2]]);
 }
 
 #[test]

@@ -84,14 +84,6 @@ fn small(device: &FakeDevice) -> Report {
 }
 
 #[test]
-fn a_task_that_waits_on_another_device_changes_nothing() {
-    let alone = cold();
-    let task = begun();
-    assert_eq!(cold(), alone);
-    drop(task);
-}
-
-#[test]
 fn a_loop_on_a_second_device_measures_its_own() {
     let (alone, mut inside) = (cold(), Vec::new());
     let device = FakeDevice::new(1000);

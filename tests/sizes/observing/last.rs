@@ -3,7 +3,6 @@
 use std::panic::catch_unwind;
 use std::thread;
 
-use toma::observe::Reason;
 use toma::{NoCache, execute, report};
 
 fn call(name: &'static str, items: usize) {
@@ -50,17 +49,6 @@ fn a_nested_call_ends_before_the_one_around_it() {
     let expected = [report_of("before", 4), inner(10), inner(10), inner(12), inner(12), inner(14)];
     assert_eq!(seen, expected);
     assert_eq!(last(), report_of("outer", 6));
-}
-
-#[test]
-fn a_call_that_panics_leaves_its_report() {
-    let result = catch_unwind(|| {
-        execute::with::<NoCache>().name("broken").range(0..6, 2, |start, _| assert!(start < 2, "a mistake"));
-    });
-    result.unwrap_err();
-    let report = report::last().unwrap();
-    assert_eq!((report.name.to_string().as_str(), report.done, report.attempts), ("broken", 2, 2));
-    assert_eq!(report.gave_up, Some(Reason::NotOutOfMemory));
 }
 
 #[test]

@@ -1,13 +1,12 @@
-//! Every public field of a report.
+//! Fields of a report that neither its text nor its events show.
 
 use std::time::Duration;
 
 use toma::classify::{Class, OutOfMemory};
-use toma::observe::Reason;
 use toma::report::{Report, Tried};
 use toma::{GlobalCache, NoCache, execute, report};
 
-use crate::observing::world::{FINE, FORMS, OTHER, OUT_OF_MEMORY, Restless, TRANSIENT_LARGE, World};
+use crate::observing::world::{FINE, FORMS, OUT_OF_MEMORY, TRANSIENT_LARGE, World};
 
 fn last() -> Report {
     report::last().expect("a call has ended on this thread")
@@ -16,19 +15,6 @@ fn last() -> Report {
 /// Returns the sizes, their successes, and the class of the failure that ended each.
 fn tried(report: &Report) -> Vec<(usize, usize, Option<Class>)> {
     report.tried.iter().map(|&Tried { size, succeeded, failed, .. }| (size, succeeded, failed)).collect()
-}
-
-#[test]
-fn of_a_success() {
-    for (name, form) in FORMS {
-        form(&World::new([]), 20).unwrap();
-        let report = last();
-        assert_eq!(report.name.to_string(), "work", "{name}");
-        assert_eq!((report.length, report.done, report.start), (Some(20), 20, 8), "{name}");
-        assert_eq!((report.attempts, report.out_of_memory, report.remembered), (3, 0, None), "{name}");
-        assert_eq!((report.time_lost, report.time_lost_is_exact), (Duration::ZERO, true), "{name}");
-        assert_eq!((tried(&report), report.settled, report.gave_up), (vec![], None, None), "{name}");
-    }
 }
 
 /// Even pieces may be smaller than the step, and the later ones may be one item smaller.
@@ -66,39 +52,6 @@ fn of_shrinks() {
 }
 
 #[test]
-fn of_a_call_that_remembers() {
-    for (name, form) in FORMS {
-        let world = World::new([OUT_OF_MEMORY]);
-        form(&world, 8).unwrap();
-        assert_eq!(last().remembered, None, "{name}");
-        form(&world, 8).unwrap();
-        let report = last();
-        assert_eq!((report.remembered, report.start, report.attempts), (Some(4), 4, 2), "{name}");
-        assert_eq!((tried(&report), report.settled), (vec![], None), "{name}");
-        // A call with fewer items than the remembered size.
-        form(&world, 3).unwrap();
-        assert_eq!((last().remembered, last().start), (Some(4), 3), "{name}");
-    }
-}
-
-#[test]
-fn shows_the_known_limit_and_its_source() {
-    for (name, form) in FORMS {
-        let world = World::new([OUT_OF_MEMORY]);
-        form(&world, 8).unwrap();
-        let first = last();
-        assert_eq!(
-            (first.bounds.largest_success, first.bounds.smallest_failure),
-            (Some(4), Some(8)),
-            "{name}"
-        );
-        assert_eq!((first.settled, first.cache), (Some(4), Some("GlobalCache")), "{name}");
-        form(&world, 8).unwrap();
-        assert_eq!((last().bounds, last().settled, last().cache), (first.bounds, None, None), "{name}");
-    }
-}
-
-#[test]
 fn names_a_cache_that_remembers_nothing_and_the_one_behind_the_default() {
     let body = |start, end| if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
     let settled = || (last().settled, last().is_remembered, last().cache);
@@ -124,45 +77,6 @@ fn times_add_up_where_every_attempt_is_timed() {
 }
 
 #[test]
-fn of_giving_up() {
-    for (name, form) in FORMS {
-        assert_eq!(form(&World::new([FINE, OTHER]), 20), OTHER, "{name}");
-        let report = last();
-        assert_eq!((report.length, report.done, report.attempts), (Some(20), 8, 2), "{name}");
-        assert_eq!(tried(&report), [(8, 1, None), (8, 0, Some(Class::Other))], "{name}");
-        assert_eq!((report.out_of_memory, report.settled), (0, None), "{name}");
-        assert_eq!(report.gave_up, Some(Reason::NotOutOfMemory), "{name}");
-    }
-}
-
-#[test]
-fn of_a_batch() {
-    assert_eq!(World::new([OUT_OF_MEMORY; 2]).batch(), Ok(2));
-    let report = last();
-    assert_eq!((report.length, report.done, report.start), (None, 2, 8));
-    assert_eq!((report.attempts, report.out_of_memory, report.settled), (3, 2, Some(2)));
-    let oom = Some(Class::OutOfMemory);
-    assert_eq!(tried(&report), [(8, 0, oom), (4, 0, oom), (2, 1, None)]);
-}
-
-#[test]
-fn of_a_nameless_call_has_its_line() {
-    execute::with::<NoCache>().range(0..1, 1, |_, _| ());
-    assert_eq!(last().name.to_string(), format!("{}:{}", file!(), line!() - 1));
-}
-
-#[test]
-fn of_an_annotated_function_has_its_path() {
-    #[toma::range(initial = 4, cache = NoCache)]
-    fn annotated(start: usize, end: usize) {
-        assert!(start < end);
-    }
-
-    annotated(0, 4);
-    assert_eq!(last().name.to_string(), concat!(module_path!(), "::annotated"));
-}
-
-#[test]
 fn unobserved_counts_the_time_of_all_failures_but_the_first() {
     let pause = Duration::from_millis(2);
     let fail_above = |limit: usize| {
@@ -182,15 +96,6 @@ fn unobserved_counts_the_time_of_all_failures_but_the_first() {
     assert!(three_times.time_lost >= 2 * pause, "{:?}", three_times.time_lost);
     let whole = (three_times.time, three_times.tried.iter().find_map(|tried| tried.time));
     assert_eq!(whole, (None, None), "a share of what is not known");
-}
-
-#[test]
-fn keeps_the_first_256_sizes() {
-    execute::with::<NoCache>().policy(Restless { most: 2 }).range(0..1500, 2, |_, _| ());
-    let report = last();
-    assert_eq!((report.done, report.attempts), (1500, 1000));
-    let expected: Vec<_> = (0..256).map(|n| (if n % 2 == 0 { 1 } else { 2 }, 1, None)).collect();
-    assert_eq!(tried(&report), expected);
 }
 
 #[cfg(feature = "testing")]

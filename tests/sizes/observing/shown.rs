@@ -65,21 +65,6 @@ fn shrinks() {
 }
 
 #[test]
-fn gave_up_at_the_floor() {
-    let mut world = World::new([OUT_OF_MEMORY; 2]);
-    world.min = 4;
-    inline(&world, 12).unwrap_err();
-    shows(&expect![[r#"
-        work: gave up at 0 of 12 items after 2 attempts, 2 out of memory
-          started  at 8, nothing was remembered
-          tried    8 -> 4 -> gave up
-          why      no smaller size is allowed, and it does not fit at size 4: needs 4.0 KiB, 512 bytes free
-          lost     TIME of TIME (SHARE %) in attempts that failed
-          next     starts at 8 again, because nothing was settled
-    "#]]);
-}
-
-#[test]
 fn gave_up_a_poisoned_device() {
     inline(&World::new([POISONED]), 20).unwrap_err();
     shows(&expect![[r#"
