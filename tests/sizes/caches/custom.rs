@@ -54,36 +54,6 @@ fn a_cache_of_ones_own_is_read_once_and_written_once() {
     );
 }
 
-/// A cache that distinguishes call sites by their callers, but learns nothing.
-#[derive(Debug)]
-struct Always(usize);
-
-impl SizeCache for Always {
-    fn shared() -> &'static Self {
-        &Self(7)
-    }
-
-    fn recall(&self, place: &Place<'_>) -> Option<Remembered> {
-        assert_ne!(place.by_stack(), place.by_function());
-        assert_eq!(place.by_stack(), place.by_stack());
-        Some(Remembered::new(self.0))
-    }
-
-    fn remember(&self, _: &Place<'_>, _: Remembered) {}
-}
-
-#[test]
-fn answers_of_a_cache_are_bounded_by_the_call() {
-    let memory = memory(GIB);
-    assert_eq!(batch(&Always(7), &memory, 32, 32), [7]);
-    assert_eq!(batch(&Always(1000), &memory, 32, 32), [32], "never more than initial");
-    assert_eq!(batch(&Always(usize::MAX), &memory, 32, 32), [32]);
-    assert_eq!(batch(&Always(0), &memory, 32, 32), [1], "never less than the floor");
-    let mut tried = Vec::new();
-    execute::with::<Always>().min(8).multiple_of(4).range(0..20, 32, |start, end| tried.push(end - start));
-    assert_eq!(tried, [8, 8, 4]);
-}
-
 /// A cache that reads the free bytes of a call site.
 #[derive(Debug, Default)]
 struct Looking(Mutex<Option<u64>>);

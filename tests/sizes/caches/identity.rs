@@ -77,21 +77,6 @@ mod global {
         assert_eq!(attempts(First::run()), HIT);
         assert_eq!(attempts(Second::run()), HIT);
     }
-
-    #[test]
-    fn the_shared_instance_is_one() {
-        fn call() -> usize {
-            let (mut first, with) = (true, execute::with::<GlobalCache>().device(&MEMORY).ladder(apart()));
-            attempts(with.range(0..32, 32, |start, end| {
-                fits(end - start, if std::mem::take(&mut first) { 16 } else { 32 })
-            }))
-        }
-        assert_eq!([call(), call()], [3, 2]);
-        let entries = <GlobalCache as toma::cache::SizeCache>::shared().entries();
-        assert!(
-            entries.iter().any(|entry| entry.name.contains("identity.rs") && entry.remembered.settled == 16)
-        );
-    }
 }
 
 mod stacktrace {

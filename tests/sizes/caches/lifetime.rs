@@ -9,8 +9,6 @@ use toma::cache::SizeCache;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
 use crate::caches::kit::{GIB, apart, batch, memory};
-use crate::executor::poll;
-use crate::kit::Memory;
 
 /// An error that holds a reference to `held`.
 #[derive(Debug)]
@@ -69,31 +67,6 @@ fn nothing_captured_is_kept_alive() {
     }
     assert!(!stacktrace.entries().is_empty());
     assert!(toma::report::last().is_some());
-}
-
-#[toma::batch(initial = 32, cache = &*cache, device = *memory)]
-async fn asynchronous(
-    size: usize,
-    cache: &dyn SizeCache,
-    memory: &Memory,
-    held: Arc<()>,
-) -> Result<(), Holding> {
-    if size > 8 {
-        return Err(Holding(Arc::clone(&held)));
-    }
-    std::future::pending().await
-}
-
-#[test]
-fn a_dropped_future_keeps_nothing_alive() {
-    let (cache, memory, held) = (GlobalCache::new(), memory(GIB), Arc::new(()));
-    let mut future = Box::pin(asynchronous(&cache, &memory, Arc::clone(&held)));
-    for _ in 0..5 {
-        assert!(poll(future.as_mut()).is_pending());
-    }
-    assert_eq!(Arc::strong_count(&held), 2);
-    drop(future);
-    assert_eq!(Arc::strong_count(&held), 1);
 }
 
 #[test]

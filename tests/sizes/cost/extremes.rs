@@ -9,6 +9,8 @@ use toma::classify::OutOfMemory;
 use toma::device::{Ladder, falls_back};
 use toma::{GlobalCache, NoCache, execute, report};
 
+use crate::kit::panic_of;
+
 #[test]
 fn a_cost_that_panics_costs_no_work() {
     let cache = GlobalCache::new();
@@ -38,32 +40,17 @@ fn a_cost_that_runs_out_of_memory_is_no_failure_of_the_body() {
 }
 
 #[test]
-fn a_negative_cost_is_named() {
-    let panic = catch_unwind(|| {
-        execute::with::<NoCache>().by_cost(|i| 2 - i64::try_from(i).unwrap()).range(1..9, 4, |_, _| ());
-    });
-    let text = *panic.unwrap_err().downcast::<String>().unwrap();
+fn mistakes_are_named() {
+    let form = || execute::with::<NoCache>().name("packs");
+    let text = panic_of(|| form().by_cost(|i| 2 - i64::try_from(i).unwrap()).range(1..9, 4, |_, _| ()));
     assert_eq!(text, "cost of item 3: must not be negative");
-}
-
-#[test]
-fn more_items_than_memory_has_room_for() {
-    let panic = catch_unwind(|| {
-        execute::with::<NoCache>().by_cost(|_| 1).range(0..usize::MAX, 4, |_, _| ());
-    });
-    let text = *panic.unwrap_err().downcast::<String>().unwrap();
+    let text = panic_of(|| form().by_cost(|_| 1).range(0..usize::MAX, 4, |_, _| ()));
     assert!(text.starts_with(&format!("by_cost: the sums of {} items: ", usize::MAX)), "{text}");
-}
-
-#[test]
-fn sizes_are_checked_as_ever() {
-    let panic =
-        catch_unwind(|| execute::with::<NoCache>().name("packs").by_cost(|_| 1).range(0..4, 0, |_, _| ()));
-    assert_eq!(*panic.unwrap_err().downcast::<String>().unwrap(), "packs: initial 0: must be at least 1");
+    let text = panic_of(|| form().by_cost(|_| 1).range(0..4, 0, |_, _| ()));
+    assert_eq!(text, "packs: initial 0: must be at least 1");
     let range = std::hint::black_box(4)..2;
-    let panic =
-        catch_unwind(|| execute::with::<NoCache>().name("packs").by_cost(|_| 1).range(range, 1, |_, _| ()));
-    assert_eq!(*panic.unwrap_err().downcast::<String>().unwrap(), "packs: start 4: must be at most end 2");
+    let text = panic_of(|| form().by_cost(|_| 1).range(range, 1, |_, _| ()));
+    assert_eq!(text, "packs: start 4: must be at most end 2");
 }
 
 #[test]

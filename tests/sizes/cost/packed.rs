@@ -72,24 +72,3 @@ fn options_come_before_and_after() {
     };
     assert_eq!([true, false].map(sizes), [[8, 4, 3], [8, 4, 3]], "a step of 30 is the floor");
 }
-
-#[test]
-fn mutable_chunks() {
-    let costs = [3, 3, 3, 9, 1];
-    let mut data = [0; 5];
-    execute::with::<NoCache>().by_cost(|i| costs[i]).chunked(&mut data[..], 6, |chunk, start, _| {
-        chunk.fill(start);
-    });
-    assert_eq!(data, [0, 0, 2, 3, 4]);
-}
-
-#[test]
-fn nested_loops_have_costs_of_their_own() {
-    let inner = |start: usize, end: usize| {
-        execute::with::<NoCache>().by_cost(|i| i).map(start..end, 10, |s, e| {
-            if (s..e).sum::<usize>() > 7 && e - s > 1 { Err(OutOfMemory::new(None)) } else { Ok((s, e)) }
-        })
-    };
-    let pieces = execute::with::<NoCache>().by_cost(|_| 2).map(0..8, 8, inner).unwrap();
-    assert_eq!(pieces.concat(), [(0, 4), (4, 5), (5, 6), (6, 7), (7, 8)]);
-}
