@@ -14,6 +14,9 @@ mod named;
 mod random;
 mod scripted;
 mod shown;
+#[cfg(feature = "tracing")]
+#[path = "../sizes/observing/subscriber.rs"]
+mod subscriber;
 mod tasks;
 mod trouble;
 mod turns;

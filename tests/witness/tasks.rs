@@ -40,43 +40,6 @@ async fn chunks(data: &mut [u8], start: usize, end: usize) -> Result<(), OutOfMe
 }
 
 #[test]
-fn each_poll_is_entered() {
-    let session = Session::new();
-    let mut task = pin!(step());
-    let mut polls = 1;
-    while poll(task.as_mut()).is_pending() {
-        assert_eq!(depth(), 0, "a task that waits runs nowhere");
-        note("waits");
-        polls += 1;
-    }
-    assert_eq!(polls, 5);
-    expect![[r"
-        enter a1 0..2
-        leave a1
-        waits
-        enter a1 0..2 again
-        dropped at depth 1
-        leave a1
-        asked
-        enter a1 0..2 again
-        leave a1
-        ended a1: Failed(OutOfMemory)
-        waits
-        enter a2 0..1
-        leave a2
-        waits
-        enter a2 0..1 again
-        leave a2
-        waits
-        enter a2 0..1 again
-        dropped at depth 1
-        leave a2
-        ended a2: Succeeded
-    "]]
-    .assert_eq(&session.take());
-}
-
-#[test]
 fn views_are_made_inside_and_undoing_is_outside() {
     let session = Session::new();
     block_on(chunks(&mut [0; 2])).unwrap();

@@ -50,48 +50,45 @@ impl Drop for Bomb {
 
 /// Panics at each function of the witness, the first time, the second time and so on. Runs in a process of its own,
 /// because it writes many lines to standard error.
-fn check(test: &str, raise: fn()) {
+#[test]
+fn one_that_panics_is_notified_no_more_and_the_work_goes_on() {
+    let raises: [fn(); 3] =
+        [|| panic!("a mistake"), || panic_any(OutOfMemory::new(None)), || panic_any(Bomb)];
+    let test = "trouble::one_that_panics_is_notified_no_more_and_the_work_goes_on";
     if let Some(ended) = child::run(test, &[]) {
         let expected = "toma: the witness panicked and receives no attempt that begins from now on";
         let printed = ended.passed().iter().filter(|line| *line == expected).count();
-        assert_eq!(printed, FUNCTIONS.len() * 5);
+        assert_eq!(printed, raises.len() * FUNCTIONS.len() * 5);
         return;
     }
-    let expected = sizes();
-    for (function, nth) in FUNCTIONS.into_iter().flat_map(|function| (0..5).map(move |nth| (function, nth))) {
-        let session = Session::new();
-        let left = Cell::new(nth + 1_usize);
-        set_meanwhile(move |now| {
-            if now == function && left.replace(left.get().saturating_sub(1)) == 1 {
-                raise();
+    for raise in raises {
+        for function in FUNCTIONS {
+            for nth in 0..5 {
+                check(raise, function, nth);
             }
-        });
-        assert_eq!(sizes(), expected, "{function} {nth}");
-        assert_eq!(scripted::depth(), 0, "{function} {nth}");
-        scripted::lines();
-        assert_eq!(sizes(), expected);
-        assert_eq!(scripted::lines(), Vec::<String>::new(), "it does not listen any more: {function} {nth}");
-        set_meanwhile(|_| ());
-        listen(true);
-        assert_eq!(sizes(), expected);
-        assert!(!session.received_again().is_empty(), "until it stops listening");
+        }
     }
 }
 
-#[test]
-fn one_that_panics_is_notified_no_more_and_the_work_goes_on() {
-    check("trouble::one_that_panics_is_notified_no_more_and_the_work_goes_on", || panic!("a mistake"));
-}
-
-#[test]
-fn one_that_panics_as_if_out_of_memory_is_no_failure_of_the_body() {
-    let test = "trouble::one_that_panics_as_if_out_of_memory_is_no_failure_of_the_body";
-    check(test, || panic_any(OutOfMemory::new(None)));
-}
-
-#[test]
-fn one_whose_panic_panics_again_is_survived() {
-    check("trouble::one_whose_panic_panics_again_is_survived", || panic_any(Bomb));
+/// Panics when this function is called for the `nth` time.
+fn check(raise: fn(), function: &'static str, nth: usize) {
+    let expected = sizes();
+    let session = Session::new();
+    let left = Cell::new(nth + 1);
+    set_meanwhile(move |now| {
+        if now == function && left.replace(left.get().saturating_sub(1)) == 1 {
+            raise();
+        }
+    });
+    assert_eq!(sizes(), expected, "{function} {nth}");
+    assert_eq!(scripted::depth(), 0, "{function} {nth}");
+    scripted::lines();
+    assert_eq!(sizes(), expected);
+    assert_eq!(scripted::lines(), Vec::<String>::new(), "it does not listen any more: {function} {nth}");
+    set_meanwhile(|_| ());
+    listen(true);
+    assert_eq!(sizes(), expected);
+    assert!(!session.received_again().is_empty(), "until it stops listening");
 }
 
 #[test]
