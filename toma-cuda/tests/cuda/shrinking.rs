@@ -12,25 +12,6 @@ use toma_core::{execute, report};
 use crate::function::{Function, Request};
 use crate::stage::{with_device, zeros};
 
-#[test]
-fn exactly_the_specified_sizes_are_tried_under_a_budget() {
-    with_device(|double, device, stream| {
-        double.set_total(100);
-        let sizes = RefCell::new(Vec::new());
-        let done = execute::with::<NoCache>().device(device).range(0..130, 128, |start, end| {
-            sizes.borrow_mut().push(end - start);
-            // Two bytes per item.
-            let first = zeros(stream, end - start)?;
-            let second = zeros(stream, end - start)?;
-            drop((first, second));
-            Ok::<(), DriverError>(())
-        });
-        done.unwrap();
-        assert_eq!(*sizes.borrow(), [128, 64, 32, 32, 32, 32, 2]);
-        assert_eq!(double.ask(Request::UsedBytes), 0);
-    });
-}
-
 /// The double's pool reuses 60 bytes for 60 only: without a trim there would be no room for 30 and 30.
 #[test]
 fn the_pool_is_trimmed_before_a_retry_which_then_succeeds() {
@@ -79,19 +60,6 @@ fn a_failure_at_every_allocation_and_copy_in_turn_loses_nothing_and_no_value() {
             double.fail(function, count, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
             assert!(work(stream, 8).is_ok());
             assert!(work(stream, 8).is_err());
-        }
-    });
-}
-
-#[test]
-fn errors_not_about_memory_go_through_at_once() {
-    with_device(|double, device, stream| {
-        for code in [CUresult::CUDA_ERROR_INVALID_VALUE, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS] {
-            let before = double.calls(Function::Allocate);
-            double.fail(Function::Allocate, 0, code);
-            let error = execute::with::<NoCache>().device(device).batch(64, |size| zeros(stream, size));
-            assert_eq!(error.unwrap_err().0, code);
-            assert_eq!(double.calls(Function::Allocate), before + 1);
         }
     });
 }
