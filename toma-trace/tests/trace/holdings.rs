@@ -5,7 +5,7 @@ use toma_trace::holdings::{Catalog, Category, Holding, Holdings, Names};
 use toma_trace::{Access, Label, Operand, Place, Recorder, ScopeKind, StorageId, ThreadId, Tick};
 
 use crate::lines::step;
-use crate::random::{Player, actions};
+use crate::random::{actions, recorded};
 use crate::{MAIN, OTHER, gpu};
 
 #[test]
@@ -183,11 +183,7 @@ proptest! {
 
     #[test]
     fn categories_sum_to_the_living_bytes(actions in actions()) {
-        let mut player = Player::default();
-        for action in &actions {
-            player.play(action);
-        }
-        let trace = player.recorder.finish();
+        let trace = recorded(&actions);
         let catalog = Catalog::of(&trace, &Names::new());
         for place in [Place::HOST, gpu()] {
             let live = trace.live(&place);

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use toma_trace::{
-    Access, Label, Operand, OperatorId, Place, Recorder, ScopeId, ScopeKind, StorageId, ThreadId,
+    Access, Label, Operand, OperatorId, Place, Recorder, ScopeId, ScopeKind, StorageId, ThreadId, Trace,
 };
 
 use crate::{MAIN, OTHER, gpu};
@@ -44,6 +44,15 @@ pub(crate) fn actions() -> impl Strategy<Value = Vec<Action>> {
         2 => (index(), index(), access).prop_map(|(operator, storage, access)| Action::Uses(operator, storage, access)),
     ];
     vec(action, 0..60)
+}
+
+/// Records actions, without those that are refused.
+pub(crate) fn recorded(actions: &[Action]) -> Trace {
+    let mut player = Player::default();
+    for action in actions {
+        player.play(action);
+    }
+    player.recorder.finish()
 }
 
 /// Plays actions one by one, with the ids recorded so far.

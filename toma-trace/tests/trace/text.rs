@@ -6,16 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use toma_trace::{Access, Label, Operand, Recorder, ScopeKind, Trace, Unreadable};
 
-use crate::random::{Action, Player, actions};
+use crate::random::{actions, recorded};
 use crate::{MAIN, gpu};
-
-fn recorded(actions: &[Action]) -> Trace {
-    let mut player = Player::default();
-    for action in actions {
-        player.play(action);
-    }
-    player.recorder.finish()
-}
 
 /// Returns every number of a text.
 fn numbers(value: &mut Value) -> Vec<&mut Value> {

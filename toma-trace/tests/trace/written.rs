@@ -10,7 +10,7 @@ use toma_trace::lines::Lines;
 use toma_trace::{Label, Place, Recorder, ScopeKind, Trace, write};
 
 use crate::lines::step;
-use crate::random::{Player, actions};
+use crate::random::{actions, recorded};
 use crate::{MAIN, gpu};
 
 #[derive(Debug, Deserialize)]
@@ -196,11 +196,7 @@ proptest! {
 
     #[test]
     fn snapshots_are_consistent_and_list_live_blocks(actions in actions()) {
-        let mut player = Player::default();
-        for action in &actions {
-            player.play(action);
-        }
-        let trace = player.recorder.finish();
+        let trace = recorded(&actions);
         let snapshot = snapshot(&trace, &Names::new());
         let alive = snapshot.segments.iter().map(|segment| segment.requested_size).sum::<u64>();
         prop_assert_eq!(alive, trace.places().iter().map(|place| trace.live(place).after()).sum::<u64>());
@@ -223,11 +219,7 @@ proptest! {
 
     #[test]
     fn perfetto_finds_nested_intervals_and_counters(actions in actions()) {
-        let mut player = Player::default();
-        for action in &actions {
-            player.play(action);
-        }
-        let trace = player.recorder.finish();
+        let trace = recorded(&actions);
         let mut bytes = Vec::new();
         write::perfetto(&trace, &mut bytes).unwrap();
         let read: Value = serde_json::from_slice(&bytes).unwrap();
