@@ -1,10 +1,8 @@
-//! Traces: refused events, live storages, text, and the facts that later users read from them.
+//! Traces: refused events, live storages, text, and the tables and files made of them.
 
-mod checkpoints;
 mod holdings;
 mod inventory;
 mod lines;
-mod offload;
 mod random;
 mod refused;
 mod text;
