@@ -2,7 +2,6 @@
 
 use toma_core::marks::Column;
 use toma_plan::caching::{Settings, as_cuda};
-use toma_trace::lines::Lines;
 use toma_trace::{Contradiction, Label, Place, Recorder, ScopeId, ScopeKind, StorageId, ThreadId, Trace};
 
 const MAIN: ThreadId = ThreadId(0);
@@ -35,28 +34,6 @@ fn recorded() -> Result<Trace, Contradiction> {
     recorder.end_scope(call)?;
     recorder.end_scope(outer)?;
     Ok(recorder.finish())
-}
-
-#[test]
-fn rows_on_a_cpu() {
-    assert_eq!(
-        Lines::of(&recorded().unwrap()).to_string(),
-        "\
-## inner (src/main.rs)
-
-    peak  line  code
-  78.91K     1  fn inner
- 118.36K     2      let c = linear(100, 100);
-
-## outer (src/main.rs)
-
-    peak  line  code
-   0.00B     5  fn outer
-  39.45K     6      let a = linear(100, 100);
-  78.91K     7      let b = linear(100, 100);
- 118.36K     8      inner();
-"
-    );
 }
 
 #[test]

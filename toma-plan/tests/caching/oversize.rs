@@ -43,16 +43,6 @@ fn a_request_to_a_free_block() {
 }
 
 #[test]
-fn a_new_segment_is_cut_by_its_size() {
-    let mut allocator = allocator(1 << 40, 20 * MIB);
-    for bytes in [2 * MIB, 22 * MIB + 512] {
-        allocator.allocate(bytes).unwrap();
-    }
-    // The segment of 20 MiB is oversize and its parts are not; a request above 22 MiB is oversize.
-    assert_eq!(parts(&allocator), [vec![Used(2 * MIB), Free(18 * MIB)], vec![Used(24 * MIB)]]);
-}
-
-#[test]
 fn the_smallest_oversize_block_that_is_enough_is_released_first() {
     let mut allocator = allocator(146 * MIB, 32 * MIB);
     let ids = [60, 42, 40, 1].map(|mib| allocator.allocate(mib * MIB).unwrap());
@@ -86,26 +76,4 @@ fn otherwise_the_largest_ones_until_they_are_enough() {
     allocator.allocate(76 * MIB).unwrap();
     assert_eq!(parts(&allocator), [[Free(32 * MIB)], [Free(2 * MIB)], [Used(76 * MIB)]]);
     assert_eq!(allocator.stats().retries, 0);
-}
-
-#[test]
-fn where_they_are_not_enough_everything_is_released() {
-    let mut allocator = allocator(62 * MIB, 32 * MIB);
-    let ids = [40, 20, 1].map(|mib| allocator.allocate(mib * MIB).unwrap());
-    for id in ids {
-        allocator.free(id).unwrap();
-    }
-    allocator.allocate(62 * MIB).unwrap();
-    assert_eq!(parts(&allocator), [[Used(62 * MIB)]]);
-    assert_eq!(allocator.stats().retries, 1);
-}
-
-#[test]
-fn the_small_pool_releases_none_of_the_large_one_alone() {
-    let mut allocator = allocator(40 * MIB, 32 * MIB);
-    let oversize = allocator.allocate(40 * MIB).unwrap();
-    allocator.free(oversize).unwrap();
-    allocator.allocate(1).unwrap();
-    assert_eq!(parts(&allocator), [[Used(512), Free(2 * MIB - 512)]]);
-    assert_eq!(allocator.stats().retries, 1);
 }
