@@ -7,12 +7,14 @@ use crate::tape::{Tape, Value};
 
 type Step = fn(&mut Tape, u64);
 
+fn run(b: u64, step: impl FnOnce(&mut Tape, u64)) -> Trace {
+    let mut tape = Tape::default();
+    step(&mut tape, b);
+    tape.finish()
+}
+
 fn rows(step: Step) -> Result<Rows, Unlike> {
-    let traces = [4, 8].map(|size| {
-        let mut tape = Tape::default();
-        step(&mut tape, size);
-        tape.finish()
-    });
+    let traces = [4, 8].map(|size| run(size, step));
     Rows::of([(4, &traces[0]), (8, &traces[1])])
 }
 
@@ -416,11 +418,7 @@ fn a_sum_with_a_constant_or_a_mean_is_neither() {
 }
 
 fn judged(step: Step) -> Judged {
-    let traces = [4, 8].map(|size| {
-        let mut tape = Tape::default();
-        step(&mut tape, size);
-        tape.finish()
-    });
+    let traces = [4, 8].map(|size| run(size, step));
     Judged::of([(4, &traces[0]), (8, &traces[1])]).unwrap()
 }
 
@@ -432,11 +430,6 @@ fn only_the_program_that_was_judged_is_recognized() {
         let sum = tape.call("aten::sum", &[&x], &[]);
         tape.scaled("aten::mul.Scalar", &sum, weight);
     }
-    let run = |b, step: &dyn Fn(&mut Tape, u64)| {
-        let mut tape = Tape::default();
-        step(&mut tape, b);
-        tape.finish()
-    };
     let is_of = |judged: &Judged, b: u64, step: &dyn Fn(&mut Tape, u64)| {
         judged.is_of(u32::try_from(b).unwrap(), &run(b, step))
     };
@@ -451,19 +444,19 @@ fn only_the_program_that_was_judged_is_recognized() {
         );
         assert!(!is_of(&shared, b, &|tape, b| weighted(tape, b, 1.0 / 512.0)), "{b}: it counts rows no more");
     }
-    let other = run(7, &|tape, b| weighted(tape, b, 0.29));
-    let same = |weight| annealed.takes_same([&other, &run(9, &|tape, b| weighted(tape, b, weight))], false);
+    let other = run(7, |tape, b| weighted(tape, b, 0.29));
+    let same = |weight| annealed.takes_same([&other, &run(9, |tape, b| weighted(tape, b, weight))], false);
     assert!(same(0.29) && !same(0.3), "within one call a weight stays");
-    let counting = [7, 9].map(|b| run(b, &|tape, b| weighted(tape, b, 1.0 / count(b))));
+    let counting = [7, 9].map(|b| run(b, |tape, b| weighted(tape, b, 1.0 / count(b))));
     assert!(shared.takes_same([&counting[0], &counting[1]], false));
-    assert!(Judged::is_same([&other, &run(7, &|tape, b| weighted(tape, b, 0.29))]));
-    assert!(!Judged::is_same([&other, &run(7, &|tape, b| weighted(tape, b, 0.3))]));
+    assert!(Judged::is_same([&other, &run(7, |tape, b| weighted(tape, b, 0.29))]));
+    assert!(!Judged::is_same([&other, &run(7, |tape, b| weighted(tape, b, 0.3))]));
     let mean: Step = |tape, b| {
         let x = layer(tape, b);
         tape.call("aten::mean", &[&x], &[]);
     };
-    assert!(annealed.is_of_few(1, &run(1, &|tape, b| weighted(tape, b, 0.5))));
-    assert!(!annealed.is_of_few(1, &run(1, &mean)), "another reduction");
+    assert!(annealed.is_of_few(1, &run(1, |tape, b| weighted(tape, b, 0.5))));
+    assert!(!annealed.is_of_few(1, &run(1, mean)), "another reduction");
     assert!(shared.counts_rows() && !annealed.counts_rows());
     for (index, (_, step)) in COMBINED.iter().enumerate() {
         for (other, (_, run)) in COMBINED.iter().enumerate() {
@@ -471,12 +464,6 @@ fn only_the_program_that_was_judged_is_recognized() {
             assert_eq!(same, index == other, "step {index}, and {other} is run");
         }
     }
-}
-
-fn run(b: u64, step: impl FnOnce(&mut Tape, u64)) -> Trace {
-    let mut tape = Tape::default();
-    step(&mut tape, b);
-    tape.finish()
 }
 
 /// Parts of a tensor share its storage, and begin at different places in it.

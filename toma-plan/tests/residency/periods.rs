@@ -148,13 +148,3 @@ fn the_period_of_a_step_is_found_after_two_of_it_and_as_many_prints_as_came_befo
         assert_eq!(&repeated[enough..], vec![Some(word.len()); word.len()], "{seed} {word:?}");
     }
 }
-
-#[test]
-fn a_step_that_changes_is_none_until_it_has_come_twice() {
-    let mut periods = Periods::new();
-    let mut push = |step: &[u64]| step.iter().map(|print| periods.push(*print)).last().flatten();
-    let (train, test) = ((0..100).collect::<Vec<_>>(), (200..250).collect::<Vec<_>>());
-    assert_eq!([push(&train), push(&train), push(&train)], [None, Some(100), Some(100)]);
-    assert_eq!([push(&test), push(&train), push(&test), push(&train)], [None, None, Some(150), Some(150)]);
-    assert_eq!([push(&train), push(&train)], [Some(100), Some(100)]);
-}

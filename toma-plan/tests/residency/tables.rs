@@ -60,19 +60,6 @@ fn an_evicted_storage_frees_its_memory_when_it_is_out() {
 }
 
 #[test]
-fn a_storage_that_dies_is_not_copied_out_first() {
-    let mut step = weights(2, &[0, 1, 0]);
-    step.storages[1] = Storage { bytes: 10, birth: None, death: Some(2), stays: false };
-    step.storages.push(Storage { bytes: 10, birth: Some(0), death: Some(3), stays: false });
-    step.operators[0].inside_bytes = 10;
-    let outcome = simulate(&step, &Terms::bytes_alone(20), &mut NextEvent, 3);
-    // The input is evicted to make the result, then the result, which is not used again, to fetch the input.
-    let round = outcome.last().unwrap();
-    assert_eq!((round.bytes_in, round.bytes_out), (10, 20));
-    assert_eq!(outcome.out_of_memory, None);
-}
-
-#[test]
 fn a_plan_fetches_ahead() {
     let step = weights(4, &[0, 1, 2, 3]);
     let terms = Terms { budget_bytes: 20, in_bytes_per_second: 10.0, out_bytes_per_second: f64::INFINITY };
