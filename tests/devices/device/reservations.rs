@@ -52,23 +52,6 @@ fn bytes_allocated_of_a_reservation_count_once() {
 }
 
 #[test]
-fn bytes_in_use_without_a_reservation_are_not_granted() {
-    let device = FakeDevice::new(1000);
-    let buffer = device.alloc(500).unwrap();
-    let one = try_reserve(&device, 300).unwrap();
-    drop(buffer);
-    // The bytes were freed meanwhile, but the granted reservation may rely on the bytes that were free when it was
-    // granted.
-    let text = try_reserve(&device, 300).unwrap_err().to_string();
-    let reason =
-        "1000 of 1000 bytes are free, others have reserved 300 of the 500 bytes that were free before";
-    assert!(text.ends_with(reason), "{text}");
-    assert!(try_reserve(&device, 200).is_ok());
-    drop(one);
-    assert!(try_reserve(&device, 1000).is_ok());
-}
-
-#[test]
 fn more_than_there_is_fails_at_once() {
     let device = FakeDevice::new(1000);
     let error = reserve(&device, 1001, Duration::MAX).unwrap_err();
