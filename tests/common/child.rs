@@ -24,13 +24,15 @@ impl Ended {
     }
 }
 
-/// Runs the test of this name in a process of its own. Returns `None` in that process.
+/// Runs the test of this name in a process of its own, and prints the child's standard output. Returns `None` in that
+/// process.
 ///
 /// The name is the path of the calling function from the root of this program.
 pub(crate) fn run(test: &str, settings: &[(&str, &str)]) -> Option<Ended> {
     let output = command(test, settings)?.output().expect("this program can be started again");
     let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     assert!(stdout.contains("running 1 test"), "{test}: no such test\n{stdout}");
+    print!("{stdout}");
     Some(Ended { status: output.status, stderr: stderr.lines().map(str::to_owned).collect() })
 }
 

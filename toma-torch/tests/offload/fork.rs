@@ -9,8 +9,7 @@ use tch::Tensor;
 use toma_torch::offload::Flow;
 use toma_torch::{Error, ErrorKind};
 
-use crate::child::poisoned;
-use crate::kit::{alone, entered};
+use crate::kit::{alone, entered, poisoned};
 
 unsafe extern "C" {
     safe fn fork() -> i32;

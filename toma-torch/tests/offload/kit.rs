@@ -9,6 +9,7 @@ use toma_torch::Device;
 use toma_torch::offload::{Entered, Eviction, Manager};
 
 pub(crate) use crate::alone::alone;
+use crate::child;
 use crate::nets::Net;
 
 pub(crate) fn cpu_device() -> Device {
@@ -19,6 +20,15 @@ pub(crate) fn cpu_device() -> Device {
 pub(crate) fn manager(eviction: impl Eviction + 'static) -> Manager {
     toma_torch::__private::believe_copies();
     Manager::new(&cpu_device()).min_bytes(1).eviction(eviction)
+}
+
+/// Runs the test of this name in a process of its own, where the C library overwrites freed memory. A crash there is a
+/// failure of this test alone.
+pub(crate) fn poisoned(name: &str, test: impl FnOnce()) {
+    match child::run(name, &[("GLIBC_TUNABLES", "glibc.malloc.perturb=165")]) {
+        Some(ended) => drop(ended.passed()),
+        None => test(),
+    }
 }
 
 /// A manager with a budget of this many bytes, entered.
@@ -68,6 +78,14 @@ pub(crate) fn bits(tensor: &Tensor) -> Vec<u32> {
     Vec::<f32>::try_from(flat).unwrap().into_iter().map(f32::to_bits).collect()
 }
 
+/// Returns the bits of all variables, by name.
+pub(crate) fn contents(variables: &nn::VarStore) -> Vec<(String, Vec<u32>)> {
+    let mut all: Vec<_> =
+        variables.variables().into_iter().map(|(name, weight)| (name, bits(&weight))).collect();
+    all.sort();
+    all
+}
+
 pub(crate) fn train(net: &Net, rule: Rule, steps: usize) -> Learned {
     try_train(net, rule, steps).unwrap()
 }
@@ -96,10 +114,7 @@ pub(crate) fn train_with(
         })?;
         losses.push(loss.to_bits());
     }
-    let mut variables: Vec<_> =
-        net.variables.variables().iter().map(|(name, tensor)| (name.clone(), bits(tensor))).collect();
-    variables.sort();
-    Ok(Learned { losses, variables })
+    Ok(Learned { losses, variables: contents(&net.variables) })
 }
 
 /// Returns the error with which tch's ordinary methods panic.
@@ -108,20 +123,4 @@ pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, TchError> {
         let text = panic.downcast_ref::<String>().cloned();
         TchError::Torch(text.unwrap_or_else(|| "a panic without a text".to_owned()))
     })
-}
-
-/// Pseudorandom numbers that are the same in each run.
-pub(crate) struct Draws(u64);
-
-impl Draws {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1)
-    }
-
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 33).unwrap() % end
-    }
 }

@@ -2,6 +2,7 @@
 
 #[path = "../common/alone.rs"]
 mod alone;
+#[path = "../../../tests/common/child.rs"]
 mod child;
 mod exact;
 mod failures;

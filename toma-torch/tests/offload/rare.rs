@@ -1,10 +1,11 @@
 //! Operators that nets rarely use, and random programs, with all or random storages evicted after each operator.
 
 use crate::ground;
+use fastrand::Rng;
 use tch::{Kind, Reduction, Tensor};
 use toma_torch::offload::{Eviction, Genoa, Situation};
 
-use crate::kit::{Draws, alone, bits, entered};
+use crate::kit::{alone, bits, entered};
 use crate::rounds::rounds;
 
 type Program = (&'static str, fn() -> Vec<Tensor>);
@@ -193,7 +194,7 @@ fn rare_operators_compute_the_same_with_everything_evicted_after_each() {
 }
 
 /// Evicts a random part of the storages after each operator.
-struct Random(Draws);
+struct Random(Rng);
 
 impl Eviction for Random {
     fn name(&self) -> &'static str {
@@ -210,20 +211,20 @@ impl Eviction for Random {
 
     fn leave(&mut self, situation: &Situation<'_>) -> Vec<u64> {
         let all = situation.candidates.iter().map(|candidate| candidate.storage);
-        all.filter(|_| self.0.below(2) == 0).collect()
+        all.filter(|_| self.0.bool()).collect()
     }
 }
 
 /// Runs a random program of several steps over a few tensors of four rows.
 fn random_program(seed: u64) -> Vec<Vec<u32>> {
-    let mut draws = Draws::new(seed);
+    let mut draws = Rng::with_seed(seed);
     let mut pool: Vec<_> = (0..4).map(|at| ramp(&[4, 4]) + f64::from(at)).collect();
     let leaf = ramp(&[4, 4]).set_requires_grad(true);
     pool.push(leaf.shallow_clone());
     for _ in 0..20 {
-        let x = pool[draws.below(pool.len())].shallow_clone();
-        let y = pool[draws.below(pool.len())].shallow_clone();
-        let made = match draws.below(14) {
+        let x = pool[draws.usize(..pool.len())].shallow_clone();
+        let y = pool[draws.usize(..pool.len())].shallow_clone();
+        let made = match draws.usize(..14) {
             0 => x.matmul(&y).tanh(),
             1 => &x + &y,
             2 => x.transpose(0, 1),
@@ -247,7 +248,7 @@ fn random_program(seed: u64) -> Vec<Vec<u32>> {
             12 => x.dropout(0.3, true),
             _ => x.sum_dim_intlist(0, true, Kind::Float).expand([4, 4], false) * 0.1,
         };
-        let at = draws.below(pool.len());
+        let at = draws.usize(..pool.len());
         pool[at] = made;
     }
     let sum = pool.iter().fold(leaf.sum(Kind::Float), |sum, x| sum + x.sum(Kind::Float));
@@ -265,7 +266,7 @@ fn random_programs_compute_the_same_with_random_storages_evicted() {
         seed();
         let expected = random_program(round);
         let before = ground::allocated_bytes();
-        let (manager, _entered) = entered(u64::MAX / 2, Random(Draws::new(round)));
+        let (manager, _entered) = entered(u64::MAX / 2, Random(Rng::with_seed(round)));
         seed();
         assert_eq!(random_program(round), expected, "program {round}");
         // A failed backward leaves gradients allocated until the next one, as without a manager.

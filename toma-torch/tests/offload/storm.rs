@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::ground;
+use fastrand::Rng;
 use tch::{TchError, Tensor};
 use toma_torch::offload::{Entered, Genoa, Lru, Manager, TensorRef};
 
-use crate::child::poisoned;
-use crate::kit::{Draws, alone, manager};
+use crate::kit::{alone, manager, poisoned};
 use crate::rounds::rounds;
 
 const THREADS: u64 = 8;
@@ -29,10 +29,10 @@ struct Slot {
 
 impl Slot {
     /// Puts another tensor in its place; threads may still hold handles to the one before.
-    fn replace(&self, draws: &mut Draws) {
+    fn replace(&self, draws: &mut Rng) {
         let mut first = self.first.write().unwrap();
-        *first = i64::try_from(draws.below(1000)).unwrap();
-        *self.tensor.lock().unwrap() = ramp(*first, SIZES[draws.below(SIZES.len())]);
+        *first = draws.i64(0..1000);
+        *self.tensor.lock().unwrap() = ramp(*first, SIZES[draws.usize(..SIZES.len())]);
     }
 }
 
@@ -129,19 +129,19 @@ impl World {
     }
 
     fn work(&self, seed: u64, file: &Path) {
-        let mut draws = Draws::new(seed);
+        let mut draws = Rng::with_seed(seed);
         let mut handles: Vec<TensorRef> = Vec::new();
         let mut entered: Option<Entered> = None;
         while !self.is_over() {
             if seed.is_multiple_of(2) && entered.is_none() {
                 entered = self.manager().enter().ok();
             }
-            let slot = &self.slots[draws.below(TENSORS)];
-            match draws.below(14) {
+            let slot = &self.slots[draws.usize(..TENSORS)];
+            match draws.usize(..14) {
                 0 => entered = None,
                 1 => slot.replace(&mut draws),
                 2 => self.writes(slot, entered.is_some()),
-                3 => handles.truncate(draws.below(4)),
+                3 => handles.truncate(draws.usize(..4)),
                 4 => self.parks(),
                 11.. => self.moves(slot, &mut handles, &mut draws),
                 _ => self.reads(slot, file, entered.is_some(), &mut draws),
@@ -168,11 +168,11 @@ impl World {
         }
     }
 
-    fn reads(&self, slot: &Slot, file: &Path, is_entered: bool, draws: &mut Draws) {
+    fn reads(&self, slot: &Slot, file: &Path, is_entered: bool, draws: &mut Rng) {
         let first = slot.first.read().unwrap();
         let tensor = slot.tensor.lock().unwrap().shallow_clone();
         let message = |error: TchError| error.to_string();
-        match draws.below(6) {
+        match draws.usize(..6) {
             0 | 1 => {
                 let copied = self.operates(is_entered, || elements(&tensor.f_mul(&Tensor::from(1_f32))?));
                 self.compares(copied, *first);
@@ -185,9 +185,9 @@ impl World {
     }
 
     /// Adopts, evicts or fetches tensors, also those that other threads read and write.
-    fn moves(&self, slot: &Slot, handles: &mut Vec<TensorRef>, draws: &mut Draws) {
+    fn moves(&self, slot: &Slot, handles: &mut Vec<TensorRef>, draws: &mut Rng) {
         let adopted = self.manager().adopt(&slot.tensor.lock().unwrap());
-        match draws.below(3) {
+        match draws.usize(..3) {
             0 => handles.push(adopted),
             1 => drop(adopted.offload()),
             _ => drop(handles.pop().unwrap_or(adopted).fetch()),

@@ -12,8 +12,7 @@ use tch::{Kind, TchError, Tensor};
 use toma_torch::offload::{Genoa, Lru, Manager, TensorRef};
 use toma_torch::{Error, ErrorKind};
 
-use crate::child::poisoned;
-use crate::kit::{alone, cpu_device, manager};
+use crate::kit::{alone, cpu_device, manager, poisoned};
 use crate::rounds::rounds;
 use crate::storm::elements;
 

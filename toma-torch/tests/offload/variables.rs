@@ -6,7 +6,7 @@ use tch::{Kind, Tensor};
 use toma_torch::backward_step;
 use toma_torch::offload::Lru;
 
-use crate::kit::{alone, bits, entered};
+use crate::kit::{alone, bits, contents, entered};
 
 /// Returns weights and losses of four steps of a model whose first variable is a table, the largest of all.
 fn trained(before_step: impl Fn(&Tensor)) -> (Vec<u64>, Vec<u32>) {
@@ -44,13 +44,6 @@ fn store(seed: i64) -> nn::VarStore {
         let _weight = variables.root().randn_standard(&format!("weight{at}"), &[100 << (at % 2 * 6), 10]);
     }
     variables
-}
-
-fn contents(variables: &nn::VarStore) -> Vec<(String, Vec<u32>)> {
-    let mut all: Vec<_> =
-        variables.variables().into_iter().map(|(name, weight)| (name, bits(&weight))).collect();
-    all.sort();
-    all
 }
 
 /// tch's own methods run no operator before they read by address.
