@@ -34,7 +34,7 @@ const GATHERS: &[Gather] = &[
     ("rows in every other column", |table| table.slice(1, 1, 30, 2).f_index_select(0, &numbers(&[3, 250]))),
     ("rows of a part, by numbers that are apart", |table| {
         let numbers = Tensor::arange(20, (Kind::Int64, ground::device())).slice(0, 3, 20, 5);
-        table.narrow(0, 100, 50).f_embedding_of(&numbers)
+        embedded(&table.narrow(0, 100, 50), &numbers)
     }),
     ("columns", |table| table.transpose(0, 1).f_index_select(0, &numbers(&[39, 0]))),
     ("other kinds", |table| table.view_dtype(Kind::Int).f_index_select(0, &numbers(&[39, 0]))),
@@ -53,14 +53,8 @@ const GATHERS: &[Gather] = &[
     ("no row", |table| table.f_index_select(0, &Tensor::zeros([0], (Kind::Int64, ground::device())))),
 ];
 
-trait Embeds {
-    fn f_embedding_of(&self, numbers: &Tensor) -> Result<Tensor, TchError>;
-}
-
-impl Embeds for Tensor {
-    fn f_embedding_of(&self, numbers: &Tensor) -> Result<Tensor, TchError> {
-        Tensor::f_embedding(self, numbers, -1, false, false)
-    }
+fn embedded(table: &Tensor, numbers: &Tensor) -> Result<Tensor, TchError> {
+    Tensor::f_embedding(table, numbers, -1, false, false)
 }
 
 /// A table in the memory of the host, and one in a file.
@@ -213,7 +207,7 @@ fn a_row_that_is_not_there_is_refused_in_the_same_words() {
     let refused: [Takes; 5] = [
         |table| table.f_index_select(0, &numbers(&[3, ROWS])),
         |table| table.f_index_select(0, &numbers(&[-1])),
-        |table| table.f_embedding_of(&numbers(&[0, ROWS + 1])),
+        |table| embedded(table, &numbers(&[0, ROWS + 1])),
         |table| table.f_index(&[Some(numbers(&[-301]))]),
         |table| table.f_index_select(0, &numbers(&[1, 2]).view([1, 2])),
     ];

@@ -143,23 +143,6 @@ fn foreign_memory_stays() {
 }
 
 #[test]
-fn raw_reads_and_writes_of_tch_find_the_memory() {
-    let _alone = alone();
-    let (manager, _entered) = entered(u64::MAX / 2, toma_torch::offload::Genoa);
-    let tensor = Tensor::from_slice(&[1_f32, 2.0, 3.0]).to_device(ground::device());
-    assert_eq!(Vec::<f32>::try_from(&tensor).unwrap(), [1.0, 2.0, 3.0]);
-    let file = std::env::temp_dir().join(format!("toma-offload-{}.safetensors", std::process::id()));
-    let mut variables = tch::nn::VarStore::new(ground::device());
-    let weight = variables.root().ones("weight", &[100]);
-    variables.save(&file).unwrap();
-    let _zeroed = tch::no_grad(|| weight.shallow_clone().zero_());
-    variables.load(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
-    assert_eq!(weight.sum(Kind::Float).double_value(&[]), 100.0);
-    assert!(manager.report().fetches > 0);
-}
-
-#[test]
 fn bad_input_is_one_clear_error_each() {
     let _alone = alone();
     let refused = |manager: &Manager| manager.enter().unwrap_err().to_string();
@@ -246,24 +229,6 @@ fn handles_follow_their_tensor_to_other_memory() {
     handle.offload().unwrap();
     assert_eq!(manager.status().evicted_bytes, 200);
     assert_eq!(weight.to_kind(Kind::Float).sum(Kind::Float).double_value(&[]), 100.0);
-}
-
-/// Storages that an earlier manager has left evicted are fetched by the next one, under its own budget.
-#[test]
-fn the_next_manager_takes_over() {
-    let _alone = alone();
-    let tensor = Tensor::ones([1000], ground::floats());
-    let before = ground::allocated_bytes();
-    let left = {
-        let (manager, _entered) = entered(before + 100, Lru);
-        let handle = manager.adopt(&tensor);
-        handle.offload().unwrap();
-        handle
-    };
-    assert!(tensor.f_square().is_err());
-    let (manager, _entered) = entered(u64::MAX / 2, Lru);
-    assert_eq!(tensor.square().sum(Kind::Float).double_value(&[]), 1000.0);
-    assert_eq!((manager.report().fetches, left.bytes()), (1, 4000));
 }
 
 /// A thread that has not entered cannot fetch, so no manager tracks the storages that only such threads use.

@@ -2,10 +2,11 @@
 
 use crate::ground;
 use toma_plan::residency::Storage;
-use toma_torch::offload::{Flow, Report};
+use toma_torch::offload::Flow;
 
-use crate::kit::{Rule, alone, bits, budget_of, entered};
+use crate::kit::{Rule, alone, budget_of, entered};
 use crate::nets::{NETS, Net};
+use crate::plans;
 use crate::rounds::rounds;
 
 const STEPS: usize = 8;
@@ -26,35 +27,20 @@ fn moved(net: fn() -> Net, rule: Rule, is_marked: bool) -> Moved {
     let bytes = budget_of(net, 50);
     let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());
     let net = net();
-    let mut optimizer = rule.build(&net.variables);
-    tch::manual_seed(3);
-    let mut train = || {
-        let loss = net.loss();
-        optimizer.backward_step(&loss);
-        bits(&loss)
-    };
-    let mut moved =
-        Moved { bytes: Vec::new(), losses: Vec::new(), unplanned: 0, operators: 0, crossing_bytes: 0 };
-    for _ in 0..STEPS {
-        let before = bytes_of(manager.report());
-        moved.losses.push(if is_marked { manager.step(&mut train) } else { train() });
-        moved.bytes.push(bytes_of(manager.report()) - before);
-        moved.unplanned += usize::from(manager.plan().plan().is_none());
-    }
+    let steps: Vec<_> = plans::moved(&manager, &net, rule, is_marked).take(STEPS).collect();
+    let bytes: Vec<_> = steps.iter().map(|step| step.figures[1] + step.figures[2]).collect();
+    let unplanned = steps.iter().filter(|step| step.plan.is_none()).count();
     let planned = manager.plan();
     let step = planned.step().expect("it has been repeated");
-    moved.operators = step.operators.len();
+    let operators = step.operators.len();
     let crosses = |storage: &&Storage| {
         storage.birth.is_none_or(|birth| storage.death.is_none_or(|death| death <= birth))
     };
-    moved.crossing_bytes = step.storages.iter().filter(crosses).map(|storage| storage.bytes).sum();
-    let mebibytes = moved.bytes.iter().map(|bytes| bytes >> 20).collect::<Vec<_>>();
-    println!("{} {rule:?} marked: {is_marked}, {} operators: {mebibytes:?}", net.name, moved.operators);
-    moved
-}
-
-fn bytes_of(report: Report) -> u64 {
-    report.bytes_in + report.bytes_out
+    let crossing_bytes = step.storages.iter().filter(crosses).map(|storage| storage.bytes).sum();
+    let mebibytes = bytes.iter().map(|bytes| bytes >> 20).collect::<Vec<_>>();
+    println!("{} {rule:?} marked: {is_marked}, {operators} operators: {mebibytes:?}", net.name);
+    let losses = steps.into_iter().map(|step| step.loss).collect();
+    Moved { bytes, losses, unplanned, operators, crossing_bytes }
 }
 
 /// The optimizer's operators repeat within each step, and so do those of the blocks, but neither is a step.

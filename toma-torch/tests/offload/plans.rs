@@ -15,15 +15,20 @@ use crate::nets::{self, NETS, Net};
 use crate::rounds::rounds;
 
 /// Fetches and moved bytes of a step, its loss, and the plan for the next one.
-struct Trained {
-    figures: [u64; 3],
-    loss: Vec<u32>,
-    plan: Option<Plan>,
+pub(crate) struct Trained {
+    pub(crate) figures: [u64; 3],
+    pub(crate) loss: Vec<u32>,
+    pub(crate) plan: Option<Plan>,
 }
 
 /// Trains a step for each item that is taken from the iterator.
-fn moved(manager: &Manager, net: &Net, is_marked: bool) -> impl Iterator<Item = Trained> {
-    let mut optimizer = Rule::Sgd.build(&net.variables);
+pub(crate) fn moved(
+    manager: &Manager,
+    net: &Net,
+    rule: Rule,
+    is_marked: bool,
+) -> impl Iterator<Item = Trained> {
+    let mut optimizer = rule.build(&net.variables);
     tch::manual_seed(3);
     let figures = |report: Report| [report.fetches, report.bytes_in, report.bytes_out];
     let mut train = move || {
@@ -53,7 +58,8 @@ fn the_simulator_and_the_run_agree_to_the_byte() {
         for eviction in evictions {
             let (manager, _entered) = entered(ground::allocated_bytes() + bytes, eviction());
             let net = NETS[at]();
-            let figures: Vec<_> = moved(&manager, &net, true).map(|step| step.figures).take(ROUNDS).collect();
+            let figures: Vec<_> =
+                moved(&manager, &net, Rule::Sgd, true).map(|step| step.figures).take(ROUNDS).collect();
             let planned = manager.plan();
             let step = planned.step().expect("it has been repeated");
             let terms = Terms::bytes_alone(planned.terms().budget_bytes);
@@ -98,7 +104,7 @@ fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would(
             })
         };
         let mut steps = Vec::new();
-        let mut training = moved(&manager, &net, is_marked);
+        let mut training = moved(&manager, &net, Rule::Sgd, is_marked);
         while !stands(&steps) {
             steps.extend(training.next());
             let loss = expected.get(steps.len() - 1).expect("a plan stands by then");

@@ -9,48 +9,21 @@
 
 use crate::ground;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::mpsc;
 use std::thread;
 
 use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{CModule, Kind, TchError, Tensor};
 use toma_torch::checkpoint;
-use toma_torch::offload::{Candidate, Eviction, Lru, Manager, Situation};
+use toma_torch::offload::{Genoa, Lru, Manager};
 use toma_torch::{Error, ErrorKind, ModeGuard};
 
-use crate::child::poisoned;
-use crate::kit::{alone, bits, cpu_device, entered, manager};
-
-/// Evicts every storage that may be evicted, after each operator.
-#[derive(Debug)]
-struct Gone;
-
-impl Eviction for Gone {
-    fn name(&self) -> &'static str {
-        "everything"
-    }
-
-    fn evict(&mut self, situation: &Situation<'_>) -> Vec<u64> {
-        all(situation)
-    }
-
-    fn leave(&mut self, situation: &Situation<'_>) -> Vec<u64> {
-        all(situation)
-    }
-
-    fn is_eager(&self) -> bool {
-        true
-    }
-}
-
-fn all(situation: &Situation<'_>) -> Vec<u64> {
-    situation.candidates.iter().map(|candidate: &Candidate| candidate.storage).collect()
-}
+use crate::kit::{alone, bits, contents, cpu_device, entered, manager, poisoned};
 
 /// Compares a plain run of a program with a run in which everything is evicted after each operator.
 fn is_the_same(program: impl Fn(Option<&Manager>) -> Vec<Vec<u32>>) {
     let plain = program(None);
-    let (manager, guard) = entered(u64::MAX / 2, Gone);
+    let (manager, guard) = entered(u64::MAX / 2, Genoa);
     assert_eq!(program(Some(&manager)), plain);
     assert!(manager.report().offloads > 0, "{}", manager.report());
     drop(guard);
@@ -70,9 +43,7 @@ fn net(variables: &nn::VarStore) -> nn::Sequential {
 }
 
 fn of_store(variables: &nn::VarStore) -> Vec<Vec<u32>> {
-    let mut all: Vec<_> = variables.variables().into_iter().collect();
-    all.sort_by(|(one, _), (other, _)| one.cmp(other));
-    all.iter().map(|(_, weight)| bits(weight)).collect()
+    contents(variables).into_iter().map(|(_, weight)| weight).collect()
 }
 
 fn is_evicted<T>(outcome: Result<T, TchError>) -> bool {
@@ -90,7 +61,7 @@ fn epochs_with_managers_of_their_own() {
         let rows = ramp(8 * 16).view([8, 16]);
         for epoch in 0..6 {
             let here = manages.then(|| match epoch % 3 {
-                0 => manager(Gone),
+                0 => manager(Genoa),
                 1 => manager(Lru).budget(ground::allocated_bytes() + (1 << 20)),
                 _ => Manager::new(&cpu_device()),
             });
@@ -285,7 +256,7 @@ fn guards_in_all_orders() {
     let expected = bits(&(&weights * 2.0));
     // `order` numbers the 24 orders in which the four guards can be dropped.
     for order in 0..24_usize {
-        let (manager, other) = (manager(Gone), manager(Gone));
+        let (manager, other) = (manager(Genoa), manager(Genoa));
         let mut guards: Vec<Option<Box<dyn std::any::Any>>> = vec![
             Some(Box::new(ModeGuard::new())),
             Some(Box::new(manager.enter().unwrap())),
@@ -331,7 +302,7 @@ fn a_loader_on_a_thread_of_its_own() {
             }
             sum
         });
-        let (manager, _entered) = entered(ground::allocated_bytes() + (512 << 10), Gone);
+        let (manager, _entered) = entered(ground::allocated_bytes() + (512 << 10), Genoa);
         for (at, mut batch) in batches.iter().enumerate() {
             let total = batch.g_add_scalar_(1.0).sum(Kind::Double).double_value(&[]);
             assert_eq!(total, 4000.0 * (at as f64 + 1.0));
@@ -343,58 +314,6 @@ fn a_loader_on_a_thread_of_its_own() {
         loader.join().unwrap();
         println!("{} of 150, {}", drops.join().unwrap(), manager.report());
         assert_eq!(manager.status().evicted, 0);
-    });
-}
-
-#[test]
-fn threads_that_train_one_net() {
-    poisoned("programs::threads_that_train_one_net", || {
-        let _alone = alone();
-        tch::manual_seed(8);
-        let variables = nn::VarStore::new(ground::device());
-        let net = net(&variables);
-        let step =
-            Arc::new(Mutex::new((nn::sgd(0.9, 0.0, 0.0, false).build(&variables, 1e-3).unwrap(), net)));
-        let manager = manager(Gone);
-        thread::scope(|scope| {
-            for seed in 0..4 {
-                let (step, manager) = (Arc::clone(&step), manager.clone());
-                scope.spawn(move || {
-                    for at in 0..30 {
-                        let entered = (at % 7 != 6).then(|| manager.enter().unwrap());
-                        let rows = ramp(64).view([4, 16]) + f64::from(seed);
-                        let mut step = step.lock().unwrap();
-                        let (optimizer, net) = &mut *step;
-                        if entered.is_some() {
-                            let loss = net.forward(&rows).square().mean(Kind::Float);
-                            optimizer.backward_step(&loss);
-                            assert!(loss.double_value(&[]).is_finite());
-                        }
-                    }
-                });
-            }
-        });
-        manager.fetch_all().unwrap();
-        assert_eq!(of_store(&variables).len(), 4);
-    });
-}
-
-#[test]
-fn regions_and_no_grad() {
-    let _alone = alone();
-    is_the_same(|_| {
-        tch::manual_seed(9);
-        let variables = nn::VarStore::new(ground::device());
-        let net = net(&variables);
-        let mut optimizer = nn::Adam::default().build(&variables, 1e-2).unwrap();
-        let rows = ramp(8 * 16).view([8, 16]);
-        for _ in 0..3 {
-            let hidden = checkpoint::region(|| net.forward(&rows).dropout(0.3, true));
-            let loss = checkpoint::region(|| hidden.tanh().square().mean(Kind::Float));
-            optimizer.backward_step(&loss);
-            let _evaluated = tch::no_grad(|| net.forward(&rows));
-        }
-        of_store(&variables)
     });
 }
 
@@ -491,7 +410,7 @@ fn used_outside() {
     let mut optimizer = nn::Adam::default().build(&variables, 1e-2).unwrap();
     let rows = ramp(32).view([2, 16]);
     let expected = of_store(&variables);
-    let manager = manager(Gone);
+    let manager = manager(Genoa);
     manager.adopt_all(&variables).iter().for_each(|handle| handle.offload().unwrap());
     let file = std::env::temp_dir().join(format!("toma-outside-{}.ot", std::process::id()));
     assert!(is_evicted(variables.save(&file)));
@@ -526,7 +445,7 @@ fn managers_race() {
                 scope.spawn(move || {
                     for round in 0..60 {
                         let manager =
-                            if (at + round) % 2 == 0 { manager(Gone) } else { Manager::new(&cpu_device()) };
+                            if (at + round) % 2 == 0 { manager(Genoa) } else { Manager::new(&cpu_device()) };
                         let handle = manager.adopt(&weights);
                         let _stays = handle.offload();
                         if let Ok(_entered) = manager.enter() {
@@ -562,7 +481,7 @@ fn used_in_destructors_of_threads() {
         }
         thread_local!(static LATE: std::cell::RefCell<Vec<Late>> = const { std::cell::RefCell::new(Vec::new()) });
         let _alone = alone();
-        let manager = manager(Gone);
+        let manager = manager(Genoa);
         let (sends, receives) = mpsc::channel();
         for enters in [false, true, false, true] {
             let weights = ramp(5000);
@@ -593,7 +512,7 @@ fn a_leaked_manager() {
         thread::spawn({
             let weights = weights.shallow_clone();
             move || {
-                let manager = manager(Gone);
+                let manager = manager(Genoa);
                 std::mem::forget(manager.enter().unwrap());
                 let handle = manager.adopt(&weights);
                 std::mem::forget(handle.pin().unwrap());
@@ -607,56 +526,5 @@ fn a_leaked_manager() {
         .unwrap();
         assert_eq!(bits(&weights), expected);
         assert!(manager(Lru).enter().is_err());
-    });
-}
-
-#[test]
-fn double_backward_and_hooks_of_gradients() {
-    let _alone = alone();
-    is_the_same(|_| {
-        let weights = ramp(256).view([16, 16]).set_requires_grad(true);
-        let output = weights.matmul(&weights).tanh().sum(Kind::Float);
-        let gradient = Tensor::run_backward(&[&output], &[&weights], true, true).remove(0);
-        let penalty = gradient.square().sum(Kind::Float);
-        penalty.backward();
-        let mut grad = weights.grad();
-        let _ = grad.g_mul_scalar_(0.5);
-        let mut other = ramp(256).view([16, 16]).set_requires_grad(true);
-        other.set_data(&tch::no_grad(|| &weights * 2.0));
-        other.square().sum(Kind::Float).backward();
-        vec![bits(&gradient), bits(&weights.grad()), bits(&other.grad()), bits(&other)]
-    });
-}
-
-#[test]
-fn rare_kinds_of_memory() {
-    let _alone = alone();
-    is_the_same(|_| {
-        let dense = ramp(400).view([20, 20]);
-        let sparse = dense.to_sparse(None, None::<&[i64]>, None);
-        let product = sparse.matmul(&dense);
-        let quantized = dense.quantize_per_tensor(0.1, 3, Kind::QInt8).dequantize();
-        let oneapi = dense.to_mkldnn().relu().to_dense(None, false);
-        let complex = dense.fft_fft(None, -1, "backward").abs();
-        let conjugated = dense.fft_fft(None, -1, "backward").conj().resolve_conj().real();
-        let table = dense.index_select(0, &Tensor::from_slice(&[1_i64, 5]).to_device(ground::device()));
-        let packed = dense.to_kind(Kind::BFloat16).to_kind(Kind::Float);
-        let unfolded = dense.unfold(0, 3, 2);
-        let expanded = dense.narrow(0, 0, 1).expand([20, 20], false).contiguous();
-        let (values, order) = dense.neg().sort(0, false);
-        vec![
-            bits(&product),
-            bits(&quantized),
-            bits(&oneapi),
-            bits(&complex),
-            bits(&conjugated),
-            bits(&table),
-            bits(&packed),
-            bits(&unfolded),
-            bits(&expanded),
-            bits(&values),
-            bits(&order.to_kind(Kind::Float)),
-            bits(&sparse.to_dense(None, false)),
-        ]
     });
 }

@@ -75,6 +75,11 @@ const PROGRAMS: &[Program] = &[
         let y = x.coalesce();
         vec![y.mm(&ramp(&[3, 3])), (y + &x).to_dense(None, false)]
     }),
+    ("dense to sparse", || {
+        let x = ramp(&[4, 4]);
+        let sparse = x.to_sparse(None, None::<&[i64]>, None);
+        vec![sparse.matmul(&x), sparse.to_dense(None, false)]
+    }),
     ("compressed rows", || {
         let dense = ramp(&[4, 4]).relu();
         let rows = dense.to_sparse_csr(None);
@@ -99,6 +104,11 @@ const PROGRAMS: &[Program] = &[
         vec![table.grad().to_dense(None, false)]
     }),
     ("fft", || vec![Tensor::view_as_real(&ramp(&[8]).fft_rfft(None::<i64>, -1, "ortho"))]),
+    ("complex", || {
+        let x = ramp(&[4, 4]).fft_fft(None::<i64>, -1, "backward");
+        vec![x.abs(), x.conj().resolve_conj().real()]
+    }),
+    ("unfold", || vec![ramp(&[4, 4]).unfold(0, 3, 2)]),
     ("cat and stack", || {
         vec![Tensor::cat(&[ramp(&[2, 3]), ramp(&[1, 3])], 0), Tensor::stack(&[ramp(&[3]), ramp(&[3])], 1)]
     }),
@@ -130,6 +140,14 @@ const PROGRAMS: &[Program] = &[
         let first = Tensor::run_backward(&[y], &[&x], true, true).remove(0);
         first.sum(Kind::Float).backward();
         vec![first, x.grad()]
+    }),
+    ("data and gradient of a leaf", || {
+        let x = ramp(&[4]).set_requires_grad(true);
+        let mut y = ramp(&[4]).set_requires_grad(true);
+        y.set_data(&tch::no_grad(|| &x * 2.0));
+        y.square().sum(Kind::Float).backward();
+        let _ = y.grad().g_mul_scalar_(0.5);
+        vec![y.grad(), y]
     }),
     ("gru", || {
         let cell: Vec<_> = [[12, 3], [12, 4]].iter().map(|sizes| ramp(sizes)).collect();
