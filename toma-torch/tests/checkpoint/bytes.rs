@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
-use crate::ground::{self, Budget};
+use crate::ground::{self, Budget, peak_of};
 use tch::nn::{self, ModuleT as _, OptimizerConfig as _, VarStore};
 use tch::{Kind, Tensor};
 use toma_core::classify::{Class, Classify as _};
@@ -16,14 +16,6 @@ use crate::nets;
 
 /// Tolerated difference on a card, which counts whole blocks.
 static BLOCKS_BYTES: LazyLock<u64> = LazyLock::new(|| if ground::is_card() { 16 << 10 } else { 0 });
-
-/// Returns the peak of a step within a region, beyond the bytes allocated before it.
-fn peak(net: &Net, step: impl FnOnce(&Net)) -> u64 {
-    ground::reset_peak_allocated_bytes();
-    let before = ground::allocated_bytes();
-    step(net);
-    ground::stats().peak_allocated_bytes - before
-}
 
 #[test]
 fn the_predicted_peak_is_that_of_the_run_and_a_budget_of_it_is_enough() {
@@ -45,7 +37,7 @@ fn the_predicted_peak_is_that_of_the_run_and_a_budget_of_it_is_enough() {
                 let Ok(plan) = costs.plan(budget, solver) else { continue };
                 let form = form.plan(&plan);
                 let run = |net: &Net| net.train(|forward| form.region(forward));
-                let measured = peak(&net, run);
+                let measured = peak_of(|| run(&net));
                 let predicted = plan.peak_bytes();
                 assert!(measured <= predicted, "{}: {measured} of {predicted}: {plan}", net.name);
                 let most = measured * (100 + percent) / 100 + *BLOCKS_BYTES;
@@ -78,10 +70,7 @@ fn never_above_the_plan<R>(name: &str, net: impl Fn() -> R, backward: impl Fn(R)
     for solver in Solver::ALL {
         for budget in (0..=4).map(|part| least + (most - least) * part / 4) {
             let Ok(plan) = costs.plan(budget, solver) else { continue };
-            ground::reset_peak_allocated_bytes();
-            let before = ground::allocated_bytes();
-            backward(form.plan(&plan).region(&net));
-            let measured = ground::stats().peak_allocated_bytes - before;
+            let measured = peak_of(|| backward(form.plan(&plan).region(&net)));
             assert!(measured <= plan.peak_bytes(), "{name}: {measured} bytes of {plan}");
             let is_leanest = plan.peak_bytes() == least;
             assert!(
@@ -120,10 +109,7 @@ fn many_small_stages_take_no_more_than_plain_in_their_first_run_and_as_planned()
     let (variables, net) = small_stages();
     let x = Tensor::ones([1024, 64], ground::floats());
     let step = |with: With<'_>| {
-        ground::reset_peak_allocated_bytes();
-        let before = ground::allocated_bytes();
-        with.region(|| net.forward_t(&x, true)).square().mean(Kind::Float).backward();
-        ground::stats().peak_allocated_bytes - before
+        peak_of(|| with.region(|| net.forward_t(&x, true)).square().mean(Kind::Float).backward())
     };
     let plain = [(); 2].map(|()| step(checkpoint::with().enabled(false)))[1];
     let form = checkpoint::with().name("small stages");
@@ -214,10 +200,10 @@ fn keeping_all_takes_no_more_than_the_plain_run() {
     let _alone = alone();
     let net = nets::residual();
     net.train(|forward| forward());
-    let plain = peak(&net, |net| net.train(|forward| forward()));
+    let plain = peak_of(|| net.train(|forward| forward()));
     let form = checkpoint::with().name("keeps all").solver(Solver::KeepAll);
     net.train(|forward| form.region(forward));
-    let kept = peak(&net, |net| net.train(|forward| form.region(forward)));
+    let kept = peak_of(|| net.train(|forward| form.region(forward)));
     assert_eq!(checkpoint::last().unwrap().repeats().iter().sum::<u32>(), 0);
     assert!(kept <= plain, "{kept} of {plain}");
 }
@@ -315,7 +301,7 @@ fn gradients_that_variables_do_not_have_yet_are_planned_stage_by_stage() {
         let form = checkpoint::with().name(&name);
         let run = |form: With<'_>| {
             lose_gradients();
-            peak(&net, |net| {
+            peak_of(|| {
                 let loss = form.region(&*net.forward).square().mean(Kind::Float);
                 if are_returned {
                     accumulate_gradients(&loss, &net.variables.trainable_variables()).unwrap();

@@ -98,20 +98,6 @@ fn a_write_that_fails_and_is_tried_again_keeps_what_it_needs() {
 }
 
 #[test]
-fn a_panic_without_gradients_leaves_them_on() {
-    let _alone = alone();
-    let weight = Tensor::ones([4], ground::floats()).set_requires_grad(true);
-    let failed = catch_unwind(AssertUnwindSafe(|| {
-        checkpoint::region(|| {
-            let _kept = weight.sigmoid();
-            tch::no_grad(|| panic!("in the middle"))
-        });
-    }));
-    assert!(failed.is_err());
-    assert!((&weight * 2.0).requires_grad());
-}
-
-#[test]
 fn a_first_run_without_memory_names_measuring_and_the_least_bytes() {
     let _alone = alone();
     // A card's allocator takes megabytes at once.

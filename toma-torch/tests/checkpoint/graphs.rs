@@ -5,11 +5,10 @@ use tch::{Kind, Tensor};
 use toma_torch::accumulate_gradients;
 use toma_torch::checkpoint::{self, Solver};
 
-use crate::kit::{alone, bytes};
+use crate::kit::{alone, bytes, numbers};
 
 fn variable(seed: i64) -> Tensor {
-    tch::manual_seed(seed);
-    Tensor::randn([5, 5], ground::floats()).set_requires_grad(true)
+    numbers(seed, &[5, 5]).set_requires_grad(true)
 }
 
 /// A chain of four stages.
@@ -189,16 +188,17 @@ fn without_gradients_a_region_is_a_plain_run() {
 }
 
 #[test]
-fn a_panic_inside_ends_the_region() {
+fn a_panic_inside_ends_the_region_and_leaves_gradients_on() {
     let _alone = alone();
     let (x, w) = (variable(1), variable(2));
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         checkpoint::region(|| {
             drop(chain(&x, &w));
-            panic!("half-way")
-        })
+            tch::no_grad(|| panic!("half-way"))
+        });
     }));
     assert!(panicked.is_err());
+    assert!((&w * 2.0).requires_grad());
     let before = bytes(&chain(&x, &w));
     assert!(checkpoint::last().is_none(), "nothing records any more");
     assert_eq!(bytes(&checkpoint::region(|| chain(&x, &w))), before);

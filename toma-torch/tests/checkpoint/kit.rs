@@ -3,6 +3,7 @@
 use crate::ground;
 use tch::nn::VarStore;
 use tch::{Kind, Tensor};
+use toma_torch::checkpoint::With;
 
 pub(crate) use crate::alone::alone;
 
@@ -100,4 +101,28 @@ pub(crate) fn bytes(tensor: &Tensor) -> Vec<u8> {
 pub(crate) fn drop_stranded() {
     let one = Tensor::ones([1], ground::floats()).set_requires_grad(true);
     (&one * 1.0).sum(Kind::Float).backward();
+}
+
+/// Random numbers that are the same in each run.
+pub(crate) fn numbers(seed: i64, size: &[i64]) -> Tensor {
+    tch::manual_seed(seed);
+    Tensor::randn(size, ground::floats())
+}
+
+/// A step that trains a matrix, with a region in place of a plain call; returns tensors to compare.
+pub(crate) type Step<'a> = &'a dyn Fn(&Tensor, &dyn Fn(&dyn Fn() -> Tensor) -> Tensor) -> Vec<Tensor>;
+
+/// Checks that the first run and the leanest plan have the bits of the plain run, with the gradient of the matrix.
+pub(crate) fn same<'a>(name: &'a str, form: With<'a>, step: Step<'_>) {
+    let run = |region: &dyn Fn(&dyn Fn() -> Tensor) -> Tensor| {
+        let w = numbers(1, &[4, 4]).set_requires_grad(true);
+        let left = step(&w, region);
+        left.iter().chain([&w.grad()]).map(bytes).collect::<Vec<_>>()
+    };
+    let (plain, form) = (run(&|body| body()), form.name(name));
+    assert!(run(&|body| form.region(body)) == plain, "{name}: first run");
+    let least = form.known().expect("backward has run").least_bytes();
+    for _ in 0..2 {
+        assert!(run(&|body| form.budget(least).region(body)) == plain, "{name}: planned");
+    }
 }

@@ -143,17 +143,6 @@ fn a_plan_of_another_structure_is_refused() {
 }
 
 #[test]
-fn a_plan_holds_at_another_place_than_that_of_its_costs() {
-    let _alone = alone();
-    let x = variable(8);
-    let costs = checkpoint::with().measure(|| chain(&x, 7)).unwrap();
-    let plan = costs.plan(costs.least_bytes(), Solver::Auto).unwrap();
-    checkpoint::with().plan(&plan).region(|| chain(&x, 7)).sum(Kind::Float).backward();
-    let last = checkpoint::last().unwrap();
-    assert_eq!((last.plan(), last.differs()), (Some(&plan), None));
-}
-
-#[test]
 fn plans_of_two_regions_with_as_many_stages_hold_elsewhere() {
     let _alone = alone();
     let x = variable(8);

@@ -3,6 +3,8 @@
 #[path = "../common/alone.rs"]
 mod alone;
 mod bytes;
+#[path = "../../../tests/common/child.rs"]
+mod child;
 mod disabled;
 mod exact;
 mod failures;

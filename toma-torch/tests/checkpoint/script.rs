@@ -1,24 +1,18 @@
 //! Modules of `TorchScript` in regions. Compiled parts of their graphs save tensors between operators, not in one.
 
-use crate::ground;
 use tch::{CModule, Kind, Tensor};
 use toma_torch::checkpoint::{self, cut};
 
-use crate::kit::{alone, bytes};
-
-fn numbers(seed: i64) -> Tensor {
-    tch::manual_seed(seed);
-    Tensor::randn([4, 4], ground::floats())
-}
+use crate::kit::{alone, bytes, numbers};
 
 fn traced() -> CModule {
     let mut net = |inputs: &[Tensor]| vec![(inputs[0].tanh() * inputs[0].sigmoid()).exp().tanh()];
-    CModule::create_by_tracing("net", "forward", &[numbers(1)], &mut net).unwrap()
+    CModule::create_by_tracing("net", "forward", &[numbers(1, &[4, 4])], &mut net).unwrap()
 }
 
 /// Runs a body three times, because the first calls of a traced module decide which parts are compiled.
 fn gradients(module: &CModule, region: &dyn Fn(&dyn Fn() -> Tensor) -> Tensor) -> Vec<Vec<u8>> {
-    let w = numbers(2).set_requires_grad(true);
+    let w = numbers(2, &[4, 4]).set_requires_grad(true);
     let run = |_| {
         let output = region(&|| {
             let h = module.forward_ts(&[w.matmul(&w)]).unwrap();
@@ -47,7 +41,7 @@ fn a_compiled_module_may_come_first_in_a_region() {
     let _alone = alone();
     // A module for each, because compiled parts may round differently from the first calls.
     let (module, plain) = (traced(), traced());
-    let w = numbers(2).set_requires_grad(true);
+    let w = numbers(2, &[4, 4]).set_requires_grad(true);
     let gradient =
         |output: Tensor| Tensor::run_backward(&[output.sum(Kind::Float)], &[&w], false, false).remove(0);
     for _ in 0..4 {

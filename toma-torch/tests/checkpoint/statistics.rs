@@ -5,12 +5,7 @@ use tch::nn::{self, ModuleT as _, VarStore};
 use tch::{Kind, Tensor};
 use toma_torch::checkpoint::{self, cut};
 
-use crate::kit::{alone, bytes};
-
-fn numbers(seed: i64, size: &[i64]) -> Tensor {
-    tch::manual_seed(seed);
-    Tensor::randn(size, ground::floats())
-}
+use crate::kit::{alone, bytes, numbers};
 
 /// Runs `step` with `region` in place of plain calls.
 type Step<'a> = &'a dyn Fn(&dyn Fn(&dyn Fn() -> Tensor) -> Tensor) -> Vec<Vec<u8>>;

@@ -4,7 +4,7 @@ use tch::nn::{self, Module as _, Path, VarStore};
 use tch::{Kind, Tensor};
 use toma_torch::checkpoint;
 
-use crate::ground;
+use crate::ground::{self, peak_of};
 use crate::kit::{Net, alone};
 use crate::nets::linear;
 
@@ -211,17 +211,11 @@ fn bytes(name: &str, make: impl Fn(&VarStore, bool) -> Forward, is_marked: bool)
     let vs = VarStore::new(ground::device());
     let forward = make(&vs, is_marked);
     let net = Net::new("uncut", vs, forward);
-    let peak = |step: &dyn Fn()| {
-        ground::reset_peak_allocated_bytes();
-        let before = ground::allocated_bytes();
-        step();
-        ground::peak_allocated_bytes() - before
-    };
     let name = format!("{name}, marked: {is_marked}");
     let form = checkpoint::with().name(&name);
     // The kernels have cached by the second run.
-    let plain = [0, 1].map(|_| peak(&|| net.train(|forward| forward())))[1];
-    let first = peak(&|| net.train(|forward| form.region(forward)));
+    let plain = [0, 1].map(|_| peak_of(|| net.train(|forward| forward())))[1];
+    let first = peak_of(|| net.train(|forward| form.region(forward)));
     let costs = form.known().expect("backward has run");
     println!("{name}: {} stages", costs.stages().len());
     [costs.least_bytes(), first, plain]

@@ -15,30 +15,12 @@ use toma_torch::cpu::Budget;
 use toma_torch::offload::Manager;
 
 use crate::ground;
-use crate::kit::{alone, bytes};
+use crate::kit::{self, Step, alone, bytes, numbers};
 
 const NONE: Option<&Tensor> = None;
 
-fn numbers(seed: i64, size: &[i64]) -> Tensor {
-    tch::manual_seed(seed);
-    Tensor::randn(size, ground::floats())
-}
-
-/// A step with `region` in place of a plain call; returns tensors to compare.
-type Step<'a> = &'a dyn Fn(&Tensor, &dyn Fn(&dyn Fn() -> Tensor) -> Tensor) -> Vec<Tensor>;
-
-/// Checks that the first run and the leanest plan have the bits of the plain run, with the gradient of a matrix.
 fn same(name: &str, step: Step<'_>) {
-    let run = |region: &dyn Fn(&dyn Fn() -> Tensor) -> Tensor| {
-        let w = numbers(1, &[4, 4]).set_requires_grad(true);
-        let left = step(&w, region);
-        left.iter().chain([&w.grad()]).map(bytes).collect::<Vec<_>>()
-    };
-    let plain = run(&|body| body());
-    let form = checkpoint::with().name(name);
-    assert!(run(&|body| form.region(body)) == plain, "{name}: first run");
-    let least = form.known().expect("backward has run").least_bytes();
-    assert!(run(&|body| form.budget(least).region(body)) == plain, "{name}: planned");
+    kit::same(name, checkpoint::with(), step);
 }
 
 /// On the CPU, because a paper card has no values for sparse and nested tensors.

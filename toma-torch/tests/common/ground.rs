@@ -58,6 +58,14 @@ pub(crate) fn reset_peak_allocated_bytes() {
     Device::new(device()).reset_peaks().unwrap();
 }
 
+/// Returns the peak bytes beyond those before, while `work` runs.
+pub(crate) fn peak_of(work: impl FnOnce()) -> u64 {
+    let before = allocated_bytes();
+    reset_peak_allocated_bytes();
+    work();
+    peak_allocated_bytes() - before
+}
+
 /// Looks up a function of the card, see `card/runtime/settings.c`.
 fn of_card<F: Copy>(name: &str) -> F {
     // SAFETY: callers name the type of the function that they look up.

@@ -186,9 +186,7 @@ fn regions_within_a_budget_compute_the_same() {
             .collect::<Vec<_>>()
     };
     let (before, expected) = (ground::allocated_bytes(), learned(&nets::transformer()));
-    ground::reset_peak_allocated_bytes();
-    drop(learned(&nets::transformer()));
-    let peak = ground::peak_allocated_bytes() - before;
+    let peak = ground::peak_of(|| drop(learned(&nets::transformer())));
     let evictions: [(Box<dyn Eviction>, u64); 2] =
         [(Box::new(Lru), before + peak / 2), (Box::new(Genoa), u64::MAX / 2)];
     for (eviction, bytes) in evictions {

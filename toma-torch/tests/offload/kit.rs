@@ -58,12 +58,12 @@ impl Rule {
 
 /// Returns this percentage of the peak bytes of two steps.
 pub(crate) fn budget_of(net: fn() -> Net, percent: u64) -> u64 {
-    let before = ground::allocated_bytes();
-    ground::reset_peak_allocated_bytes();
-    let net = net();
-    Rule::Sgd.build(&net.variables).backward_step(&net.loss());
-    Rule::Sgd.build(&net.variables).backward_step(&net.loss());
-    (ground::peak_allocated_bytes() - before) * percent / 100
+    let peak = ground::peak_of(|| {
+        let net = net();
+        Rule::Sgd.build(&net.variables).backward_step(&net.loss());
+        Rule::Sgd.build(&net.variables).backward_step(&net.loss());
+    });
+    peak * percent / 100
 }
 
 /// Results that must be equal bit for bit: the losses, and in the end all variables.
