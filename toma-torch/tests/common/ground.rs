@@ -33,6 +33,10 @@ pub(crate) fn floats() -> (Kind, tch::Device) {
     (Kind::Float, device())
 }
 
+pub(crate) fn doubles() -> (Kind, tch::Device) {
+    (Kind::Double, device())
+}
+
 pub(crate) fn place() -> Place {
     if is_card() { Place::device("cuda", 0) } else { Place::HOST }
 }

@@ -3,7 +3,7 @@
 
 use std::thread;
 
-use crate::ground::{self, FailingAllocation};
+use crate::ground::{self, FailingAllocation, doubles};
 use tch::nn::{self, VarStore};
 use tch::{Kind, TchError, Tensor};
 use toma_core::NoCache;
@@ -15,10 +15,6 @@ use toma_torch::profile::Profiler;
 use toma_torch::{Backward as _, Device, DryRun, Loss, accumulate_gradients};
 
 use crate::alone::alone;
-
-fn doubles() -> (Kind, tch::Device) {
-    (Kind::Double, ground::device())
-}
 
 /// Model and data of one rank.
 struct Part {

@@ -5,17 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
-use tch::{Device, Kind, Reduction, TchError, Tensor};
+use tch::{Kind, Reduction, TchError, Tensor};
 use toma_core::predict::is_dry;
 use toma_core::{NoCache, execute};
 use toma_torch::{Backward as _, DryRun, Forward as _, Loss};
 
-use crate::ground::{self, FailingAllocation};
+use crate::ground::{self, FailingAllocation, doubles};
 use crate::stage::{alone, panic_of};
-
-fn doubles() -> (Kind, Device) {
-    (Kind::Double, ground::device())
-}
 
 const NONE: Option<&Tensor> = None;
 
@@ -635,22 +631,6 @@ fn bodies_on_one_line_are_split_exactly_or_not_at_all() {
     assert!(refused.len() * 100 <= exact * 15, "seed {seed}: of {exact} are refused: {refused:?}");
 }
 
-/// Calls one body after the other; only the newest may be split.
-#[test]
-fn a_verdict_is_of_one_body_alone() {
-    let _alone = alone();
-    let mut random = Rng::with_seed(7);
-    let case = Case { limit: 5, ..Case::new(&mut random) };
-    let mean: Body = |r| r.errors().mean(None);
-    let contrastive: Body = |r| {
-        let rows = r.hidden();
-        (rows.matmul(&rows.tr()).log_softmax(-1, None) * 0.1).mean(None)
-    };
-    for (body, is_split) in [(mean, true), (contrastive, false), (mean, true), (contrastive, false)] {
-        assert_eq!(case.pieces(body, false).is_some(), is_split);
-    }
-}
-
 /// A write that a later call makes after its last use, at the line of a body that was judged without it.
 #[test]
 fn a_state_that_is_written_later_on_is_found() {
@@ -765,20 +745,6 @@ fn labels_that_are_left_out_split_only_where_they_are_counted() {
     let loss = form.backward(Loss::Counted(&counts), &weight, (&x, &labels), |(x, labels)| body(x, labels));
     let [loss, whole] = [loss, whole].map(|loss| loss.double_value(&[]));
     assert!((loss - whole).abs() < 1e-6, "{loss} {whole}, in f32");
-}
-
-/// A bound on sizes splits no loss that must not be split.
-#[test]
-fn a_bound_is_refused_by_name() {
-    let _alone = alone();
-    let (x, weight) = (between(&[7, 3]), between(&[3]).set_requires_grad(true));
-    let device = toma_torch::Device::new(ground::device());
-    let text = panic_of(|| {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
-        drop(form.backward(Loss::Mean, &weight, &x, |x| (x * &weight).square().mean(None).sqrt()));
-    });
-    assert!(text.contains("max 4 for 7 items that must not be split, because `aten::sqrt`"), "{text}");
-    assert!(!weight.grad().defined());
 }
 
 /// A body that branches on the number of items below the size that was checked, which its backward does not fit.

@@ -11,9 +11,10 @@ use toma_core::Bisect;
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::report::{self, Report};
-use toma_torch::cpu::{self, Budget};
+use toma_torch::cpu::Budget;
 use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
 
+use crate::ground::peak_of;
 use crate::nine::{self, Learner};
 use crate::stage::alone;
 
@@ -52,10 +53,7 @@ impl Case {
     /// The peak bytes beyond those before, in pieces of at most `most` rows.
     fn peak(self, net: &Learner, most: usize) -> u64 {
         net.forget_gradients();
-        let before = cpu::allocated_bytes();
-        cpu::reset_peak_allocated_bytes();
-        self.run(net, most, false);
-        let peak = cpu::peak_allocated_bytes() - before;
+        let peak = peak_of(|| self.run(net, most, false));
         net.forget_gradients();
         peak
     }

@@ -9,15 +9,11 @@ use toma_core::Adaptive;
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_core::predict::is_dry;
-use toma_core::report::{self, Report};
+use toma_core::report::Report;
 use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
 
 use crate::ground::{self, Budget};
-use crate::stage::{alone, caught, size};
-
-fn report() -> Report {
-    report::last().expect("a call has ended")
-}
+use crate::stage::{alone, caught, report, size};
 
 /// Sums the squares of each row, and counts dry pieces. Real attempts take `hidden` times the rows in addition.
 fn squares(rows: &Tensor, hidden: usize, dry: &Cell<usize>) -> Tensor {

@@ -1,14 +1,12 @@
 //! The option `predict = &DryRun` in the engine's own forms and in attributes.
 
 use std::cell::{Cell, RefCell};
-use std::thread;
 
 use tch::{TchError, Tensor};
 use toma_core::Auto;
 use toma_core::Halve;
 use toma_core::execute;
 use toma_core::predict::is_dry;
-use toma_core::report::{self, Report};
 use toma_core::{GlobalCache, NoCache};
 use toma_torch::{Device, DryRun};
 
@@ -18,7 +16,7 @@ use crate::ground::{self, Budget};
 use crate::named::Named;
 use crate::nine;
 use crate::predict::counted;
-use crate::stage::{alone, panic_of, printed_by, rows, size};
+use crate::stage::{alone, panic_of, printed_by, report, rows, size};
 
 const ITEMS: usize = 48;
 
@@ -30,10 +28,6 @@ fn cpu_device() -> Device {
 
 fn with(device: &Device) -> With<'_> {
     execute::with::<NoCache>().device(device).predict(&DryRun)
-}
-
-fn report() -> Report {
-    report::last().expect("a call has ended")
 }
 
 /// Takes two rows for each item, and leaves one.
@@ -358,7 +352,7 @@ fn a_panic_in_a_dry_run_is_no_prediction_and_nothing_stays_dry() {
         });
     });
     assert_eq!((items, printed), (ITEMS, 0));
-    assert_eq!(report::last().unwrap().predicted, None);
+    assert_eq!(report().predicted, None);
     assert!(!is_dry());
     assert_eq!(fresh(1).sum(tch::Kind::Float).double_value(&[]), 1024.0);
     let kept = RefCell::new(Vec::new());
@@ -371,32 +365,6 @@ fn a_panic_in_a_dry_run_is_no_prediction_and_nothing_stays_dry() {
         "{text}"
     );
     assert!(text.contains("made by aten::exp"), "{text}");
-}
-
-#[test]
-fn two_threads_predict_at_once() {
-    let _alone = alone();
-    let data = rows(ITEMS);
-    let _budget = Budget::beyond_allocated(20 * 2 * 4096 + 4096);
-    let cpu = cpu_device();
-    // Views of one tensor, because tensors are not shared between threads.
-    let starts: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..2)
-            .map(|_| {
-                let (data, device) = (data.shallow_clone(), &cpu);
-                scope.spawn(move || {
-                    with(device).key("two threads").batch(ITEMS, |items| {
-                        if is_dry() {
-                            drop(work(&data, 0, items));
-                        }
-                    });
-                    (report().start, report().out_of_memory)
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    assert_eq!(starts, [(20, 0), (20, 0)]);
 }
 
 #[toma::range(initial = 8, cache = NoCache, device = cpu_device(), predict = &DryRun)]

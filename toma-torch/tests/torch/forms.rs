@@ -1,20 +1,16 @@
 //! A step in pieces gives the results of the whole step.
 
 use tch::nn::{self, Module as _, OptimizerConfig as _};
-use tch::{Device, Kind, Reduction, TchError, Tensor};
+use tch::{Kind, Reduction, TchError, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::{Backward as _, Clipped, Forward as _, Loss, backward, backward_step, forward};
 
-use crate::ground::{self, Budget, FailingAllocation};
+use crate::ground::{self, Budget, doubles};
 use crate::stage::{alone, caught, panic_of, size};
 
 /// A prime number, so that all pieces are equal only if they have one item.
 const ITEMS: usize = 23;
-
-fn doubles() -> (Kind, Device) {
-    (Kind::Double, ground::device())
-}
 
 /// A weight that is used twice and another one, both with gradients, and data to learn from.
 struct Task {
@@ -104,33 +100,6 @@ fn pieces_add_up_to_the_whole_for_each_kind_of_loss() {
             assert!(differ(&pieces, &whole) <= 1e-12, "{items}: {}", differ(&pieces, &whole));
         }
     }
-}
-
-/// Every allocation of a training step fails once, and the retry gives the result of the step without failures.
-#[test]
-fn a_failure_at_any_allocation_is_made_good() {
-    let _alone = alone();
-    let right = Task::in_pieces(|_| Loss::Mean, ITEMS);
-    let (mut allocation, mut retried) = (0, true);
-    while retried {
-        let task = Task::new();
-        let failing = FailingAllocation::after(allocation);
-        let step = || {
-            execute::with::<NoCache>().backward(
-                Loss::Mean,
-                &task.weights(),
-                (&task.input, &task.labels),
-                |data| task.loss(&Loss::Mean, data),
-            )
-        };
-        let loss = step();
-        retried = failing.has_failed();
-        drop(failing);
-        let ours = task.after(loss);
-        assert!(differ(&ours, &right) <= 1e-12, "allocation {allocation}");
-        allocation += 1;
-    }
-    assert!(allocation > 20, "{allocation} allocations: too few for a step");
 }
 
 #[test]

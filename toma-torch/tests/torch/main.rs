@@ -2,6 +2,8 @@
 
 #![expect(clippy::float_cmp, reason = "small whole numbers, which floats hold exactly")]
 
+#[path = "../common/alone.rs"]
+mod alone;
 mod backtraces;
 mod bad_input;
 mod bodies;

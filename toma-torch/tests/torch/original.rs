@@ -1,12 +1,12 @@
 //! Operators that the Python original tests, dry and real, whole and in pieces.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::{Backward as _, Forward as _, Loss, Prediction, dry_run, predict, record};
 
 use crate::dry::assert_twins;
-use crate::ground;
+use crate::ground::{self, doubles};
 use crate::stage::{alone, difference, size};
 
 mod table;
@@ -16,10 +16,6 @@ use table::{BINARY, CASTS, COMPARISONS, LAYERS, RANGES, SHAPES, UNARY};
 
 /// Rows that each operator gets; pieces of 3 leave ragged last ones.
 const ROWS: usize = 10;
-
-fn doubles() -> (Kind, Device) {
-    (Kind::Double, ground::device())
-}
 
 /// The way in which results of pieces make up the result of the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use toma::classify::{Class, classify_panic, classify_text};
 use toma::{assert_peak, execute};
 use toma_torch::dry_run;
 
-use crate::ground::{self, Budget};
+use crate::ground::{self, Budget, peak_of};
 use crate::nets::{NETS, ROWS, Road};
 use crate::stage::{ROW, alone, caught, panic_of, rows, size};
 
@@ -226,21 +226,13 @@ fn a_dry_run_is_not_measured() {
     assert!(caught(|| assert_peak!(0, rows(4))).is_err());
 }
 
-/// Returns the peak bytes that the allocator counts while `step` runs, beyond those before.
-fn counted(step: &dyn Fn()) -> u64 {
-    ground::reset_peak_allocated_bytes();
-    let before = ground::allocated_bytes();
-    step();
-    ground::peak_allocated_bytes() - before
-}
-
 #[track_caller]
 fn is_exactly_what_is_counted(name: &str, step: &dyn Fn()) {
-    let peak = counted(step);
+    let peak = peak_of(step);
     assert_peak!(peak, step());
     let text = panic_of(|| assert_peak!(peak - 1, step()));
     assert!(text.contains(&format!("({peak} bytes): must be at most ")), "{name}: {text}");
-    assert_eq!(counted(step), peak, "{name}: it is the same each time");
+    assert_eq!(peak_of(step), peak, "{name}: it is the same each time");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use toma_core::{NoCache, execute};
 use toma_plan::HeadRoom;
 use toma_torch::{Prediction, predict};
 
-use crate::ground::{self, Budget};
+use crate::ground::{self, Budget, peak_of};
 use crate::nine::{self, Learner};
 use crate::rounds::rounds;
 use crate::stage::{alone, caught, panic_of, printed_by, size};
@@ -18,12 +18,9 @@ fn of(net: &Learner) -> Prediction {
 /// Returns the peak bytes beyond those before while pieces run one after the other and their losses are held.
 pub(crate) fn counted(net: &Learner, rows: usize, pieces: usize) -> u64 {
     net.forget_gradients();
-    let before = ground::allocated_bytes();
-    ground::reset_peak_allocated_bytes();
-    let held: Vec<Tensor> = (0..pieces).map(|_| net.step(rows)).collect();
-    drop(held);
+    let peak = peak_of(|| drop((0..pieces).map(|_| net.step(rows)).collect::<Vec<_>>()));
     net.forget_gradients();
-    ground::peak_allocated_bytes() - before
+    peak
 }
 
 #[test]

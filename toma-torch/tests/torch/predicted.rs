@@ -1,92 +1,16 @@
-//! Forms with a prediction do not run out of memory, and use the memory there is.
+//! Forms with a prediction: data that they never split, and calls for which nothing is predicted.
 
 use tch::nn::{self, OptimizerConfig as _};
 use tch::{Kind, TchError, Tensor};
 use toma_core::execute;
 use toma_core::predict::is_dry;
-use toma_core::report::{self, Report};
+use toma_core::report::Report;
 use toma_core::{Adaptive, NoCache};
 use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
 
 use crate::ground::{self, Budget};
-use crate::nets::{self, Net, ROWS};
-use crate::stage::{alone, caught, panic_of, peak_of, size};
-
-fn nets() -> [Net; 5] {
-    [nets::perceptron(), nets::convolution(), nets::lstm(), nets::transformer(0.1), nets::residual()]
-}
-
-fn report() -> Report {
-    report::last().expect("a call has ended")
-}
-
-fn train(net: &Net, most: usize) {
-    let device = Device::new(ground::device());
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
-    let mut optimizer = nn::Sgd::default().build(&net.variables, 0.0).unwrap();
-    let loss =
-        form.backward_step(Loss::Mean, &mut optimizer, (&net.input, &net.target), |(input, target)| {
-            net.of(input).mse_loss(target, tch::Reduction::Mean)
-        });
-    drop(loss);
-    optimizer.zero_grad();
-}
-
-fn infer(net: &Net, most: usize) {
-    let device = Device::new(ground::device());
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
-    drop(form.forward(&net.input, |input| net.of(input)));
-}
-
-/// Work that fits is one piece. Otherwise the largest size that fits is found without running out of memory.
-#[test]
-fn nets_within_any_budget_never_run_out_of_memory() {
-    let _alone = alone();
-    for net in nets() {
-        // Without gradients oneDNN's LSTM corrupts the heap on some processors.
-        // Batch norm in training couples all rows of the output.
-        let only_trains = net.name == "lstm" || !net.buffers().is_empty();
-        let works: &[fn(&Net, usize)] = if only_trains { &[train] } else { &[train, infer] };
-        for work in works {
-            work(&net, ROWS);
-            let [whole, least] = [ROWS, 1].map(|most| peak_of(|| work(&net, most)));
-            // Up to 8 % above the whole, because oneDNN allocates whole pages for an LSTM.
-            for part in [108, 90, 60, 30, 5] {
-                let bytes = least + whole.saturating_sub(least) * part / 100;
-                let budget = Budget::beyond_allocated(bytes + bytes / 50);
-                work(&net, ROWS);
-                drop(budget);
-                let report = report();
-                let predicted = report.predicted.expect("it is predicted");
-                assert_eq!(report.out_of_memory, 0, "{}, {part} %: {report}", net.name);
-                assert!(predicted.needs_bytes <= predicted.free_bytes, "{report}");
-                assert_eq!(part == 108, report.attempts == 1, "{}, {part} %: {report}", net.name);
-            }
-        }
-    }
-}
-
-#[test]
-fn evidence_beats_a_prediction() {
-    let _alone = alone();
-    let cache = toma_core::GlobalCache::new();
-    let rows = Tensor::ones([size(ROWS), 1024], ground::floats());
-    let device = Device::new(ground::device());
-    let run = |limit: i64| {
-        let form = execute::with::<NoCache>().cache(&cache).device(&device).predict(&DryRun);
-        let result = form.forward(&rows, |rows| {
-            if !is_dry() && rows.size()[0] > limit {
-                return Err(TchError::Torch("CUDA out of memory. of another".to_owned()));
-            }
-            Ok(rows.square())
-        });
-        assert!(result.is_ok());
-        report()
-    };
-    assert_eq!(run(6).predicted.map(|predicted| predicted.size), Some(ROWS), "nothing is known");
-    let second = run(6);
-    assert_eq!((second.predicted, second.out_of_memory), (None, 0), "what failed is remembered");
-}
+use crate::nets::{self, ROWS};
+use crate::stage::{alone, caught, panic_of, report, size};
 
 #[test]
 fn a_body_that_cannot_run_dry_is_measured() {
@@ -106,33 +30,6 @@ fn a_body_that_cannot_run_dry_is_measured() {
     let report = report();
     assert_eq!((report.predicted, output.size()[0]), (None, size(ROWS)));
     assert!(report.out_of_memory > 0, "{report}");
-}
-
-#[test]
-fn a_dry_run_leaves_no_trace() {
-    let _alone = alone();
-    let net = nets::convolution();
-    let state = || {
-        let random = Tensor::rand([4], (Kind::Float, ground::device()));
-        net.state().iter().map(Tensor::copy).chain([random]).collect::<Vec<_>>()
-    };
-    net.zero_gradients();
-    tch::manual_seed(3);
-    let before = state();
-    tch::manual_seed(3);
-    let allocated = ground::allocated_bytes();
-    let device = Device::new(ground::device());
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max_attempts(1);
-    let stopped = form.backward(Loss::Mean, &net.variables, (&net.input, &net.target), |(input, target)| {
-        if !is_dry() {
-            return Err(TchError::Torch("stop".to_owned()));
-        }
-        Ok(net.of(input).mse_loss(target, tch::Reduction::Mean))
-    });
-    assert!(stopped.is_err());
-    drop(stopped);
-    assert_eq!(ground::allocated_bytes(), allocated);
-    assert_eq!(state()[..before.len() - 1], before[..before.len() - 1]);
 }
 
 /// Trains under a budget that does not fit the whole, but each row.

@@ -2,14 +2,13 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::env;
 use std::panic;
-use std::process::Command;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{MutexGuard, Once};
 
 use tch::Tensor;
+use toma_core::report::Report;
 
-use crate::ground;
+use crate::{child, ground};
 
 /// Bytes of one row of [`rows`].
 pub(crate) const ROW: u64 = 4096;
@@ -21,15 +20,9 @@ thread_local! {
 
 /// Makes the other tests wait, because bytes are counted for the whole process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
     static FIRST: Once = Once::new();
-    let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    FIRST.call_once(|| {
-        ground::count();
-        count_panics();
-    });
-    // A single thread keeps the order of sums fixed, so that values can be compared exactly. The number is per thread.
-    tch::set_num_threads(1);
+    let guard = crate::alone::alone();
+    FIRST.call_once(count_panics);
     guard
 }
 
@@ -67,14 +60,6 @@ pub(crate) fn size(count: usize) -> i64 {
     i64::try_from(count).unwrap()
 }
 
-/// Returns the peak bytes beyond those before, while `work` runs.
-pub(crate) fn peak_of(work: impl FnOnce()) -> u64 {
-    let before = ground::allocated_bytes();
-    ground::reset_peak_allocated_bytes();
-    work();
-    ground::peak_allocated_bytes() - before
-}
-
 /// Returns the message of the panic.
 pub(crate) fn panic_of(work: impl FnOnce()) -> String {
     caught(work).expect_err("it panics")
@@ -106,17 +91,14 @@ pub(crate) fn difference(some: &[Tensor], others: &[Tensor]) -> f64 {
 /// Runs the test of this name again, alone in a process of its own, which must succeed and print neither a panic nor a
 /// backtrace. Returns true in that process.
 pub(crate) fn in_child(name: &str) -> bool {
-    const CHILD: &str = "TOMA_TEST_CHILD";
-    if env::var_os(CHILD).is_some() {
-        return true;
-    }
-    let mut child = Command::new(env::current_exe().unwrap());
-    let child = child.args(["--exact", name, "--nocapture"]).env(CHILD, name).output().unwrap();
-    let [printed, errors] =
-        [child.stdout, child.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(child.status.success() && printed.contains("1 passed"), "{printed}{errors}");
+    let Some(ended) = child::run(name, &[]) else { return true };
+    let errors = ended.passed().join("\n");
     // Libraries may print warnings about this machine there.
     assert!(!errors.contains("panicked at") && !errors.contains("frame #"), "{errors}");
-    println!("{printed}");
     false
+}
+
+/// Returns the report of the last call.
+pub(crate) fn report() -> Report {
+    toma_core::report::last().expect("a call has ended")
 }

@@ -8,7 +8,7 @@ use toma_core::execute;
 use toma_core::report;
 use toma_torch::{Backward as _, Device, DryRun, ErrorKind, Forward as _, Loss, dry_run, predict};
 
-use crate::ground::{self, Budget};
+use crate::ground;
 use crate::stage::{alone, caught, panic_of, printed_by, size};
 
 fn weight() -> Tensor {
@@ -62,24 +62,6 @@ fn a_body_that_ignores_its_piece_has_the_answer_of_its_own() {
     }
 }
 
-/// A single item has no smaller size to run dry; 2 and more are predicted from fewer.
-#[test]
-fn few_items_are_predicted_from_fewer() {
-    let _alone = alone();
-    let device = Device::new(ground::device());
-    for items in 1..=5 {
-        let data = Tensor::ones([size(items), 8], ground::floats());
-        // Room for the output, and for a piece of one item with its operands.
-        let _budget = Budget::beyond_allocated(items as u64 * 32 + 64);
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-        let output = form.forward(&data, |rows| rows.exp().sqrt());
-        let report = report::last().unwrap();
-        let size = report.predicted.map(|predicted| predicted.size);
-        assert_eq!((report.out_of_memory, output.size()[0]), (0, self::size(items)), "{report}");
-        assert_eq!(size, (items > 1).then_some(1), "{report}");
-    }
-}
-
 /// Uses factories alone, because libtorch for the CPU runs no operator for other devices.
 #[test]
 fn bytes_of_several_devices_are_each_ones_own() {
@@ -95,19 +77,6 @@ fn bytes_of_several_devices_are_each_ones_own() {
     });
     assert_eq!(predictions.each_ref().map(|prediction| prediction.needs_bytes(16)), [320, 6400]);
     assert_eq!(predictions.map(|prediction| prediction.fits(8080)), [Some(399), Some(19)]);
-}
-
-#[test]
-fn a_missing_device_is_reported_by_its_name() {
-    let _alone = alone();
-    let far = |index| Device::new(tch::Device::Cuda(index));
-    let elsewhere = predict(&far(0), |items| Tensor::ones([size(items)], ground::floats())).unwrap_err();
-    assert_eq!(elsewhere.to_string(), "predict: the step makes no memory on cuda:0, but on host");
-    // Its memory cannot be read, so there is no prediction, and everything runs as without one.
-    let (data, device) = (Tensor::ones([10, 8], ground::floats()), far(9999));
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-    assert_eq!(form.forward(&data, Tensor::exp).size(), [10, 8]);
-    assert_eq!(report::last().unwrap().predicted, None);
 }
 
 #[test]
@@ -131,23 +100,6 @@ fn threads_that_a_body_starts_run_for_real() {
         thread::spawn(move || (rows * weight).sum(None)).join().unwrap()
     });
     assert_eq!((loss.double_value(&[]), weight.grad().double_value(&[0])), (80.0, 10.0));
-    assert_eq!(report::last().unwrap().predicted, None);
-}
-
-#[test]
-fn a_panic_in_a_dry_run_alone_is_no_prediction() {
-    let _alone = alone();
-    let (weight, data, device) =
-        (weight(), Tensor::ones([10, 8], ground::floats()), Device::new(ground::device()));
-    let loss = || {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-        form.backward(Loss::Sum, &weight, &data, |rows| {
-            assert!(!toma_core::predict::is_dry(), "the stress test");
-            (rows * &weight).sum(None)
-        })
-    };
-    let printed = printed_by(|| assert_eq!(loss().double_value(&[]), 80.0));
-    assert_eq!((printed, weight.grad().double_value(&[0])), (0, 10.0));
     assert_eq!(report::last().unwrap().predicted, None);
 }
 

@@ -56,10 +56,7 @@ impl Classes {
     /// Returns the peak bytes of such pieces beyond those before.
     fn peak(&self, most: usize, prepare: &mut impl FnMut()) -> u64 {
         prepare();
-        let before = ground::allocated_bytes();
-        ground::reset_peak_allocated_bytes();
-        self.train(most);
-        ground::peak_allocated_bytes() - before
+        ground::peak_of(|| drop(self.train(most)))
     }
 
     fn never_runs_out(&self, prepare: &mut impl FnMut()) {
