@@ -16,15 +16,11 @@ use toma::{GlobalCache, NoCache, execute, report};
 use toma_torch::{Backward as _, Device, DryRun, Loss};
 
 use crate::child::{TASK, answer};
-use crate::table::{Check, Needs};
+use crate::table::{Check, Needs, on_gpu};
 use crate::{LIMIT, transformer};
 
 pub(crate) const CHECKS: &[Check] = &[
-    Check {
-        name: "card: a MiB and a byte, as the allocator rounds it",
-        needs: Needs::Libtorch,
-        run: rounded,
-    },
+    on_gpu("card: a MiB and a byte, as the allocator rounds it", rounded),
     on_card("card: a step has its bytes at both capabilities", steps),
     on_card("predict: a first step, with the workspaces of libraries", first_steps),
     on_card("predict: transformers train in little memory at once", transformers),

@@ -7,18 +7,14 @@ use toma_torch::checkpoint::{self, Solver};
 use toma_torch::{Device, RngState};
 
 use crate::card::{capture, on_card};
-use crate::table::{Check, Needs};
+use crate::table::{Check, on_gpu};
 
 pub(crate) const CHECKS: &[Check] = &[
-    Check { name: "checkpoint: ResNet-152 has the plain step's bits", needs: Needs::Libtorch, run: resnet },
-    Check { name: "checkpoint: a stack of GPT blocks has them", needs: Needs::Libtorch, run: blocks },
+    on_gpu("checkpoint: ResNet-152 has the plain step's bits", resnet),
+    on_gpu("checkpoint: a stack of GPT blocks has them", blocks),
     // Runs without values, which the generator's state does not need.
-    Check { name: "checkpoint: a stack with dropout draws as often", needs: Needs::Libtorch, run: blocks },
-    Check {
-        name: "checkpoint: recurrent layers with dropout have them",
-        needs: Needs::Libtorch,
-        run: recurrent,
-    },
+    on_gpu("checkpoint: a stack with dropout draws as often", blocks),
+    on_gpu("checkpoint: recurrent layers with dropout have them", recurrent),
     on_card("checkpoint: a region in the capture of a graph is refused", captured),
 ];
 

@@ -13,7 +13,7 @@ use toma_torch::{Device, QuietBacktraces, RngState};
 
 use crate::PARTS;
 use crate::measure::{median, median_of_short, mib};
-use crate::table::{Check, Needs, printed_by};
+use crate::table::{Check, Needs, on_gpu, printed_by};
 
 pub(crate) const CHECKS: &[Check] = &[
     Check { name: "libtorch: sees the devices that the driver sees", needs: Needs::Gpu, run: is_visible },
@@ -31,10 +31,6 @@ pub(crate) const CHECKS: &[Check] = &[
     on_gpu("libtorch: cost of a read and of the counters", reading),
     on_gpu("libtorch: cost of a retry beyond its attempts", retries),
 ];
-
-const fn on_gpu(name: &'static str, run: fn() -> String) -> Check {
-    Check { name, needs: Needs::Libtorch, run }
-}
 
 const GPU: tch::Device = tch::Device::Cuda(0);
 const FLOATS: (Kind, tch::Device) = (Kind::Float, GPU);

@@ -9,7 +9,6 @@
 //! variable, set before libtorch starts, limits its allocator to a fiftieth of the device, so that the checks are quick
 //! on a large card and leave it usable. Checks that leave a process unusable run in a process of their own.
 
-mod always;
 mod card;
 mod checkpoint;
 mod child;
@@ -48,7 +47,6 @@ fn main() -> ExitCode {
     }
     let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let checks: Vec<Check> = [
-        always::CHECKS,
         libtorch::CHECKS,
         predict::CHECKS,
         profile::CHECKS,

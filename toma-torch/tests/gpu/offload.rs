@@ -8,27 +8,19 @@ use toma::memory::MemorySource as _;
 use toma_torch::Device;
 use toma_torch::offload::{Eviction, Flow, Genoa, Lru, Manager};
 
-use crate::card::{registered_bytes, set_taken, this};
+use crate::card::{on_card, registered_bytes, set_taken, this};
 use crate::child::answer;
 use crate::measure::mib;
-use crate::table::{Check, Needs};
+use crate::table::{Check, on_gpu};
 
 pub(crate) const CHECKS: &[Check] = &[
-    Check {
-        name: "offload: steps in 60 % of their peak have the plain bits",
-        needs: Needs::Libtorch,
-        run: steps,
-    },
-    Check { name: "offload: the driver has no more for a step", needs: Needs::Card, run: full_card },
-    Check { name: "offload: a tensor from before keeps to the budget", needs: Needs::Libtorch, run: resizes },
-    Check { name: "offload: two cards, each in its own budget", needs: Needs::Card, run: two_cards },
-    Check { name: "offload: a fetch beside a plain copy", needs: Needs::Libtorch, run: fetches },
-    Check { name: "offload: everything is parked, and comes back", needs: Needs::Libtorch, run: parks },
-    Check {
-        name: "offload: the host's side is pinned, as long as it is used",
-        needs: Needs::Card,
-        run: pins,
-    },
+    on_gpu("offload: steps in 60 % of their peak have the plain bits", steps),
+    on_card("offload: the driver has no more for a step", full_card),
+    on_gpu("offload: a tensor from before keeps to the budget", resizes),
+    on_card("offload: two cards, each in its own budget", two_cards),
+    on_gpu("offload: a fetch beside a plain copy", fetches),
+    on_gpu("offload: everything is parked, and comes back", parks),
+    on_card("offload: the host's side is pinned, as long as it is used", pins),
 ];
 
 const GPU: tch::Device = tch::Device::Cuda(0);

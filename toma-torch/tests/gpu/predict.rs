@@ -10,20 +10,16 @@ use toma::{NoCache, execute, report};
 use toma_torch::{Device, DryRun, Prediction, dry_run};
 use toma_trace::Place;
 
-use crate::card::set_taken;
-use crate::table::{Check, Needs};
+use crate::card::{on_card, set_taken};
+use crate::table::{Check, on_gpu};
 
 pub(crate) const CHECKS: &[Check] = &[
-    Check { name: "predict: a step with attention runs dry", needs: Needs::Libtorch, run: attention },
-    Check { name: "predict: a step with batch norm runs dry", needs: Needs::Libtorch, run: norms },
-    Check { name: "predict: MobileNet-v2, at any number of images", needs: Needs::Libtorch, run: mobilenet },
-    Check {
-        name: "predict: memory of another tensor is refused by name",
-        needs: Needs::Libtorch,
-        run: shared,
-    },
-    Check { name: "predict: segments that a step reserves", needs: Needs::Libtorch, run: segments },
-    Check { name: "predict: what fits beside fragments, and no more", needs: Needs::Card, run: fits },
+    on_gpu("predict: a step with attention runs dry", attention),
+    on_gpu("predict: a step with batch norm runs dry", norms),
+    on_gpu("predict: MobileNet-v2, at any number of images", mobilenet),
+    on_gpu("predict: memory of another tensor is refused by name", shared),
+    on_gpu("predict: segments that a step reserves", segments),
+    on_card("predict: what fits beside fragments, and no more", fits),
 ];
 
 const GPU: tch::Device = tch::Device::Cuda(0);

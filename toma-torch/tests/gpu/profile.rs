@@ -14,39 +14,19 @@ use toma_trace::Place;
 
 use crate::card::{on_card, record_history, this, write_snapshot};
 use crate::child::answer;
-use crate::table::{Check, Needs, printed_by};
+use crate::table::{Check, on_gpu, printed_by};
 
 pub(crate) const CHECKS: &[Check] = &[
-    Check {
-        name: "profile: an inventory has memlab's and the allocator's figures",
-        needs: Needs::Libtorch,
-        run: of_linear,
-    },
-    Check { name: "profile: flattened weights are one storage", needs: Needs::Libtorch, run: of_lstm },
-    Check {
-        name: "profile: a bound on a step holds to the byte of the counters",
-        needs: Needs::Libtorch,
-        run: bounded,
-    },
-    Check {
-        name: "profile: lines have memlab's figures and those of the counters",
-        needs: Needs::Libtorch,
-        run: lines,
-    },
-    Check { name: "profile: what a thread owns is freed as it ends", needs: Needs::Libtorch, run: late },
-    Check {
-        name: "profile: a step of the CPU, replayed as CUDA's, has the device's rows",
-        needs: Needs::Libtorch,
-        run: replayed,
-    },
+    on_gpu("profile: an inventory has memlab's and the allocator's figures", of_linear),
+    on_gpu("profile: flattened weights are one storage", of_lstm),
+    on_gpu("profile: a bound on a step holds to the byte of the counters", bounded),
+    on_gpu("profile: lines have memlab's figures and those of the counters", lines),
+    on_gpu("profile: what a thread owns is freed as it ends", late),
+    on_gpu("profile: a step of the CPU, replayed as CUDA's, has the device's rows", replayed),
     on_card("profile: libtorch's own snapshot has the recording's blocks", || {
         answer(&mut this("profile snapshot", &[]))
     }),
-    Check {
-        name: "profile: holders of a full device are reported, in backward too",
-        needs: Needs::Libtorch,
-        run: filled,
-    },
+    on_gpu("profile: holders of a full device are reported, in backward too", filled),
 ];
 
 const GPU: tch::Device = tch::Device::Cuda(0);

@@ -42,10 +42,14 @@ pub(crate) struct Check {
     pub(crate) run: fn() -> String,
 }
 
+/// A check on a device that libtorch sees.
+pub(crate) const fn on_gpu(name: &'static str, run: fn() -> String) -> Check {
+    Check { name, needs: Needs::Libtorch, run }
+}
+
 /// Requirement without which a check is skipped.
 #[derive(Clone, Copy)]
 pub(crate) enum Needs {
-    Nothing,
     /// A device that the driver sees, or its double.
     Driver,
     /// A device that the real driver sees.
@@ -64,7 +68,6 @@ impl Needs {
         let is_double = std::env::var_os(DOUBLE).is_some();
         let has_device = || cuda::Device::new(0).is_ok();
         match self {
-            Self::Nothing => None,
             Self::Gpu if is_double && has_device() => Some("skipped: a test double"),
             Self::Driver | Self::Gpu if has_device() => None,
             Self::Cudnn if card::is_there() => Some("skipped: no cuDNN there"),

@@ -85,6 +85,10 @@ fn a_dry_step_has_the_leaves_and_the_bytes_of_a_real_one() {
             assert_twins(net.name, &dry, &record(|| net.step(rows)));
         }
     });
+    // Two branches of its backward are ready at once.
+    let net = nets::residual();
+    let dry = dry_run(|| step(&net, 4)).unwrap();
+    assert_twins(net.name, &dry, &record(|| step(&net, 4)));
 }
 
 #[test]
