@@ -11,8 +11,10 @@ use std::sync::LazyLock;
 use libloading::os::unix::Library;
 use tch::Kind;
 use toma::memory::MemorySource as _;
+use toma_torch::profile::Recording;
 use toma_torch::{Device, Stats, cpu};
 use toma_trace::Place;
+use toma_trace::lines::Figures;
 
 static IS_CARD: LazyLock<bool> =
     LazyLock::new(|| std::env::var_os("TOMA_TEST_DEVICE").is_some_and(|device| device == "cuda"));
@@ -60,6 +62,13 @@ pub(crate) fn peak_allocated_bytes() -> u64 {
 
 pub(crate) fn reset_peak_allocated_bytes() {
     Device::new(device()).reset_peaks().unwrap();
+}
+
+/// Returns the figures of the line with this text.
+pub(crate) fn figures(recording: &Recording, function: &str, text: &str) -> Figures {
+    let lines = recording.lines();
+    let number = lines.number(function, text).expect("a line with this text");
+    lines.figures(function, number, &place()).expect("a line that ran")
 }
 
 /// Returns the peak bytes beyond those before, while `work` runs.

@@ -35,7 +35,6 @@ fn blocks_freed_by_an_ending_thread_are_freed() {
 #[test]
 fn recordings_that_begin_and_end_beside_busy_threads_are_off_by_no_more_than_those_hold() {
     let _alone = alone();
-    ground::count();
     let is_over = AtomicBool::new(false);
     let most = 4 * (8 << 10);
     let peaks = thread::scope(|scope| {
@@ -78,7 +77,6 @@ fn recordings_that_begin_and_end_beside_busy_threads_are_off_by_no_more_than_tho
 #[test]
 fn one_recording_after_the_other_on_different_threads_keep_their_names() {
     let _alone = alone();
-    ground::count();
     let body = || {
         let mut ok = 0;
         for _ in 0..100 {
@@ -277,7 +275,6 @@ fn outer(depth: Depth) -> profile::Profiling {
 #[test]
 fn a_recording_that_begins_in_the_middle_of_functions_knows_those_that_are_called_later() {
     let _alone = alone();
-    ground::count();
     for depth in [Depth::Lines, Depth::Events] {
         let recording = outer(depth).finish();
         let table = recording.lines().columns([Column::Hits]).to_string();
@@ -426,7 +423,6 @@ fn tensors_without_memory_of_their_own_have_no_name_and_do_no_harm() {
 #[test]
 fn recordings_come_and_go_while_threads_are_in_the_middle_of_all_sorts() {
     let _alone = alone();
-    ground::count();
     let is_over = AtomicBool::new(false);
     let seen = thread::scope(|scope| {
         for thread in 0..3 {

@@ -93,7 +93,6 @@ fn run(seed: u64) -> Vec<String> {
 #[test]
 fn sizes_retries_and_reports_are_the_same_with_a_profiler() {
     let _alone = alone();
-    ground::count();
     let mut failures = 0;
     for seed in 0..150 {
         let without = run(seed);
@@ -127,7 +126,6 @@ fn measured(policy: impl Policy) -> Option<(usize, u64)> {
 #[test]
 fn policies_measure_the_same_with_a_profiler() {
     let _alone = alone();
-    ground::count();
     let both = || [measured(Adaptive::default()), measured(Throughput::default())];
     assert_eq!(both(), [Some((4, (8 << 10) + 12)); 2], "both tensors, and scalars of the sum");
     for depth in [Depth::Lines, Depth::Events] {

@@ -12,7 +12,7 @@ use toma::report;
 use toma_core::classify::OutOfMemory;
 use toma_torch::profile::{Column, Depth, Profiler};
 
-use crate::{alone, child, record, skipped};
+use crate::{alone, child, figures, record, skipped};
 
 #[toma::profile]
 fn product(rows: i64) -> Tensor {
@@ -143,6 +143,8 @@ fn rows_of_attempts_have_size_outcome_and_position_of_a_failure() {
     assert_eq!((hits(&lines.to_string()), hits(&apart)), (1, 3));
     let together = lines.row("product", u32::try_from(sin).unwrap()).unwrap();
     assert_eq!(together.hits, 2, "{lines}");
+    let ooms = |text| figures(&recording, "product", text).ooms;
+    assert_eq!([ooms("let doubled = &ones + 1;"), ooms("doubled.sin()")], [1, 1]);
 }
 
 fn unmarked(rows: i64) -> Tensor {

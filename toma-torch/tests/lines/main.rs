@@ -3,6 +3,8 @@
 //! These tests are a process of their own, because a peak is that of all threads.
 
 mod adversity;
+#[path = "../common/alone.rs"]
+mod alone;
 mod engine;
 mod events;
 mod filled;
@@ -18,21 +20,16 @@ mod viz;
 mod child;
 
 use std::io::{self, Write as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use toma_torch::profile::{Depth, Profiler, Recording};
-use toma_trace::lines::Figures;
+
+use crate::alone::alone;
+use crate::ground::figures;
 
 /// Prints past the capture of the test harness, which shows no output of tests that succeed.
 fn skipped(reason: &str) {
     let thread = std::thread::current();
     let _ = writeln!(io::stderr(), "{} is skipped: {reason}", thread.name().unwrap_or("a test"));
-}
-
-/// Allows one recording at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn record(step: impl FnOnce()) -> Recording {
@@ -49,10 +46,4 @@ fn record_at(depth: Depth, step: impl FnOnce()) -> Recording {
 fn assert_counted(recording: &Recording) {
     let live = recording.trace().unwrap().live(&ground::place());
     assert_eq!((live.after(), live.peak().bytes), (ground::allocated_bytes(), recording.peak().bytes));
-}
-
-/// Returns the figures of the line with this text.
-fn figures(recording: &Recording, function: &str, text: &str) -> Figures {
-    let number = recording.lines().number(function, text).expect("a line with this text");
-    recording.lines().figures(function, number, &ground::place()).expect("a line that ran")
 }

@@ -214,7 +214,6 @@ fn recorded_notes(trace: &Trace) -> Vec<Noted> {
 #[test]
 fn living_bytes_are_the_allocators_at_every_note_and_in_between() {
     let _alone = alone();
-    ground::count();
     for (name, net) in NETS {
         let net = net();
         let mut optimizer = adam(&net);

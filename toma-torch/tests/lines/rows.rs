@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::ground::{self, Budget};
+use crate::ground;
 use tch::nn::{self, Module as _, OptimizerConfig as _};
 use tch::{Kind, Tensor};
 use toma::NoCache;
@@ -77,27 +77,6 @@ fn every_byte_of_a_step_has_a_line_and_the_living_ones_are_the_allocators() {
         optimizer.step();
         optimizer.zero_grad();
     }
-}
-
-#[toma::profile]
-fn retried(rows: i64) -> Tensor {
-    let ones = Tensor::ones([rows, 1 << 10], ground::floats());
-    ones + 1
-}
-
-#[test]
-fn a_line_that_ran_out_of_memory_is_counted_and_loops_give_the_same_rows() {
-    let _alone = alone();
-    let _budget = Budget::beyond_allocated(20 << 12);
-    let recording = record(|| {
-        let rows = toma::execute::batch(64, |rows| retried(i64::try_from(rows).unwrap()).size()[0]);
-        assert_eq!(rows, 8);
-    });
-    let of = |text| figures(&recording, "retried", text);
-    assert_eq!(
-        (of("let ones = Tensor::ones([rows, 1 << 10], ground::floats());").ooms, of("ones + 1").ooms),
-        (2, 1)
-    );
 }
 
 #[toma::profile]

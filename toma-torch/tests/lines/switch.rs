@@ -37,10 +37,16 @@ fn has(ended: &Ended, text: &str) -> bool {
     ended.stderr.iter().any(|line| line.contains(text))
 }
 
+/// Meanwhile a profiler of the program is refused with a reason.
 #[test]
 fn tables_are_printed_at_the_exit_that_the_program_has_chosen() {
     let _alone = alone();
-    let ended = ended("switch::tables_are_printed_at_the_exit_that_the_program_has_chosen", "1", batches);
+    let name = "switch::tables_are_printed_at_the_exit_that_the_program_has_chosen";
+    let ended = ended(name, "1", || {
+        batches();
+        let error = Profiler::new().start().unwrap_err().to_string();
+        assert_eq!(error, "profiler: another runs, or TOMA_PROFILE is set: one at a time");
+    });
     assert_eq!(ended.status.code(), Some(7), "{ended:?}");
     assert!(has(&ended, "peak of 64.00K on host at toma-torch/tests/lines/switch.rs:"), "{ended:?}");
     assert!(has(&ended, "ones.sin()"), "{ended:?}");
@@ -149,20 +155,6 @@ fn a_folder_that_is_gone_at_the_end_is_one_line() {
     let lines: Vec<_> = ended.stderr.iter().filter(|line| line.starts_with("toma: ")).collect();
     let [line] = lines[..] else { panic!("{ended:?}") };
     assert!(line.contains("TOMA_PROFILE") && line.contains("profile.txt: "), "{line}");
-}
-
-#[test]
-fn a_profiler_of_the_program_is_refused_with_a_reason() {
-    let _alone = alone();
-    let name = "switch::a_profiler_of_the_program_is_refused_with_a_reason";
-    let ended = ended(name, "1", || {
-        let error = Profiler::new().start().unwrap_err().to_string();
-        eprintln!("refused: {error}");
-    });
-    assert!(
-        has(&ended, "refused: profiler: another runs, or TOMA_PROFILE is set: one at a time"),
-        "{ended:?}"
-    );
 }
 
 #[test]

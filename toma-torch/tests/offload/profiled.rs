@@ -1,6 +1,6 @@
 //! Recordings next to a manager that moves storages.
 
-use crate::ground;
+use crate::ground::{self, figures};
 use tch::nn::{self, Module as _, VarStore};
 use tch::{Kind, Tensor};
 use toma_torch::offload::Lru;
@@ -12,13 +12,6 @@ use toma_trace::{ScopeKind, Tick, Trace};
 use crate::kit::{Rule, alone, entered};
 
 const MIB: u64 = 1 << 20;
-
-/// Returns the figures of the line with this text.
-fn figures(recording: &Recording, function: &str, text: &str) -> Figures {
-    let lines = recording.lines();
-    let number = lines.number(function, text).expect("a line with this text");
-    lines.figures(function, number, &ground::place()).expect("a line that ran")
-}
 
 /// Returns the growth of the bytes on the device.
 fn growth(figures: &Figures) -> i128 {
