@@ -157,26 +157,6 @@ fn a_change_in_place_before_backward_is_an_error() {
 }
 
 #[test]
-fn regions_of_two_threads_do_not_meet() {
-    let _alone = alone();
-    let (x, w) = (variable(3), variable(4));
-    (0..20).for_each(|_| chain(&x, &w).sum(Kind::Float).backward());
-    let plain = bytes(&w.grad());
-    let results = std::thread::scope(|scope| {
-        let step = |(x, w): (Tensor, Tensor)| {
-            for _ in 0..20 {
-                checkpoint::region(|| chain(&x, &w)).sum(Kind::Float).backward();
-            }
-            bytes(&w.grad())
-        };
-        let threads =
-            [(); 2].map(|()| (variable(3), variable(4))).map(|pair| scope.spawn(move || step(pair)));
-        threads.map(|thread| thread.join().unwrap())
-    });
-    assert_eq!(results, [plain.clone(), plain]);
-}
-
-#[test]
 fn without_gradients_a_region_is_a_plain_run() {
     let _alone = alone();
     let (x, w) = (variable(1), variable(2));
