@@ -3,13 +3,59 @@
 #include "costs.h"
 
 #include <algorithm>
+#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "guard.h"
 #include "tape.h"
 
 namespace toma {
+namespace {
+
+uint64_t peak_of(const std::optional<Meter>& meter) {
+  return meter ? static_cast<uint64_t>(meter->peak() - meter->start()) : 0;
+}
+
+// The last reports of a region. They are made once, at the latest when this is dropped, because a backward that fails
+// runs no callbacks.
+struct Ending {
+  explicit Ending(std::shared_ptr<Notes> notes) : notes(std::move(notes)) {}
+  ~Ending() { report(); }
+  void report() { std::call_once(is_reported, [this] { make_reports(); }); }
+  void make_reports();
+
+  const std::shared_ptr<Notes> notes;
+  decltype(toma_region_options::observe) observe = nullptr;
+  void* guest = nullptr;
+  std::optional<Meter> meter;
+  Run backward;
+  // Of the backward that was measured last; none if none was.
+  std::optional<toma_region_report> ends;
+  toma_region_report over{};
+  std::once_flag is_reported;
+};
+
+void Ending::make_reports() {
+  if (ends) {
+    backward.note();
+    ends->run.saving_peak_bytes = backward.figures().saving_peak_bytes;
+    observe(guest, &*ends);
+  }
+  if (meter) {
+    meter->take();
+  }
+  const std::lock_guard<std::mutex> held(notes->lock);
+  notes->figures.peak_bytes = peak_of(meter);
+  notes->figures.is_over = true;
+  observe(guest, &over);
+}
+
+// The last region whose end this thread will report when the backward is over.
+std::weak_ptr<Ending>* last_ending() noexcept { return of_thread<std::weak_ptr<Ending>>(); }
+
+}  // namespace
 
 Run::Run(std::optional<c10::Device> device) : began(nanoseconds()) {
   if (device) {
@@ -248,7 +294,7 @@ uint64_t Notes::lacking_bytes() const {
 void Costs::publish() {
   auto& figures = tape.notes->figures;
   figures.operators = tape.ops.size();
-  figures.peak_bytes = meter ? static_cast<uint64_t>(meter->peak() - meter->start()) : 0;
+  figures.peak_bytes = peak_of(meter);
 }
 
 void Costs::repeated(uint32_t stage, bool saves, const Run& run) {
@@ -263,6 +309,11 @@ void Costs::repeated(uint32_t stage, bool saves, const Run& run) {
 }
 
 void Costs::backward_arrives() {
+  // What this region takes is no part of one that has ended.
+  const auto* last = last_ending();
+  if (const auto ending = last == nullptr ? nullptr : last->lock()) {
+    ending->report();
+  }
   if (!is_learning || std::exchange(has_arrived, true)) {
     return;
   }
@@ -281,10 +332,11 @@ void Costs::backward_begins(uint32_t stage) {
   backward = run();
 }
 
-void Costs::backward_ends() {
+// The report of the backward that is measured, which ends; none if there is none.
+std::optional<toma_region_report> Costs::take_backward() {
   const auto stage = std::exchange(backward_of, none);
   if (stage == none) {
-    return;
+    return std::nullopt;
   }
   backward.note();
   auto ends = report(TOMA_BACKWARD_ENDS, stage);
@@ -292,18 +344,39 @@ void Costs::backward_ends() {
   // False on a thread that the region does not count, or once a profiler has ended that was active when the region
   // began.
   ends.is_so = meter->counts_here();
-  notify(ends);
+  return ends;
 }
 
-void Costs::is_over() {
-  backward_ends();
-  if (meter) {
-    meter->take();
+void Costs::backward_ends() {
+  if (const auto ends = take_backward()) {
+    notify(*ends);
   }
-  const std::lock_guard<std::mutex> held(tape.notes->lock);
-  publish();
-  tape.notes->figures.is_over = true;
-  notify(report(TOMA_OVER));
+}
+
+// The tape ends when the last node of its graph lets go of its tensors. Only then does the engine add the gradients of
+// that node to those that other nodes have made for the same variables, which may take memory for the sum. So the end
+// is reported when the backward is over, unless that goes on to work from before the region.
+void Costs::is_over() {
+  auto& notes = *tape.notes;
+  const auto ending = std::make_shared<Ending>(tape.notes);
+  ending->observe = tape.observe;
+  ending->guest = tape.guest;
+  ending->ends = take_backward();
+  ending->over = report(TOMA_OVER);
+  ending->meter = meter;
+  ending->backward = std::move(backward);
+  {
+    const std::lock_guard<std::mutex> held(notes.lock);
+    publish();
+  }
+  const auto graph_ends = notes.undo != nullptr || notes.figures.input_gradient_bytes == 0;
+  if (!graph_ends || is_recorded()) {
+    return;
+  }
+  when_backward_ends([ending] { ending->report(); });
+  if (auto* last = last_ending()) {
+    *last = ending;
+  }
 }
 
 }  // namespace toma

@@ -77,6 +77,7 @@ class Costs {
   toma_region_report report_with_facts(toma_moment moment, uint32_t stage = 0);
   toma_facts facts() const;
   bool notify(const toma_region_report& report) const;
+  std::optional<toma_region_report> take_backward();
   // 0 on a thread that the region does not count.
   int64_t allocated() const { return meter && meter->counts_here() ? meter->now() - meter->start() : 0; }
   toma_run end_first();

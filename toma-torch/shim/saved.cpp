@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <typeinfo>
+#include <utility>
 
 #include "guard.h"
 #include "offload.h"
@@ -63,6 +64,10 @@ torch::autograd::Engine& engine() {
 }  // namespace
 
 bool is_recorded() { return torch::autograd::get_current_graph_task_id() == -1; }
+
+void when_backward_ends(std::function<void()> callback) {
+  torch::autograd::Engine::get_default_engine().queue_callback(std::move(callback));
+}
 
 bool engine_is_ours() { return &torch::autograd::Engine::get_default_engine() == &engine(); }
 

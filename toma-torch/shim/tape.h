@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -322,6 +323,8 @@ std::shared_ptr<Tape>*& recording() noexcept;
 inline bool records() noexcept { return recording() != nullptr; }
 // False inside a backward.
 bool is_recorded();
+// Calls back once the backward that this thread runs has added up all gradients. Only inside a backward.
+void when_backward_ends(std::function<void()> callback);
 // True if no other autograd engine has replaced ours.
 bool engine_is_ours();
 

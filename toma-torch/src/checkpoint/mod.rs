@@ -66,6 +66,8 @@
 //! - On GPUs the bytes that stages hold are known, and the scratch bytes of kernels are not: leave some of the budget.
 //! - The first run at a call site, and the first of each size, has no learned costs and follows no budget. If it runs
 //!   out of memory, the error names [`measure`](With::measure) and the bytes that its stages need at least.
+//! - Gradients that are added up after the last operator's backward count only where the graph ends at the region.
+//!   Behind inputs that were computed with gradients, the backward goes on to other work.
 //! - A tensor used by a later stage counts at every stage boundary in between. Tensors that the program itself holds,
 //!   such as the temporaries of a long statement, are never dropped.
 //!

@@ -346,6 +346,47 @@ fn the_gradient_of_a_bias_is_planned() {
     never_above_the_plan("bias", net, |output| output.square().mean(Kind::Float).backward());
 }
 
+/// The engine adds up the gradients of a variable once the last operator's backward has let go of its tensors. Then the
+/// gradient of the product, that of the embedding, and their sum are there.
+#[test]
+fn the_sum_of_gradients_of_a_tied_embedding_is_planned() {
+    let _alone = alone();
+    let table = Tensor::ones([4096, 16], ground::floats()).set_requires_grad(true);
+    (&table * 0.0).sum(Kind::Float).backward();
+    let words = Tensor::zeros([16], (Kind::Int64, ground::device()));
+    let net = || {
+        let hidden = Tensor::embedding(&table, &words, -1, false, false).tanh();
+        checkpoint::cut();
+        hidden.matmul(&table.transpose(0, 1))
+    };
+    never_above_the_plan("tied", net, |output| output.sum(Kind::Float).backward());
+}
+
+#[test]
+fn the_backward_of_another_region_is_no_part_of_a_plan() {
+    let _alone = alone();
+    let net = |rows: i64| {
+        let (w, x) = (weight(), Tensor::ones([rows, 64], ground::floats()));
+        move || {
+            (0..4).fold(x.shallow_clone(), |x, _| {
+                checkpoint::cut();
+                x.matmul(&w).tanh()
+            })
+        }
+    };
+    let (large, small) = (net(4096), net(16));
+    let least = |name: &str, is_alone: bool| {
+        let form = checkpoint::with().name(name);
+        let other = (!is_alone).then(|| checkpoint::with().name("large").region(&large).sum(Kind::Float));
+        let loss = form.region(&small).sum(Kind::Float);
+        // The backward of the region that ran last comes first.
+        other.map_or_else(|| loss.shallow_clone(), |other| other + &loss).backward();
+        form.known().unwrap().least_bytes()
+    };
+    let [one, of_two] = [least("small", true), least("small of two", false)];
+    assert!(of_two <= one + 4096, "{of_two} of {one} bytes");
+}
+
 /// Each fold of a cross-validation has a model of its own, at the same line.
 #[test]
 fn gradients_that_another_model_lacks_are_planned() {
