@@ -42,9 +42,9 @@ pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     Ok(format!("tested on a paper card: {last}; a GPU is needed by {}{nvcc}", counted(count, "check")))
 }
 
-/// Compares predictions of large nets, at both compute capabilities, with the bytes that the allocator counts, and runs
-/// 2,000 random steps next to fragments; neither computes values. Then runs all of `step` with all values, and a
-/// failure of each allocation from the driver.
+/// Compares predictions of large nets with the bytes that the allocator counts, at both compute capabilities and under
+/// autocast, and runs 2,000 random steps next to fragments; none computes values. Then runs all of `step` with all
+/// values, and a failure of each allocation from the driver.
 pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
     let on = OnCard::new(checks)?;
     on.control()?;
@@ -52,14 +52,15 @@ pub(super) fn nightly(checks: &Checks<'_>) -> Result<String> {
         let program = on.card.give(on.program(kind, name)?).args(words);
         anyhow::Ok(program.env("PAPER_CARD_BYTES", "64G").env("PAPER_VALUES", "0"))
     };
-    let nets = || large("--bench", "nets", &["--cuda", "--within", "60GiB"]);
+    let nets = |step: &[&str]| large("--bench", "nets", &[&["--cuda", "--within", "60GiB"], step].concat());
     let steps = large("--test", "gpu", &["fragments"])?.env("TOMA_STEPS", "2000");
     let values = large("--test", "gpu", &[])?.env("PAPER_CARD_POISON", "0x41").env("PAPER_VALUES", "1");
     let failing = on.on_card("--test", "checkpoint")?.args(["--quiet", "failures::"]);
     let failing = failing.env("PAPER_CARD_BYTES", "16G").env("PYTORCH_NO_CUDA_MEMORY_CACHING", "1");
-    let hopper = nets()?.env("PAPER_CARD_CC", "90");
+    let hopper = nets(&[])?.env("PAPER_CARD_CC", "90");
+    let large = [nets(&[])?, hopper, nets(&["--step", "autocast"])?, steps];
     let mut all = on.suites(&[])?;
-    all.extend([nets()?, hopper, steps, values.env("TOMA_VALUES", "all"), failing]);
+    all.extend(large.into_iter().chain([values.env("TOMA_VALUES", "all"), failing]));
     checks.pass_in_pairs(all)
 }
 
