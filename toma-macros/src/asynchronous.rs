@@ -4,7 +4,7 @@
 //! `AsyncFnMut`, and the future of a function that takes one is not `Send`.
 
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens as _, quote, quote_spanned};
 
 use crate::builder::{builder, undo};
 use crate::call::Call;
@@ -37,7 +37,10 @@ pub(crate) fn run(call: &Call<'_>) -> TokenStream {
     // In a block of its own, so that no outcome is alive while undoing awaits: the outcome may not be `Send`.
     let attempt = match undo(call) {
         None => attempt,
-        Some(undo) => quote!({ #attempt } #running.undo(async { #undo }).await;),
+        Some(undo) => {
+            let again = again(call);
+            quote!({ #attempt } #again #running.undo(async { #undo }).await;)
+        }
     };
     quote! {
         let mut #running = #builder.#start::<#ty #inferred>(#(#arguments),*);
@@ -57,18 +60,45 @@ fn start_argument(parameter: &Parameter) -> TokenStream {
     if parameter.role == Role::Data { quote_spanned!(span=> &#name) } else { quote!(#name) }
 }
 
-/// Binds the piece of the data to the body's own pattern.
+/// Holds the piece of the data, and binds it to the body's own pattern.
 fn lend(parameter: &Parameter) -> Option<TokenStream> {
     let data = parameter.outer_name();
     let span = hygienic(data.span());
-    let (running, held, toma) = (local("call"), local_at("held", span), toma_at(span));
-    let (attrs, pat, ty) = (&parameter.typed.attrs, &parameter.typed.pat, parameter.inside_type());
-    let ty = respan(quote!(#ty), span);
+    let (running, held, lent) = (local("call"), local_at("held", span), lent(parameter));
     (parameter.role == Role::Data).then(|| {
         quote_spanned! {span=>
             let ::core::option::Option::Some(mut #held) = #running.hold(&mut #data) else { continue };
-            #(#attrs)* let #pat = <#ty as #toma::Chunked<_>>::lend(&mut #held);
+            #lent
         }
+    })
+}
+
+/// Binds the held piece of the data.
+fn lent(parameter: &Parameter) -> TokenStream {
+    let span = hygienic(parameter.outer_name().span());
+    let (held, toma) = (local_at("held", span), toma_at(span));
+    let (attrs, pat, ty) = (&parameter.typed.attrs, &parameter.typed.pat, parameter.inside_type());
+    let ty = respan(quote!(#ty), span);
+    quote_spanned!(span=> #(#attrs)* let #pat = <#ty as #toma::Chunked<_>>::lend(&mut #held);)
+}
+
+/// Binds sizes and data anew whose variables the body may have changed: `before_retry` sees the values of the failed
+/// piece.
+fn again(call: &Call<'_>) -> TokenStream {
+    let is_changed = |parameter: &&Parameter| is_mutable(parameter.typed.pat.to_token_stream());
+    let (data, others): (Vec<_>, Vec<_>) =
+        call.parameters.iter().filter(is_changed).partition(|parameter| parameter.role == Role::Data);
+    let (data, sizes) = (data.into_iter().map(lent), (!others.is_empty()).then(|| sizes(call)));
+    let bindings = data.chain(sizes);
+    let allow = quote_spanned!(Span::mixed_site()=> #[allow(unused)]);
+    quote!(#(#allow #bindings)*)
+}
+
+/// True for a pattern with a variable that may be changed.
+fn is_mutable(pattern: TokenStream) -> bool {
+    pattern.into_iter().any(|token| match token {
+        TokenTree::Group(group) => is_mutable(group.stream()),
+        token => token.to_string() == "mut",
     })
 }
 

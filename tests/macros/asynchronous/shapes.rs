@@ -176,6 +176,37 @@ fn patterns_of_parameters() {
     assert_eq!((to, failures()), ([7; 20], 2));
 }
 
+#[toma::range(initial = 16, cache = NoCache, before_retry = out.truncate(start))]
+async fn counts_up(mut start: usize, end: usize, out: &mut Vec<usize>) -> Result<(), OutOfMemory> {
+    let items = end - start;
+    while start < end {
+        out.push(start);
+        start += 1;
+    }
+    allocate(items, 4).await
+}
+
+#[toma::chunked(initial = 16, cache = NoCache, before_retry = out.truncate(out.len() - data.len()))]
+async fn shortens(mut data: &[u8], _: usize, _: usize, out: &mut Vec<u8>) -> Result<(), OutOfMemory> {
+    let items = data.len();
+    while let Some((first, rest)) = data.split_first() {
+        out.push(*first);
+        data = rest;
+    }
+    allocate(items, 4).await
+}
+
+/// The body changes its own variables. Undoing sees them as they were.
+#[test]
+fn undoing_sees_the_values_of_the_failed_piece() {
+    let mut out = Vec::new();
+    block_on(counts_up(0, 20, &mut out)).unwrap();
+    assert_eq!((out, failures()), ((0..20).collect(), 2));
+    let (data, mut out) = ([1_u8, 2, 3, 4, 5], Vec::new());
+    block_on(shortens(&data, &mut out)).unwrap();
+    assert_eq!((&*out, failures()), (&data[..], 1));
+}
+
 #[toma::batch(initial = 16, cache = GlobalCache)]
 async fn keyed(size: usize, limit: usize) -> Result<usize, OutOfMemory> {
     allocate(size, limit).await?;
