@@ -116,7 +116,10 @@ impl Steps for Clipped<'_> {
     }
 
     fn step(&mut self) {
-        (self.clip)(self.optimizer, self.max);
+        // tch cannot take the norm of no gradients, as after data of which nothing counts.
+        if self.optimizer.trainable_variables().iter().any(|variable| variable.grad().defined()) {
+            (self.clip)(self.optimizer, self.max);
+        }
         self.optimizer.step();
     }
 }

@@ -209,6 +209,24 @@ fn no_items_have_an_empty_output_and_no_loss() {
 }
 
 #[test]
+fn a_clipped_step_on_nothing_changes_no_variable() {
+    let _alone = alone();
+    let variables = nn::VarStore::new(ground::device());
+    let net = nn::linear(variables.root(), 6, 4, nn::LinearConfig::default());
+    let mut optimizer = nn::Sgd::default().build(&variables, 1.0).unwrap();
+    let before: Vec<_> = values(&variables).iter().map(Tensor::copy).collect();
+    for (items, kind) in [(0, None), (8, Some(Tensor::zeros([8], ground::floats())))] {
+        let input = Tensor::ones([items, 6], ground::floats());
+        let kind = kind.as_ref().map_or(Loss::Mean, Loss::Counted);
+        let clipped = Clipped::by_norm(&mut optimizer, 1.0);
+        let form = execute::with::<NoCache>();
+        let loss = form.backward_step(kind, clipped, &input, |rows| net.forward(rows).mean(None));
+        assert_eq!(loss.double_value(&[]), 0.0);
+        assert_eq!(values(&variables), before);
+    }
+}
+
+#[test]
 fn a_failed_step_changes_no_variable() {
     let _alone = alone();
     let variables = nn::VarStore::new(ground::device());
