@@ -132,6 +132,9 @@ const LIBRARIES: &[Row] = &[
     (TRANSIENT, &["cublas_status_not_initialized", "cublascreate"]),
     (TRANSIENT, &["cublas_status_not_initialized", "cublasltcreate"]),
     (TRANSIENT, &["cublas_status_internal_error"]),
+    // Handles take memory of the device, and report any failure of their creation so.
+    (TRANSIENT, &["cudnn_status_not_initialized"]),
+    (TRANSIENT, &["cusolver_status_internal_error", "cusolverdncreate"]),
     (TRANSIENT, &["cudnn_status_internal_error"]),
     (LOOK_ALIKE, &["cublas_status_execution_failed"]),
 ];

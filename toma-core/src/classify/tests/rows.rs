@@ -104,6 +104,8 @@ const TRANSIENT: &[Case] = &[
     ("cublas handle", "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", None),
     ("cublaslt handle", "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasLtCreate(handle)`", None),
     ("cublas internal", "CUDA error: CUBLAS_STATUS_INTERNAL_ERROR when calling `cublasSgemm( handle, opa, opb, m, n, k, &alpha, a, lda, b, ldb, &beta, c, ldc)`", None),
+    ("cudnn handle", "cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", None),
+    ("cusolver handle", "cusolver error: CUSOLVER_STATUS_INTERNAL_ERROR, when calling `cusolverDnCreate(handle)`", None),
     ("cudnn internal", "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR", None),
     ("onednn object", "could not create a memory object", None),
     ("onednn primitive", "could not execute a primitive", None),
