@@ -1,4 +1,4 @@
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::panic::Location;
 
@@ -54,7 +54,8 @@ pub trait Backward<K> {
     /// assert_eq!(weight.grad().double_value(&[]), 10.0);
     /// ```
     ///
-    /// Each piece adds all its gradients or none, as [`accumulate_gradients`] does.
+    /// Each piece adds all its gradients or none, as [`accumulate_gradients`] does. Gradients have the kind of their
+    /// variables: in half precision a sum of hundreds of pieces loses the later ones, so keep variables in `Float` there.
     ///
     /// # Errors
     /// Errors of `body`. Gradients of earlier pieces have been added then.
@@ -149,19 +150,21 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         decide(&splitting, prediction.as_ref(), &mut *run.borrow_mut(), &take_back);
         let again = |piece| after_failure(prediction.as_ref(), step, &take_back, piece);
         let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(again);
-        let initial = form.initial_for_all(items);
+        let (initial, kind) = (form.initial_for_all(items), Cell::new(Kind::Float));
         let losses = form.evenly().fold(0..items, initial, Tensor::new(), |sum, start, end| {
             if splitting.is_done(start) {
                 return R::of(sum.shallow_clone());
             }
             let (loss, piece) = splitting.attempt(start..end, &mut *run.borrow_mut(), &take_back);
             then(loss, |loss| {
+                kind.set(loss.kind());
                 let sum = added(sum, loss, shares.of(&piece, splitting.combined()), &trained);
                 splitting.ran(&piece);
                 sum
             })
         });
-        then(losses, |sum| if sum.defined() { sum } else { Tensor::zeros([], (Kind::Float, device)) })
+        let zero = || Tensor::zeros([], (Kind::Float, device));
+        then(losses, |sum| if sum.defined() { sum.to_kind(kind.get()) } else { zero() })
     }
 
     #[track_caller]
@@ -208,7 +211,9 @@ fn added(sum: &Tensor, loss: Tensor, share: Share, variables: &[Tensor]) -> Tens
         Share::Whole => loss,
         Share::Part(weight) => loss * weight,
     };
-    let value = part.detach();
+    // In half precision a sum of many pieces would lose the later ones.
+    let is_half = matches!(part.kind(), Kind::Half | Kind::BFloat16);
+    let value = if is_half { part.detach().to_kind(Kind::Float) } else { part.detach() };
     let sum = if sum.defined() { sum + value } else { value };
     // Last, and all or nothing: if a piece fails, no gradient has been changed.
     match accumulate_gradients(&part, variables) {

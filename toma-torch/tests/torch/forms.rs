@@ -102,6 +102,17 @@ fn pieces_add_up_to_the_whole_for_each_kind_of_loss() {
     }
 }
 
+/// Half of 512 equal pieces would be lost in a sum of this kind.
+#[test]
+fn a_loss_in_half_precision_is_the_sum_of_all_pieces() {
+    let _alone = alone();
+    let halves = (Kind::BFloat16, ground::device());
+    let weight = Tensor::ones([], halves).set_requires_grad(true);
+    let (data, form) = (Tensor::ones([512], halves), execute::with::<NoCache>().max(1));
+    let loss = form.backward(Loss::Mean, &weight, &data, |data| (data * &weight).mean(Kind::BFloat16));
+    assert_eq!((loss.kind(), loss.double_value(&[])), (Kind::BFloat16, 1.0));
+}
+
 #[test]
 fn an_output_is_filled_once_and_never_held_twice() {
     let _alone = alone();
