@@ -63,9 +63,16 @@ void admit(const Call& call, const at::Tensor& tensor, bool is_written) {
   const auto is_changed = is_written || (tensor.requires_grad() && c10::GradMode::is_enabled());
   if (block == nullptr && !tensor.is_inference() && is_changed) {
     const std::lock_guard<std::mutex> locked(call.run->lock);
-    const auto& impl = *root.unsafeGetTensorImpl();
-    const TensorBefore now{root, impl.grad(), impl.version_counter().current_version()};
-    call.run->held.try_emplace(&impl, now).first->second.is_written |= is_written;
+    const auto held = [&](const at::Tensor& changed) -> TensorBefore& {
+      const auto& impl = *changed.unsafeGetTensorImpl();
+      const TensorBefore now{changed, impl.grad(), impl.version_counter().current_version()};
+      return call.run->held.try_emplace(&impl, now).first->second;
+    };
+    held(root).is_written |= is_written;
+    if (tensor.requires_grad() && tensor.is_leaf()) {
+      // A variable may be a view, with a gradient of its own. It shares its version with the root.
+      held(tensor);
+    }
   }
 }
 

@@ -102,6 +102,17 @@ fn pieces_add_up_to_the_whole_for_each_kind_of_loss() {
     }
 }
 
+/// The dry run makes a gradient of the view, and takes it back.
+#[test]
+fn a_variable_may_be_a_view() {
+    let _alone = alone();
+    let weight = Tensor::ones([6], ground::floats()).view([2, 3]).set_requires_grad(true);
+    let data = Tensor::ones([8, 2], ground::floats());
+    let loss = backward(&weight, &data, |rows| rows.matmul(&weight).sum(None));
+    assert_eq!(loss.double_value(&[]), 48.0);
+    assert_eq!(weight.grad(), Tensor::full([2, 3], 8.0, ground::floats()));
+}
+
 /// Half of 512 equal pieces would be lost in a sum of this kind.
 #[test]
 fn a_loss_in_half_precision_is_the_sum_of_all_pieces() {
