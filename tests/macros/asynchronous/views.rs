@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use toma::NoCache;
 use toma::chunk::{Chunk, ChunkOf, Chunked, Held};
+use toma::{NoCache, execute};
 
 use crate::asynchronous::{OUT_OF_MEMORY, block_on, failures, pause};
 
@@ -95,6 +95,14 @@ fn a_view_that_has_no_room_is_tried_smaller() {
         assert_eq!(of_undone, data.values);
         assert_eq!(data.alive.get(), 1);
     }
+}
+
+#[test]
+fn an_attempt_without_a_view_has_nothing_to_undo() {
+    let (data, done) = (Copied::of(20, 4), Cell::new(0));
+    let form = execute::with::<NoCache>().before_retry(|failed| done.set(done.get() - failed.len()));
+    form.chunked(&data, 16, |_, start, end| done.set(done.get() + end - start));
+    assert_eq!((done.get(), failures()), (20, 2));
 }
 
 #[test]

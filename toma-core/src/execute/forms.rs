@@ -181,8 +181,14 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     {
         let dim = self.core.dim;
         let items = data.extent(dim);
-        self.shaped(&data).range_at(caller, (0, items), |start, end| {
+        // An attempt without memory for its view never reaches the body: there is nothing to undo then.
+        let lacks_view = Cell::new(false);
+        let (form, mut undo) = self.shaped(&data).lend_undo();
+        let undo = |failed: Range<usize>| if !lacks_view.take() { undo.undo(failed) };
+        form.before_retry(undo).range_at(caller, (0, items), |start, end| {
+            lacks_view.set(true);
             let mut held = data.hold(dim, start..end);
+            lacks_view.set(false);
             body(D::lend(&mut held), S::from_count(start), S::from_count(end))
         })
     }
