@@ -1,6 +1,6 @@
 //! A memory shared by tests, and calls that return the sizes they tried.
 
-use toma::cache::{Place, Remembered, SizeCache};
+use toma::cache::{Entry, Place, Remembered, SizeCache};
 use toma::device::Ladder;
 use toma::{NoCache, StacktraceMemoryCache, execute};
 
@@ -48,4 +48,11 @@ pub(crate) fn batch(cache: &dyn SizeCache, memory: &Memory, initial: usize, limi
     });
     assert_eq!(ended.is_ok(), limit > 0, "{ended:?}");
     tried
+}
+
+/// Returns the settled sizes of the entries, in order.
+pub(crate) fn settled(entries: &[Entry]) -> Vec<usize> {
+    let mut settled: Vec<_> = entries.iter().map(|entry| entry.remembered.settled).collect();
+    settled.sort_unstable();
+    settled
 }

@@ -1,14 +1,15 @@
 //! Many threads on one cache.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use toma::cache::SizeCache;
+use toma::classify::OutOfMemory;
 use toma::{GlobalCache, NoCache, StacktraceMemoryCache, execute};
 
-use crate::caches::kit::{AnyStack, GIB, apart, memory};
-use crate::kit::{Memory, fits};
+use crate::caches::kit::{AnyStack, GIB, apart, memory, settled};
+use crate::kit::Memory;
 
 const INITIAL: usize = 1 << 12;
 const THREADS: usize = 8;
@@ -16,29 +17,34 @@ const CALLS: usize = 2_000;
 /// Maximum number of entries of a cache.
 const MOST: usize = 4096;
 
-/// Returns the first size that a call tries.
-fn call(cache: &dyn SizeCache, key: usize, memory: &Memory, limit: usize) -> usize {
+fn call(cache: &dyn SizeCache, key: usize, memory: &Memory, limit: usize) -> (usize, Option<usize>) {
     let mut tried = Vec::new();
     let with = execute::with::<NoCache>().cache(cache).device(memory).ladder(apart()).key(key);
-    let _ = with.batch(INITIAL, |size| {
+    let ended = with.batch(INITIAL, |size| {
         tried.push(size);
-        fits(size, limit)
+        if size > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
     });
-    tried[0]
+    let learned = ended.is_ok() && tried.len() > 1;
+    (tried[0], learned.then(|| tried[tried.len() - 1]))
 }
 
-/// Makes calls of any key and limit on every thread.
-fn hammer(cache: &dyn SizeCache, keys: usize, clear: &(dyn Fn() + Sync)) {
+/// Returns the sizes that calls of all threads have settled, of each key.
+fn hammer(cache: &dyn SizeCache, keys: usize, clear: &(dyn Fn() + Sync)) -> Vec<Mutex<Vec<usize>>> {
+    let seen: Vec<_> = (0..keys).map(|_| Mutex::new(Vec::new())).collect();
     thread::scope(|scope| {
         for thread in 0..THREADS {
+            let seen = &seen;
             scope.spawn(move || {
                 let (mut random, memory) = (fastrand::Rng::with_seed(thread as u64), memory(GIB));
                 for pass in 0..CALLS {
                     let key = random.usize(..keys);
                     let limit = if random.u8(..50) == 0 { 0 } else { 1 << random.u8(..13) };
-                    let start = call(cache, key, &memory, limit);
+                    let (start, learned) = call(cache, key, &memory, limit);
                     // A size at which nothing ever succeeded would be a torn or invented one.
                     assert!(start.is_power_of_two() && start <= INITIAL, "started at {start}");
+                    if let Some(size) = learned {
+                        seen[key].lock().unwrap().push(size);
+                    }
                     if thread == 0 && pass % 64 == 0 {
                         clear();
                     }
@@ -46,6 +52,7 @@ fn hammer(cache: &dyn SizeCache, keys: usize, clear: &(dyn Fn() + Sync)) {
             });
         }
     });
+    seen
 }
 
 #[test]
@@ -66,6 +73,24 @@ fn threads_learn_and_recall_at_once() {
         }
         global.clear();
         stacktrace.clear();
+    }
+}
+
+#[test]
+fn the_final_entry_is_a_size_that_a_thread_settled() {
+    let cache = GlobalCache::new();
+    let seen = hammer(&cache, 1, &|| ());
+    let settled_last = settled(&cache.entries());
+    let settled_ever = seen[0].lock().unwrap();
+    assert!(settled_last.iter().all(|size| settled_ever.contains(size)), "{settled_last:?}");
+    assert_eq!(settled_last.len(), 1);
+    // Every thread starts at the last settled size now, whatever it had looked up before.
+    let (memory, last) = (memory(GIB), settled_last[0]);
+    for _ in 0..THREADS {
+        thread::scope(|scope| {
+            let start = scope.spawn(|| call(&cache, 0, &memory, INITIAL).0);
+            assert_eq!(start.join().unwrap(), last);
+        });
     }
 }
 
@@ -101,7 +126,7 @@ fn a_size_learned_by_one_thread_is_where_all_others_start() {
                 call(&cache, 0, &memory, fits.load(Relaxed));
             }
             turn.wait();
-            assert_eq!(call(&cache, 0, &memory, INITIAL), fits.load(Relaxed), "round {round}");
+            assert_eq!(call(&cache, 0, &memory, INITIAL).0, fits.load(Relaxed), "round {round}");
             turn.wait();
         }
     };

@@ -184,7 +184,11 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
         // An attempt without memory for its view never reaches the body: there is nothing to undo then.
         let lacks_view = Cell::new(false);
         let (form, mut undo) = self.shaped(&data).lend_undo();
-        let undo = |failed: Range<usize>| if !lacks_view.take() { undo.undo(failed) };
+        let undo = |failed: Range<usize>| {
+            if !lacks_view.take() {
+                undo.undo(failed);
+            }
+        };
         form.before_retry(undo).range_at(caller, (0, items), |start, end| {
             lacks_view.set(true);
             let mut held = data.hold(dim, start..end);
