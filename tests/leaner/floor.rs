@@ -28,6 +28,18 @@ fn the_first_panic_of_a_call_site_goes_through_and_the_second_is_tried_again() {
     assert_eq!(region.attempts(), [(1, 0), (1, 0), (1, 1)]);
 }
 
+/// An annotated function is one call site, whichever line calls it.
+#[test]
+fn the_same_for_an_attribute() {
+    #[toma::batch(initial = 4, min = 4, cache = NoCache)]
+    fn step(size: usize, region: &Arc<Region>) -> usize {
+        region.must_run(size)
+    }
+    let region = Region::new(&[10, 5], 20);
+    assert_eq!(outcome(|| step(&region)), (Err(OUT_OF_MEMORY.to_owned()), 1));
+    assert_eq!(outcome(|| step(&region)), (Ok(4), 0));
+}
+
 /// A plan that panics when it is asked, and again when it is dropped.
 struct Broken;
 
