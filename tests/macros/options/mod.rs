@@ -105,6 +105,9 @@ const ROWS: [Row; 20] = [
     ("predict", |form| {
         let sizes = Trial { predict: &Fits(5), ..Trial::fitting(3) }.succeeds(form);
         assert_eq!(sizes[..2], [5, 2], "the first size, where the size cache knows nothing");
+        let unread = Trial { predict: &Fits(5), ..Trial::fitting(8) };
+        unread.device.cannot_be_read();
+        assert_eq!(unread.succeeds(form), [16, 8], "nothing is predicted for a memory that cannot be read");
     }),
     ("predict", |form| {
         // Dry runs of the first items, at sizes that the call could use. An asynchronous body has no dry runs.
