@@ -8,7 +8,7 @@ use toma_core::execute;
 use toma_core::report;
 use toma_torch::{Backward as _, Device, DryRun, ErrorKind, Forward as _, Loss, dry_run, predict};
 
-use crate::ground;
+use crate::ground::{self, Budget};
 use crate::stage::{alone, caught, panic_of, printed_by, size};
 
 fn weight() -> Tensor {
@@ -59,6 +59,23 @@ fn a_body_that_ignores_its_piece_has_the_answer_of_its_own() {
         let gradient = weight.grad().sum(None);
         let off = [&loss, &gradient].map(|tensor| (tensor.double_value(&[]) - 8.0).abs());
         assert!(off.iter().all(|off| *off < 1e-5), "pieces of {most}: {off:?}");
+    }
+}
+
+#[test]
+fn few_items_are_predicted_from_fewer() {
+    let _alone = alone();
+    let device = Device::new(ground::device());
+    for items in [1, 2] {
+        let data = Tensor::ones([size(items), 8], ground::floats());
+        // Room for the output, and for a piece of one item with its operands.
+        let _budget = Budget::beyond_allocated(items as u64 * 32 + 64);
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        let output = form.forward(&data, |rows| rows.exp().sqrt());
+        let report = report::last().unwrap();
+        let predicted = report.predicted.map(|predicted| predicted.size);
+        assert_eq!((report.out_of_memory, output.size()[0]), (0, size(items)), "{report}");
+        assert_eq!(predicted, (items > 1).then_some(1), "{report}");
     }
 }
 
