@@ -40,7 +40,9 @@ bool Tape::is_missing(uint32_t stage) const {
 // Recomputes `stage` and every stage since the last held boundary before it. In a region that learns, these stages are
 // small and are saved together.
 void Tape::run(uint32_t stage, bool saves, bool holds_output) {
-  if (!holds_output && !is_missing(stage)) {
+  // A kept stage holds its output and all that it saves, also where the stage of the measured run was not kept.
+  const auto holds_all = stages[stage].is_kept ? !saves || !is_missing(stage) : !holds_output && !is_missing(stage);
+  if (holds_all) {
     return;
   }
   const auto lacks_input = stage > 0 && !stages[stage - 1].holds_output;
