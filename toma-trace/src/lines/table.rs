@@ -118,9 +118,11 @@ impl Lines {
     pub fn operators(mut self, are_shown: bool) -> Self {
         self.functions.iter_mut().for_each(|function| function.operators.clear());
         if let Some(Traced { trace, .. }) = self.traced.as_ref().filter(|_| are_shown) {
-            let of_trace = Self::with_operators(trace);
+            let are_apart = self.functions.iter().any(|function| function.source.attempt.is_some());
+            let of_trace = Self::operators_of(trace, are_apart);
             for function in &mut self.functions {
-                if let Some(same) = of_trace.functions.iter().find(|other| other.is_same(function)) {
+                let is_it = |other: &&Function| other.is_same(function) && function.is_in_attempt(other);
+                if let Some(same) = of_trace.functions.iter().find(is_it) {
                     function.take_operators(same);
                 }
             }
@@ -328,6 +330,14 @@ impl NoEvents {
 impl Function {
     fn is_same(&self, other: &Self) -> bool {
         (&self.source.name, &self.source.file) == (&other.source.name, &other.source.file)
+    }
+
+    /// True if it was called in the attempts of a trace's function. Its text may have their outcomes, too.
+    fn is_in_attempt(&self, of_trace: &Self) -> bool {
+        match (&self.source.attempt, &of_trace.source.attempt) {
+            (Some(own), Some(title)) => own == title || own.starts_with(&format!("{title}: ")),
+            (own, other) => own.is_none() && other.is_none(),
+        }
     }
 
     fn merge(&mut self, other: &Self) {

@@ -48,12 +48,18 @@ impl Lines {
     /// Bytes of an operator are those that were allocated and freed while it ran.
     #[must_use]
     pub fn with_operators(trace: &Trace) -> Self {
+        Self::operators_of(trace, false)
+    }
+
+    pub(super) fn operators_of(trace: &Trace, are_attempts_apart: bool) -> Self {
         let mut replay = Replay::new(trace, None);
+        replay.labels = Labels::of(trace, are_attempts_apart);
         replay.operators = Some(BTreeMap::new());
         replay.replay(trace);
         replay.threads.clear();
         let by_line = replay.rows.by_line();
-        let mut lines = Self::of(trace);
+        let lines = Self::of(trace);
+        let mut lines = if are_attempts_apart { lines.by_attempt() } else { lines };
         for ((line, name), operator) in replay.operators.unwrap_or_default() {
             let row = by_line.get(&operator).cloned().unwrap_or_default();
             lines.add_operator(line, &name, row);

@@ -1,5 +1,7 @@
 //! Facts for a profiler in a trace: bytes by line, and the lines of gradients.
 
+use std::sync::Arc;
+
 use toma_core::marks::Column;
 use toma_trace::lines::{Lines, Source, Sources};
 use toma_trace::{
@@ -221,6 +223,31 @@ fn attempts_have_rows_of_their_own() {
     );
     let figures = Lines::of(&trace).figures("step", 10, &gpu()).unwrap();
     assert_eq!((figures.peak, figures.allocated), (16, 32));
+}
+
+/// An attempt of each of two sizes, with one operator.
+#[test]
+fn operators_are_those_of_their_attempts() {
+    let mut recorder = Recorder::new();
+    let weight = recorder.existing(&gpu(), 1).unwrap();
+    for size in [16, 8] {
+        let name = format!("attempt of {size}");
+        let attempt = recorder.begin_scope(MAIN, Label::new(ScopeKind::Attempt, &name));
+        let function =
+            recorder.begin_scope(MAIN, Label::new(ScopeKind::Function, "step").at("src/net.rs", 9));
+        let line = line(&mut recorder, 10);
+        forward(&mut recorder, "aten::mm", 1, weight, size).unwrap();
+        recorder.end_scope(line).unwrap();
+        recorder.end_scope(function).unwrap();
+        recorder.end_scope(attempt).unwrap();
+    }
+    let trace = Arc::new(recorder.finish());
+    let lines = Lines::of(&trace).traced(Arc::clone(&trace), Lines::of);
+    let apart = lines.columns([Column::Allocated]).by_attempt().operators(true).to_string();
+    for row in ["16.00B            mm\n", " 8.00B            mm\n"] {
+        assert_eq!(apart.matches(row).count(), 1, "{apart}");
+    }
+    assert!(!apart.contains("24.00B"), "{apart}");
 }
 
 /// Memory allocated in a node belongs to the line of its operator, and after the node ends to the outer node's line.
