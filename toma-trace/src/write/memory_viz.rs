@@ -198,13 +198,18 @@ fn rounded(bytes: u64) -> u64 {
     bytes.max(1).checked_next_multiple_of(GRAIN).unwrap_or(u64::MAX)
 }
 
+/// The page has a list for each number up to the highest one, so an odd index gets the number of another device.
+const MOST_DEVICES: u32 = 1024;
+
 /// Returns the number of each place: CUDA devices keep their own, others get those after them, and the host is the
 /// last.
 fn device_numbers(trace: &Trace) -> BTreeMap<&Place, u64> {
     let mut numbers = BTreeMap::new();
     let mut next = 0;
     let (cuda, others): (Vec<_>, Vec<_>) =
-        trace.places().into_iter().partition(|place| matches!(place.as_device(), Some(("cuda", _))));
+        trace.places().into_iter().partition(
+            |place| matches!(place.as_device(), Some(("cuda", index)) if index < MOST_DEVICES),
+        );
     for (place, (_, index)) in cuda.into_iter().filter_map(|place| Some((place, place.as_device()?))) {
         numbers.insert(place, index.into());
         next = u64::from(index) + 1;
