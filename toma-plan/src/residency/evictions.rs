@@ -135,12 +135,12 @@ fn first<K: Ord>(situation: &Situation<'_>, key: impl Fn(&Candidate) -> K) -> Ve
     let keys =
         situation.candidates.iter().enumerate().map(|(index, candidate)| Reverse((key(candidate), index)));
     let mut order: BinaryHeap<_> = keys.collect();
-    let mut freed = 0;
+    let mut freed = 0_u64;
     let mut chosen = Vec::new();
     while freed < situation.lacking_bytes
         && let Some(Reverse((_, index))) = order.pop()
     {
-        freed += situation.candidates[index].bytes;
+        freed = freed.saturating_add(situation.candidates[index].bytes);
         chosen.push(situation.candidates[index]);
     }
     let mut spare = freed.saturating_sub(situation.lacking_bytes);
