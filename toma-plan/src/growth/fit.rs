@@ -16,8 +16,6 @@ pub(super) struct Fit {
     pub(super) line: Line,
     /// The line for sizes below the smallest point.
     pub(super) below: Line,
-    /// True if all points lie on a parabola of pairs of items.
-    pub(super) is_square: bool,
 }
 
 /// Returns the fit through points of rising sizes.
@@ -44,7 +42,7 @@ pub(super) fn fit(points: &[Point]) -> Fit {
         }
         _ => line,
     };
-    Fit { line, below, is_square: is_square(points) }
+    Fit { line, below }
 }
 
 /// Returns the bytes per item between two points, rounded up.
@@ -56,48 +54,6 @@ fn slope(from: Point, to: Point) -> i128 {
 fn highest_with(per_item: i128, points: &[Point]) -> Line {
     let fixed = points.iter().map(|point| i128::from(point.bytes) - per_item * i128::from(point.size));
     Line { fixed: fixed.max().unwrap_or(0), per_item }
-}
-
-/// True if all points lie on one parabola with nonnegative parts that counts pairs.
-///
-/// Rows that interact take bytes for pairs of rows: `n * n` is `n` plus two for each pair. Memory that grows in steps
-/// hardly ever fits a parabola. Points that overflow fit none.
-fn is_square(points: &[Point]) -> bool {
-    let [first, second, third, ..] = points else { return false };
-    let Some(curve) = Parabola::through([*first, *second, *third]) else { return false };
-    let is_on = |point: &Point| curve.at(point.size) == Some(i128::from(point.bytes));
-    curve.fixed >= 0 && curve.per_item >= 0 && curve.per_pair >= 1 && points.iter().all(is_on)
-}
-
-/// Bytes as a function of the size, with a part for each pair of items.
-struct Parabola {
-    fixed: i128,
-    per_item: i128,
-    per_pair: i128,
-}
-
-impl Parabola {
-    /// Rounds the parts, so the parabola runs through the points only if there is one in integers.
-    fn through(points: [Point; 3]) -> Option<Self> {
-        let [x, y, z] = points.map(|point| i128::from(point.size));
-        let [at_x, at_y, at_z] = points.map(|point| i128::from(point.bytes));
-        let bend = (at_z - at_y).checked_mul(y - x)?.checked_sub((at_y - at_x).checked_mul(z - y)?)?;
-        let per_pair = bend.checked_mul(2)? / ((z - y) * (y - x) * (z - x));
-        let per_item = ((at_y - at_x) - per_pair.checked_mul(pairs(y) - pairs(x))?) / (y - x);
-        let fixed =
-            at_x.checked_sub(per_pair.checked_mul(pairs(x))?)?.checked_sub(per_item.checked_mul(x)?)?;
-        Some(Self { fixed, per_item, per_pair })
-    }
-
-    fn at(&self, size: u32) -> Option<i128> {
-        let size = i128::from(size);
-        let of_pairs = self.per_pair.checked_mul(pairs(size))?;
-        self.per_item.checked_mul(size)?.checked_add(of_pairs)?.checked_add(self.fixed)
-    }
-}
-
-fn pairs(size: i128) -> i128 {
-    size * (size - 1) / 2
 }
 
 #[cfg(test)]
@@ -138,45 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn pairs_of_items_are_distinguished_from_steps() {
-        let squares: [fn(u64) -> u64; 6] = [
-            |n| 4 * n * n,
-            |n| n * (n - 1) / 2,
-            |n| 4 * n * (n - 1) / 2 + 16,
-            |n| 4 * (n + 3) * (n + 3),
-            |n| n * n + 1000 * n + 5,
-            |n| 3 * n * (n + 1) / 2,
-        ];
-        for (index, bytes) in squares.iter().enumerate() {
-            for sizes in [[4, 8, 12], [4, 8, 16], [2, 3, 48], [1, 2, 3]] {
-                let points = sizes.map(|size| (size, bytes(size.into())));
-                assert!(fitted(&points).is_square, "{index} at {sizes:?}");
-                let fourth = [points[0], points[1], points[2], (100, bytes(100) + 1)];
-                assert!(!fitted(&fourth).is_square, "{index} at {sizes:?} with a fourth point beside it");
-            }
-        }
-        for points in [
-            [(4, 400), (8, 800), (16, 1600)],
-            [(4, 0), (8, 0), (16, 4096)],
-            [(4, 0), (8, 0), (16, 960)],
-            [(4, 512), (8, 512), (12, 1024)],
-            [(4, 1024), (8, 1024), (16, 512)],
-            [(4, 900), (8, 1600), (16, 1700)],
-            [(4, 64), (8, 512), (16, 4096)], // the cube
-        ] {
-            assert!(!fitted(&points).is_square, "{points:?}");
-        }
-        // Two sizes do not determine a third.
-        assert!(!fitted(&[(4, 64), (8, 256)]).is_square);
-    }
-
-    #[test]
     fn extremes_do_not_overflow() {
         let most = (u32::MAX, u64::MAX);
         let high = fitted(&[(u32::MAX - 1, 0), most]);
         assert_eq!(high.line.per_item, i128::from(u64::MAX));
         assert_eq!(high.line.at(u64::from(u32::MAX)), i128::from(u64::MAX));
-        assert!(!fitted(&[(1, 0), (u32::MAX - 1, 0), most]).is_square);
         assert_eq!(high.below, Line::default());
     }
 }

@@ -233,13 +233,6 @@ impl Growth {
         holders
     }
 
-    /// Returns blocks that grow with the square of the size, because rows interact. Needs traces of three sizes or
-    /// more.
-    pub fn squares(&self) -> impl Iterator<Item = (StorageId, Option<OperatorId>)> {
-        let squares = self.blocks.iter().filter(|block| block.fit.is_square);
-        squares.map(|block| (block.storage, block.operator))
-    }
-
     fn held(&self, block: &Grows, size: u64) -> LiveBlock {
         let line = self.pick(&block.fit, size);
         LiveBlock { storage: block.storage, operator: block.operator, bytes: line.bytes_at(size), line }

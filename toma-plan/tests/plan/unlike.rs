@@ -111,27 +111,9 @@ fn a_step_that_makes_nothing_needs_nothing() {
 }
 
 #[test]
-fn growth_with_the_square_is_found_by_its_operator() {
-    let at = |size: u64| {
-        trace(&[
-            ("aten::mm", &[4 * size * size]),
-            ("aten::relu", &[400 * size]),
-            ("aten::pdist", &[2 * size * (size - 1)]),
-        ])
-    };
-    let growth = Growth::fit(&[(4, &at(4)), (8, &at(8)), (20, &at(20))]).unwrap();
-    let names: Vec<_> =
-        growth.squares().map(|(_, operator)| &*growth.trace()[operator.unwrap()].name).collect();
-    assert_eq!(names, ["aten::mm", "aten::pdist"]);
-    // Two sizes cannot distinguish a line from a parabola.
-    assert_eq!(Growth::fit(&[(4, &at(4)), (8, &at(8))]).unwrap().squares().count(), 0);
-}
-
-#[test]
 fn a_block_off_its_line_takes_the_steepest() {
     let at = |bytes| trace(&[("aten::convolution", &[bytes])]);
     let growth = Growth::fit(&[(4, &at(512)), (8, &at(512)), (12, &at(1024))]).unwrap();
-    assert_eq!(growth.squares().count(), 0);
     let needs = |size| growth.needs_bytes(&gpu(), size);
     assert_eq!([needs(4), needs(8), needs(12), needs(16)], [512, 1024, 1536, 2048]);
 }
