@@ -35,23 +35,22 @@
 //! - If no block is large enough, the driver gives a new segment, as long as the capacity holds it. If it does not, the
 //!   free segments of both pools go back to the driver, and it is asked once more: a retry.
 //! - If the retry fails, too, the request is out of memory. Segments that were released stay released.
-//! - [`Settings::max_split_size`] treats large blocks from a given size on separately.
 //!
 //! # Not replayed
 //!
 //! - Streams: there is one. No block waits for the events of another stream, so active bytes are allocated
 //!   bytes.
 //! - Private pools of CUDA graphs, and expandable segments.
-//! - The options `garbage_collection_threshold`, `roundup_power2_divisions`, `large_segment_size_mb` and
-//!   `max_non_split_rounding_mb`: they are as if never set.
+//! - The options `max_split_size_mb`, `garbage_collection_threshold`, `roundup_power2_divisions`,
+//!   `large_segment_size_mb` and `max_non_split_rounding_mb`: they are as if never set.
 //! - The driver's choice of addresses. Here each new segment lies behind the last existing one, so a tie goes to the
 //!   older segment. On a device it may go to another block of the same size.
 //!
 //! # Source
 //!
 //! The rules are those of PyTorch 2.11.0: `DeviceCachingAllocator` in `c10/cuda/CUDACachingAllocator.cpp`
-//! (`malloc`, `get_free_block`, `should_split`, `alloc_block`, `release_available_cached_blocks`,
-//! `free_block`), with the sizes and options of `c10/core/AllocatorConfig.{h,cpp}`.
+//! (`malloc`, `get_free_block`, `should_split`, `alloc_block`, `free_block`), with the sizes and options of
+//! `c10/core/AllocatorConfig.{h,cpp}`.
 
 mod as_cuda;
 mod block;
@@ -63,11 +62,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use as_cuda::as_cuda;
 pub use block::{Block, BlockId, Pool, Segment};
-pub use error::{InvalidFree, InvalidSplitSize, OutOfMemory};
+pub use error::{InvalidFree, OutOfMemory};
 pub use settings::Settings;
 pub use stats::{Bytes, DeviceStats};
 
-use settings::{REFUSED, rounded, segment_bytes};
+use settings::{REFUSED, rest, rounded, segment_bytes};
 
 /// Replay of the caching allocator for the memory of one device.
 ///
@@ -194,7 +193,9 @@ impl CachingAllocator {
         let is_whole = |free: &&Block| self.segments.get(&free.address) == Some(&free.bytes);
         let whole: Vec<_> = self.free.iter().filter(is_whole).copied().collect();
         for segment in whole {
-            self.release(segment);
+            self.remove_free(segment);
+            self.segments.remove(&segment.address);
+            self.stats.reserved.subtract(segment.bytes);
         }
     }
 
@@ -221,28 +222,19 @@ impl CachingAllocator {
         Some(free.address)
     }
 
-    /// Returns the smallest free block that is large enough. If it may not serve the size, no larger one may.
+    /// Returns the smallest free block of the pool that is large enough, among equals the one at the lowest address.
     fn best_fit(&self, size: u64) -> Option<Block> {
-        let smallest = self.free_in(Pool::of(size), size).next()?;
-        self.settings.serves(smallest.bytes, size).then_some(*smallest)
-    }
-
-    /// Returns the free blocks of a pool of `bytes` bytes or more, the smallest first, and by address.
-    fn free_in(&self, pool: Pool, bytes: u64) -> impl DoubleEndedIterator<Item = &Block> {
-        let first = Block { pool, bytes, address: 0, requested: None };
-        let last = Block { pool, bytes: u64::MAX, address: u64::MAX, requested: None };
-        self.free.range(first..=last)
+        let least = Block { pool: Pool::of(size), bytes: size, address: 0, requested: None };
+        self.free.range(least..).next().copied().filter(|block| block.pool == least.pool)
     }
 
     /// Reserves a new segment, after releasing others if there is no other way.
     fn reserve(&mut self, size: u64) -> Option<Block> {
-        self.add_segment(size)
-            .or_else(|| if self.release_oversize(size) { self.add_segment(size) } else { None })
-            .or_else(|| {
-                self.release_cached_memory();
-                self.stats.retries += 1;
-                self.add_segment(size)
-            })
+        self.add_segment(size).or_else(|| {
+            self.release_cached_memory();
+            self.stats.retries += 1;
+            self.add_segment(size)
+        })
     }
 
     /// Asks the driver for a segment; `None` if the capacity has no room for it.
@@ -261,31 +253,9 @@ impl CachingAllocator {
         Some(whole)
     }
 
-    /// Releases free oversize blocks of the pool, which are whole segments: the smallest that is enough, or else the
-    /// largest ones until they are enough together. Returns false if they are not.
-    ///
-    /// A free block that is large enough must be oversize here, because any other would have served the size.
-    fn release_oversize(&mut self, size: u64) -> bool {
-        let (pool, oversize) = (Pool::of(size), self.settings.max_split_size);
-        let mut released = 0;
-        while released < size {
-            let next = self.free_in(pool, size).next().or_else(|| self.free_in(pool, oversize).next_back());
-            let Some(&whole) = next else { return false };
-            self.release(whole);
-            released += whole.bytes;
-        }
-        true
-    }
-
-    fn release(&mut self, whole: Block) {
-        self.remove_free(whole);
-        self.segments.remove(&whole.address);
-        self.stats.reserved.subtract(whole.bytes);
-    }
-
     fn occupy(&mut self, free: Block, size: u64, requested: u64) {
         self.remove_free(free);
-        let rest = self.settings.rest(free, size);
+        let rest = rest(free, size);
         let bytes = free.bytes - rest;
         self.blocks.insert(free.address, Block { bytes, requested: Some(requested), ..free });
         if rest > 0 {

@@ -33,12 +33,3 @@ pub enum InvalidFree {
     #[error("allocation {} is not of this allocator", .0.0)]
     Unknown(BlockId),
 }
-
-/// A value that the option `max_split_size_mb` cannot have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("max_split_size of {bytes} bytes is below 20 MiB or no multiple of 1 MiB")]
-#[non_exhaustive]
-pub struct InvalidSplitSize {
-    /// The value, in bytes.
-    pub bytes: u64,
-}

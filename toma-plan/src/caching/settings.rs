@@ -1,6 +1,6 @@
 //! Sizes and limits, and the rules that follow from them alone.
 
-use super::{Block, InvalidSplitSize, Pool};
+use super::{Block, Pool};
 
 const MIB: u64 = 1 << 20;
 
@@ -13,17 +13,13 @@ const LARGE_SEGMENT: u64 = 20 * MIB;
 /// Sizes from here on get a segment of their own.
 const LEAST_OWN_SEGMENT: u64 = 10 * MIB;
 const OWN_SEGMENT_GRAIN: u64 = 2 * MIB;
-/// An oversize block does not serve a size that is smaller than the block by this much or more.
-const OVERSIZE_SLACK: u64 = 20 * MIB;
 /// libtorch refuses requests of this size and more at once.
 pub(super) const REFUSED: u64 = 1 << 60;
 
-/// Assumptions of a replay: the capacity of the device, and the allocator's options.
+/// Assumptions of a replay: the capacity of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub(super) capacity_bytes: u64,
-    /// Size from which blocks are oversize; `u64::MAX` if no block is.
-    pub(super) max_split_size: u64,
 }
 
 impl Settings {
@@ -32,38 +28,7 @@ impl Settings {
     /// The capacity is the free bytes of the device, or the limit set by `set_per_process_memory_fraction`. The CUDA
     /// context and other programs are not part of it. A capacity of 0 serves only requests of 0 bytes.
     pub const fn new(capacity_bytes: u64) -> Self {
-        Self { capacity_bytes, max_split_size: u64::MAX }
-    }
-
-    /// Sets the option `max_split_size_mb`, here in bytes: from this size on blocks are oversize.
-    ///
-    /// An oversize block serves only sizes that are oversize, too, and less than 20 MiB below its own. It is
-    /// never cut. If the driver has no memory left, free oversize blocks of the pool are released first. Only
-    /// if that is not enough, all free segments are released, as a retry.
-    ///
-    /// # Errors
-    /// [`InvalidSplitSize`] below 20 MiB, and for other values than multiples of 1 MiB, which the option cannot have.
-    pub const fn max_split_size(mut self, bytes: u64) -> Result<Self, InvalidSplitSize> {
-        if bytes < LARGE_SEGMENT || !bytes.is_multiple_of(MIB) {
-            return Err(InvalidSplitSize { bytes });
-        }
-        self.max_split_size = bytes;
-        Ok(self)
-    }
-
-    /// True if a free block that is large enough may serve a size.
-    pub(super) fn serves(self, block: u64, size: u64) -> bool {
-        if size < self.max_split_size { block < self.max_split_size } else { block - size < OVERSIZE_SLACK }
-    }
-
-    /// Returns the bytes that are cut off a free block when it serves a size.
-    pub(super) fn rest(self, free: Block, size: u64) -> u64 {
-        let rest = free.bytes - size;
-        let is_cut = match free.pool {
-            Pool::Small => rest >= GRAIN,
-            Pool::Large => size < self.max_split_size && rest > LARGEST_SMALL,
-        };
-        if is_cut { rest } else { 0 }
+        Self { capacity_bytes }
     }
 }
 
@@ -75,6 +40,16 @@ impl Pool {
 
 pub(super) fn rounded(bytes: u64) -> u64 {
     bytes.next_multiple_of(GRAIN)
+}
+
+/// Returns the bytes that are cut off a free block when it serves a size.
+pub(super) fn rest(free: Block, size: u64) -> u64 {
+    let rest = free.bytes - size;
+    let is_cut = match free.pool {
+        Pool::Small => rest >= GRAIN,
+        Pool::Large => rest > LARGEST_SMALL,
+    };
+    if is_cut { rest } else { 0 }
 }
 
 /// Returns the bytes of the segment that is reserved for a rounded size.

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof};
 use proptest::sample::{Index, select};
 use proptest::test_runner::{RngAlgorithm, TestCaseError, TestRunner};
-use proptest::{option, prop_assert, prop_assert_eq};
+use proptest::{prop_assert, prop_assert_eq};
 
 use toma_plan::caching::{BlockId, CachingAllocator, Pool, Segment, Settings};
 
@@ -16,7 +16,6 @@ use crate::twin::{Cell, Twin};
 #[derive(Clone, Debug)]
 struct Trace {
     capacity: u64,
-    max_split_size: Option<u64>,
     steps: Vec<Step>,
 }
 
@@ -29,12 +28,7 @@ enum Step {
 
 fn trace() -> impl Strategy<Value = Trace> {
     let capacity = prop_oneof![0..=64 * MIB, 0..=256 * MIB];
-    let max_split_size = option::of((20..=48_u64).prop_map(|mib| mib * MIB));
-    (capacity, max_split_size, vec(step(), 1..=60)).prop_map(|(capacity, max_split_size, steps)| Trace {
-        capacity,
-        max_split_size,
-        steps,
-    })
+    (capacity, vec(step(), 1..=60)).prop_map(|(capacity, steps)| Trace { capacity, steps })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -43,11 +37,6 @@ fn step() -> impl Strategy<Value = Step> {
         9 => any::<Index>().prop_map(Step::Free),
         1 => Just(Step::Release),
     ]
-}
-
-fn settings(trace: &Trace) -> Settings {
-    let settings = Settings::new(trace.capacity);
-    trace.max_split_size.map_or(settings, |bytes| settings.max_split_size(bytes).unwrap())
 }
 
 /// Sizes around every limit of the rules, and in between.
@@ -76,9 +65,8 @@ struct Pair {
 
 impl Pair {
     fn new(trace: &Trace) -> Self {
-        let &Trace { capacity, max_split_size, .. } = trace;
-        let replay = CachingAllocator::new(settings(trace));
-        let twin = Twin { capacity, max_split_size, segments: Vec::new(), retries: 0, oversize_releases: 0 };
+        let replay = CachingAllocator::new(Settings::new(trace.capacity));
+        let twin = Twin { capacity: trace.capacity, segments: Vec::new(), retries: 0 };
         Self { replay, twin, alive: Vec::new(), peaks: [0; 3], failures: 0 }
     }
 
@@ -144,17 +132,17 @@ fn segments(replay: &CachingAllocator) -> Vec<(bool, u64, Vec<Cell>)> {
 fn ten_thousand_random_traces() {
     let config =
         ProptestConfig { cases: 10_000, rng_algorithm: RngAlgorithm::XorShift, ..ProptestConfig::default() };
-    let reached = [const { Counter::new(0) }; 4];
+    let reached = [const { Counter::new(0) }; 3];
     let follows = |trace: Trace| {
         let mut pair = Pair::new(&trace);
         trace.steps.iter().try_for_each(|step| pair.play(step))?;
         let helped = pair.twin.retries.saturating_sub(pair.failures);
-        let of_pair = [pair.failures, pair.twin.retries, helped, pair.twin.oversize_releases];
+        let of_pair = [pair.failures, pair.twin.retries, helped];
         reached.iter().zip(of_pair).for_each(|(counter, times)| counter.set(counter.get() + times.min(1)));
         Ok(())
     };
     TestRunner::new(config).run(&trace(), follows).unwrap();
-    // Traces with out of memory, retries, retries that helped, and releases of oversize blocks that sufficed.
+    // Traces with out of memory, retries, and retries that helped.
     let reached = reached.map(|counter| counter.get());
     assert!(reached.iter().all(|&traces| traces > 100), "{reached:?}");
 }
@@ -172,7 +160,7 @@ fn one_that_resumes_goes_on_as_the_one_before() {
         let mut pair = Pair::new(&trace);
         trace.steps.iter().try_for_each(|step| pair.play(step))?;
         let mut before = pair.replay;
-        let mut resumed = CachingAllocator::resumed(settings(&trace), before.segments());
+        let mut resumed = CachingAllocator::resumed(Settings::new(trace.capacity), before.segments());
         prop_assert_eq!(shape(&resumed), shape(&before));
         let older: Vec<_> =
             shape(&before).concat().into_iter().filter_map(|(_, requested)| requested).collect();

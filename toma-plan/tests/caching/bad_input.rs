@@ -2,7 +2,7 @@
 
 use toma_plan::caching::{CachingAllocator, InvalidFree, Settings};
 
-use crate::{MIB, large, parts};
+use crate::{large, parts};
 
 #[test]
 fn zero_bytes_take_nothing_and_are_freed_once() {
@@ -71,19 +71,4 @@ fn memory_ends_where_addresses_do() {
     }
     assert_eq!(allocator.segments().map(|segment| segment.address).collect::<Vec<_>>(), [14 << 60]);
     assert_eq!(allocator.allocate((1 << 60) - 1).unwrap_err().reserved_bytes, 1 << 60);
-}
-
-#[test]
-fn a_split_size_is_at_least_20_mib_and_whole_mib() {
-    let settings = Settings::new(1);
-    for bytes in [20 * MIB, 21 * MIB, u64::MAX - (MIB - 1)] {
-        assert!(settings.max_split_size(bytes).is_ok(), "{bytes}");
-    }
-    for bytes in [0, 19 * MIB, 20 * MIB - 1, 20 * MIB + 512, u64::MAX] {
-        assert_eq!(settings.max_split_size(bytes).unwrap_err().bytes, bytes);
-    }
-    assert_eq!(
-        settings.max_split_size(1).unwrap_err().to_string(),
-        "max_split_size of 1 bytes is below 20 MiB or no multiple of 1 MiB"
-    );
 }

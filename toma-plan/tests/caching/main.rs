@@ -3,7 +3,6 @@
 mod against_twin;
 mod as_cuda;
 mod bad_input;
-mod oversize;
 mod tables;
 mod twin;
 

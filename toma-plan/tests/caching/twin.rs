@@ -8,11 +8,8 @@ pub(crate) type Cell = (u64, u64, Option<u64>);
 #[derive(Debug)]
 pub(crate) struct Twin {
     pub(crate) capacity: u64,
-    pub(crate) max_split_size: Option<u64>,
     pub(crate) segments: Vec<Segment>,
     pub(crate) retries: u64,
-    /// Times at which releasing oversize blocks was enough.
-    pub(crate) oversize_releases: u64,
 }
 
 #[derive(Debug)]
@@ -81,13 +78,8 @@ impl Twin {
     }
 
     fn find(&self, size: u64) -> Option<(usize, usize)> {
-        let (bytes, _, at, index) = self.free_cells(size).into_iter().find(|cell| cell.0 >= size)?;
-        let serves = match self.max_split_size {
-            Some(oversize) if size >= oversize => bytes < size + 20 * MIB,
-            Some(oversize) => bytes < oversize,
-            None => true,
-        };
-        serves.then_some((at, index))
+        let found = self.free_cells(size).into_iter().find(|cell| cell.0 >= size);
+        found.map(|(.., at, index)| (at, index))
     }
 
     fn grow(&mut self, size: u64) -> Option<(usize, usize)> {
@@ -97,18 +89,11 @@ impl Twin {
             size => size.div_ceil(2 * MIB) * 2 * MIB,
         };
         let fits = |twin: &Self| twin.reserved() + bytes <= twin.capacity;
-        let mut has_room = fits(self);
-        if !has_room && self.release_oversize(size) {
-            has_room = fits(self);
-            self.oversize_releases += u64::from(has_room);
-        }
-        // Counts as a retry even if releasing oversize blocks has made some room.
-        if !has_room {
+        if !fits(self) {
             self.retries += 1;
             self.release();
-            has_room = fits(self);
         }
-        if !has_room {
+        if !fits(self) {
             return None;
         }
         let address = self.segments.last().map_or(0, Segment::end);
@@ -116,33 +101,11 @@ impl Twin {
         Some((self.segments.len() - 1, 0))
     }
 
-    fn release_oversize(&mut self, size: u64) -> bool {
-        let Some(oversize) = self.max_split_size else { return false };
-        let enough = size.max(oversize);
-        let mut cells = self.free_cells(size);
-        cells.retain(|cell| cell.0 >= oversize);
-        let total = |cells: &[(u64, u64, usize, usize)]| cells.iter().map(|cell| cell.0).sum::<u64>();
-        let mut released = Vec::new();
-        if let Some(one) = cells.iter().find(|cell| cell.0 >= enough) {
-            released.push(*one);
-        }
-        while total(&released) < enough
-            && let Some(largest) = cells.pop()
-        {
-            released.push(largest);
-        }
-        // Each is a segment of its own; otherwise a part of a segment would be returned to the driver.
-        assert!(released.iter().all(|cell| self.segments[cell.2].bytes() == cell.0));
-        self.segments.retain(|segment| released.iter().all(|cell| cell.1 != segment.cells[0].1));
-        total(&released) >= enough
-    }
-
     fn put(&mut self, at: usize, index: usize, size: u64, requested: u64) -> u64 {
         let segment = &mut self.segments[at];
         let (bytes, address, _) = segment.cells[index];
         let rest = bytes - size;
-        let may_be_cut = self.max_split_size.is_none_or(|oversize| size < oversize);
-        let is_cut = if segment.small { rest > 0 } else { may_be_cut && rest > MIB };
+        let is_cut = if segment.small { rest > 0 } else { rest > MIB };
         if is_cut {
             segment.cells[index] = (size, address, Some(requested));
             segment.cells.insert(index + 1, (rest, address + size, None));
