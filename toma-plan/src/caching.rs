@@ -5,11 +5,11 @@
 //! the requests alone.
 //!
 //! ```
-//! use toma_plan::caching::{CachingAllocator, Settings};
+//! use toma_plan::caching::CachingAllocator;
 //!
 //! const MIB: u64 = 1 << 20;
 //!
-//! let mut allocator = CachingAllocator::new(Settings::new(24 * MIB));
+//! let mut allocator = CachingAllocator::new(24 * MIB);
 //! let image = allocator.allocate(5 * MIB)?; // cut from a segment of 20 MiB
 //! allocator.allocate(100)?; // 512 bytes of a segment of 2 MiB
 //! assert_eq!(allocator.stats().allocated.current, 5 * MIB + 512);
@@ -55,7 +55,7 @@
 mod as_cuda;
 mod block;
 mod error;
-mod settings;
+mod sizes;
 mod stats;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,10 +63,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use as_cuda::as_cuda;
 pub use block::{Block, BlockId, Pool, Segment};
 pub use error::{InvalidFree, OutOfMemory};
-pub use settings::Settings;
 pub use stats::{Bytes, DeviceStats};
 
-use settings::{REFUSED, rest, rounded, segment_bytes};
+use sizes::{REFUSED, rest, rounded, segment_bytes};
 
 /// Replay of the caching allocator for the memory of one device.
 ///
@@ -74,7 +73,7 @@ use settings::{REFUSED, rest, rounded, segment_bytes};
 /// takes time linear in it.
 #[derive(Clone, Debug)]
 pub struct CachingAllocator {
-    settings: Settings,
+    capacity_bytes: u64,
     /// The bytes of each segment, by address.
     segments: BTreeMap<u64, u64>,
     /// Blocks by address. They fill the segments, and of two neighbors in a segment at most one is free.
@@ -90,10 +89,13 @@ pub struct CachingAllocator {
 }
 
 impl CachingAllocator {
-    /// Creates an allocator that has reserved nothing yet.
-    pub fn new(settings: Settings) -> Self {
+    /// Creates an allocator that has reserved nothing yet, of a device that has `capacity_bytes` for segments.
+    ///
+    /// The capacity is the free bytes of the device, or the limit set by `set_per_process_memory_fraction`. The CUDA
+    /// context and other programs are not part of it. A capacity of 0 serves only requests of 0 bytes.
+    pub fn new(capacity_bytes: u64) -> Self {
         Self {
-            settings,
+            capacity_bytes,
             segments: BTreeMap::new(),
             blocks: BTreeMap::new(),
             free: BTreeSet::new(),
@@ -107,18 +109,18 @@ impl CachingAllocator {
     /// Creates an allocator that continues from the segments of an earlier one. It lays them one behind the other.
     ///
     /// ```
-    /// use toma_plan::caching::{CachingAllocator, Pool, Segment, Settings};
+    /// use toma_plan::caching::{CachingAllocator, Pool, Segment};
     ///
     /// const MIB: u64 = 1 << 20;
     ///
     /// // 25 MiB are free, in two pieces.
     /// let left = Segment::new(Pool::Large, [(15 * MIB, None), (5 * MIB, Some(5 * MIB)), (10 * MIB, None)]);
-    /// let mut allocator = CachingAllocator::resumed(Settings::new(40 * MIB), [left]);
+    /// let mut allocator = CachingAllocator::resumed(40 * MIB, [left]);
     /// assert!(allocator.allocate(25 * MIB).is_err());
     /// assert!(allocator.allocate(15 * MIB).is_ok());
     /// ```
-    pub fn resumed(settings: Settings, segments: impl IntoIterator<Item = Segment>) -> Self {
-        let mut allocator = Self::new(settings);
+    pub fn resumed(capacity_bytes: u64, segments: impl IntoIterator<Item = Segment>) -> Self {
+        let mut allocator = Self::new(capacity_bytes);
         let mut end = 0;
         for segment in segments {
             let address = end;
@@ -240,7 +242,7 @@ impl CachingAllocator {
     /// Asks the driver for a segment; `None` if the capacity has no room for it.
     fn add_segment(&mut self, size: u64) -> Option<Block> {
         let bytes = segment_bytes(size);
-        if bytes > self.settings.capacity_bytes.saturating_sub(self.stats.reserved.current) {
+        if bytes > self.capacity_bytes.saturating_sub(self.stats.reserved.current) {
             return None;
         }
         let address = self.segments.last_key_value().map_or(0, |(address, bytes)| address + bytes);
@@ -299,7 +301,7 @@ impl CachingAllocator {
             requested_bytes,
             allocated_bytes: self.stats.allocated.current,
             reserved_bytes: self.stats.reserved.current,
-            capacity_bytes: self.settings.capacity_bytes,
+            capacity_bytes: self.capacity_bytes,
         }
     }
 }

@@ -23,7 +23,7 @@ impl Growth {
     ///
     /// ```
     /// use toma_plan::Growth;
-    /// use toma_plan::caching::{CachingAllocator, Settings};
+    /// use toma_plan::caching::CachingAllocator;
     /// use toma_trace::{Contradiction, Place, Recorder, ThreadId, Trace};
     ///
     /// fn step(items: u64) -> Result<Trace, Contradiction> {
@@ -33,7 +33,7 @@ impl Growth {
     /// }
     ///
     /// let growth = Growth::fit(&[(4, &step(4)?), (8, &step(8)?)])?;
-    /// let mut allocator = CachingAllocator::new(Settings::new(64 << 20));
+    /// let mut allocator = CachingAllocator::new(64 << 20);
     /// growth.replay(&Place::device("cuda", 0), 9, 1, &mut allocator)?;
     /// assert_eq!(allocator.stats().allocated.peak, 9 << 20);
     /// assert_eq!(allocator.stats().reserved.peak, 20 << 20);

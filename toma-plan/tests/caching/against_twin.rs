@@ -8,7 +8,7 @@ use proptest::sample::{Index, select};
 use proptest::test_runner::{RngAlgorithm, TestCaseError, TestRunner};
 use proptest::{prop_assert, prop_assert_eq};
 
-use toma_plan::caching::{BlockId, CachingAllocator, Pool, Segment, Settings};
+use toma_plan::caching::{BlockId, CachingAllocator, Pool, Segment};
 
 use crate::MIB;
 use crate::twin::{Cell, Twin};
@@ -65,7 +65,7 @@ struct Pair {
 
 impl Pair {
     fn new(trace: &Trace) -> Self {
-        let replay = CachingAllocator::new(Settings::new(trace.capacity));
+        let replay = CachingAllocator::new(trace.capacity);
         let twin = Twin { capacity: trace.capacity, segments: Vec::new(), retries: 0 };
         Self { replay, twin, alive: Vec::new(), peaks: [0; 3], failures: 0 }
     }
@@ -160,7 +160,7 @@ fn one_that_resumes_goes_on_as_the_one_before() {
         let mut pair = Pair::new(&trace);
         trace.steps.iter().try_for_each(|step| pair.play(step))?;
         let mut before = pair.replay;
-        let mut resumed = CachingAllocator::resumed(Settings::new(trace.capacity), before.segments());
+        let mut resumed = CachingAllocator::resumed(trace.capacity, before.segments());
         prop_assert_eq!(shape(&resumed), shape(&before));
         let older: Vec<_> =
             shape(&before).concat().into_iter().filter_map(|(_, requested)| requested).collect();

@@ -1,7 +1,7 @@
 //! The tables in the README of `pytorch_memlab`, from the recording of a CPU.
 
 use toma_core::marks::Column;
-use toma_plan::caching::{Settings, as_cuda};
+use toma_plan::caching::as_cuda;
 use toma_trace::{Contradiction, Label, Place, Recorder, ScopeId, ScopeKind, StorageId, ThreadId, Trace};
 
 const MAIN: ThreadId = ThreadId(0);
@@ -38,7 +38,7 @@ fn recorded() -> Result<Trace, Contradiction> {
 
 #[test]
 fn rows_as_a_gpu_counts_them() {
-    let lines = as_cuda(&recorded().unwrap(), Settings::new(1 << 40));
+    let lines = as_cuda(&recorded().unwrap(), 1 << 40);
     assert_eq!(
         lines.to_string(),
         "\
@@ -75,7 +75,7 @@ fn blocks_from_before_are_reserved_at_once() {
     let mut recorder = Recorder::new();
     recorder.existing(&Place::HOST, 1).unwrap();
     begin(&mut recorder, ScopeKind::Function, "f", 1);
-    let lines = as_cuda(&recorder.finish(), Settings::new(1 << 40));
+    let lines = as_cuda(&recorder.finish(), 1 << 40);
     let figures = lines.figures("f", 1, &Place::device("cuda", 0)).unwrap();
     assert_eq!((figures.peak, figures.reserved), (512, 2 << 20));
 }

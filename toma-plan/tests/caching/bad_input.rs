@@ -1,15 +1,15 @@
 //! Calls that are refused, and extremes that are accepted.
 
-use toma_plan::caching::{CachingAllocator, InvalidFree, Settings};
+use toma_plan::caching::{CachingAllocator, InvalidFree};
 
 use crate::{large, parts};
 
 #[test]
 fn zero_bytes_take_nothing_and_are_freed_once() {
-    let mut allocator = CachingAllocator::new(Settings::new(0));
+    let mut allocator = CachingAllocator::new(0);
     let nothing = allocator.allocate(0).unwrap();
     assert_ne!(allocator.allocate(0).unwrap(), nothing);
-    assert_eq!(allocator.stats(), CachingAllocator::new(Settings::new(0)).stats());
+    assert_eq!(allocator.stats(), CachingAllocator::new(0).stats());
     assert!(parts(&allocator).is_empty());
     assert_eq!(allocator.free(nothing), Ok(()));
     assert_eq!(allocator.free(nothing), Err(InvalidFree::FreedTwice(nothing)));
@@ -17,7 +17,7 @@ fn zero_bytes_take_nothing_and_are_freed_once() {
 
 #[test]
 fn a_capacity_of_zero_holds_no_byte() {
-    let error = CachingAllocator::new(Settings::new(0)).allocate(1).unwrap_err();
+    let error = CachingAllocator::new(0).allocate(1).unwrap_err();
     assert_eq!((error.requested_bytes, error.reserved_bytes, error.capacity_bytes), (1, 0, 0));
 }
 
@@ -48,7 +48,7 @@ fn a_block_of_another_allocator_is_unknown() {
 
 #[test]
 fn an_exbibyte_is_refused_before_anything_is_released() {
-    let mut allocator = CachingAllocator::new(Settings::new(u64::MAX));
+    let mut allocator = CachingAllocator::new(u64::MAX);
     let freed = allocator.allocate(1).unwrap();
     allocator.free(freed).unwrap();
     for bytes in [1 << 60, u64::MAX] {
@@ -60,7 +60,7 @@ fn an_exbibyte_is_refused_before_anything_is_released() {
 
 #[test]
 fn memory_ends_where_addresses_do() {
-    let mut allocator = CachingAllocator::new(Settings::new(u64::MAX));
+    let mut allocator = CachingAllocator::new(u64::MAX);
     // Of two segments of 1 EiB the older one is released each time, so that addresses rise.
     let mut older = allocator.allocate((1 << 60) - 1).unwrap();
     for _ in 0..14 {

@@ -6,7 +6,7 @@ mod bad_input;
 mod tables;
 mod twin;
 
-use toma_plan::caching::{Block, CachingAllocator, Settings};
+use toma_plan::caching::{Block, CachingAllocator};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -28,5 +28,5 @@ pub(crate) fn parts(allocator: &CachingAllocator) -> Vec<Vec<Part>> {
 
 /// An allocator with more memory than any table needs.
 pub(crate) fn large() -> CachingAllocator {
-    CachingAllocator::new(Settings::new(1 << 40))
+    CachingAllocator::new(1 << 40)
 }

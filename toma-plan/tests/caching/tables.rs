@@ -1,6 +1,6 @@
 //! Results of the rules, worked out by hand. What blocks do one after the other is tested against the twin.
 
-use toma_plan::caching::{CachingAllocator, Settings};
+use toma_plan::caching::CachingAllocator;
 
 use crate::Part::{Free, Used};
 use crate::{MIB, large, parts};
@@ -106,7 +106,7 @@ fn the_best_fit_serves_and_of_equals_the_lowest_address() {
 #[test]
 fn the_capacity_holds_segments_to_the_byte() {
     for (capacity, fits) in [(22 * MIB, true), (22 * MIB - 1, false)] {
-        let mut allocator = CachingAllocator::new(Settings::new(capacity));
+        let mut allocator = CachingAllocator::new(capacity);
         allocator.allocate(2 * MIB).unwrap();
         assert_eq!(allocator.allocate(1).is_ok(), fits, "{capacity}");
     }
@@ -114,7 +114,7 @@ fn the_capacity_holds_segments_to_the_byte() {
 
 #[test]
 fn out_of_memory_is_a_retry_and_leaves_no_cached_segment() {
-    let mut allocator = CachingAllocator::new(Settings::new(44 * MIB));
+    let mut allocator = CachingAllocator::new(44 * MIB);
     let kept = allocator.allocate(2 * MIB).unwrap();
     let freed = allocator.allocate(20 * MIB).unwrap();
     allocator.allocate(1).unwrap();

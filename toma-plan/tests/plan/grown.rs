@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use toma_plan::caching::{CachingAllocator, Pool, Segment, Settings};
+use toma_plan::caching::{CachingAllocator, Pool, Segment};
 use toma_plan::{Growth, HeadRoom, Line};
 use toma_trace::{Contradiction, Label, Place, Recorder, ScopeKind, StorageId, Trace};
 
@@ -76,7 +76,7 @@ proptest! {
         let place = gpu();
         let there = program.existing(&place);
         let segments = there.map(|bytes| Segment::new(Pool::Small, [(bytes.next_multiple_of(512), Some(bytes))]));
-        let mut allocator = CachingAllocator::resumed(Settings::new(1 << 50), segments);
+        let mut allocator = CachingAllocator::resumed(1 << 50, segments);
         let before = allocator.stats().requested.current;
         growth.replay(&gpu(), size, pieces, &mut allocator).unwrap();
         let took = allocator.stats().requested.peak - before;

@@ -7,7 +7,7 @@
 
 use std::sync::PoisonError;
 
-use toma_plan::caching::{CachingAllocator, DeviceStats, OutOfMemory, Settings};
+use toma_plan::caching::{CachingAllocator, DeviceStats, OutOfMemory};
 
 use super::prediction::{Prediction, wide};
 use super::room::Room;
@@ -40,7 +40,7 @@ impl Prediction {
     /// Figures of CUDA's allocator for one piece of a size, if it has reserved nothing before. `None` on other devices,
     /// and for sizes beyond all memory.
     pub(super) fn fresh(&self, size: usize) -> Option<DeviceStats> {
-        let mut allocator = CachingAllocator::new(Settings::new(u64::MAX));
+        let mut allocator = CachingAllocator::new(u64::MAX);
         let replay = || self.growth.replay(self.place(), wide(size), 1, &mut allocator);
         let is_served = self.is_of_cuda().then(replay)?.is_ok();
         is_served.then(|| allocator.stats())
@@ -52,7 +52,7 @@ impl Prediction {
         self.served_by(
             most,
             items,
-            || Ok(CachingAllocator::new(Settings::new(room.capacity(0)))),
+            || Ok(CachingAllocator::new(room.capacity(0))),
             |size, allocator| self.growth.replay(self.place(), wide(size), pieces(items, size), allocator),
         )
     }
@@ -113,8 +113,8 @@ impl Prediction {
 
     /// The current state of the device's allocator, with room beyond the bytes in use.
     fn now(&self, room: Room) -> Result<CachingAllocator, Error> {
-        let settings = Settings::new(room.capacity(ffi::device_stats(self.id)?.allocated_bytes));
-        Ok(CachingAllocator::resumed(settings, ffi::device_segments(self.id)?))
+        let capacity_bytes = room.capacity(ffi::device_stats(self.id)?.allocated_bytes);
+        Ok(CachingAllocator::resumed(capacity_bytes, ffi::device_segments(self.id)?))
     }
 
     /// The largest size that is served, of those up to `by_lines`, and of recorded ones up to `items`. On a device without

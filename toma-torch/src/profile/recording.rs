@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use toma_plan::caching::{self, Settings};
+use toma_plan::caching;
 use toma_trace::counting::{Counted, Living, Replayed};
 use toma_trace::holdings::{Catalog, Holdings, Names};
 use toma_trace::lines::{Diff, Lines, NoEvents};
@@ -161,7 +161,7 @@ impl Recording {
 }
 
 fn as_cuda(trace: &Trace) -> Lines {
-    caching::as_cuda(trace, Settings::new(u64::MAX))
+    caching::as_cuda(trace, u64::MAX)
 }
 
 pub(super) fn to_file(

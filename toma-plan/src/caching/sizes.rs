@@ -16,22 +16,6 @@ const OWN_SEGMENT_GRAIN: u64 = 2 * MIB;
 /// libtorch refuses requests of this size and more at once.
 pub(super) const REFUSED: u64 = 1 << 60;
 
-/// Assumptions of a replay: the capacity of the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    pub(super) capacity_bytes: u64,
-}
-
-impl Settings {
-    /// A device that has `capacity_bytes` for segments, with the allocator's default options.
-    ///
-    /// The capacity is the free bytes of the device, or the limit set by `set_per_process_memory_fraction`. The CUDA
-    /// context and other programs are not part of it. A capacity of 0 serves only requests of 0 bytes.
-    pub const fn new(capacity_bytes: u64) -> Self {
-        Self { capacity_bytes }
-    }
-}
-
 impl Pool {
     pub(super) fn of(size: u64) -> Self {
         if size <= LARGEST_SMALL { Self::Small } else { Self::Large }
