@@ -20,5 +20,5 @@ pub mod residency;
 mod rows;
 
 pub use alike::Unlike;
-pub use growth::{Growth, HeadRoom, Highest, Line, LiveBlock};
+pub use growth::{Growth, Highest, Line, LiveBlock};
 pub use rows::{Combined, Coupled, Coupling, DATA, Judged, RESULT, Rows};

@@ -13,7 +13,6 @@
 mod blocks;
 mod cuts;
 mod fit;
-mod head_room;
 mod line;
 mod matched;
 mod pieces;
@@ -27,7 +26,6 @@ use toma_trace::{OperatorId, Place, StorageId, Tick, Trace};
 use blocks::{Grows, ends, levels, pieces};
 use cuts::{Grown, Work};
 use fit::Fit;
-pub use head_room::HeadRoom;
 pub use line::Line;
 
 use crate::alike::{Recorded, Unlike};
@@ -43,7 +41,7 @@ use crate::alike::{Recorded, Unlike};
 /// be like it. All bytes are in addition to those that existed before the trace.
 ///
 /// ```
-/// use toma_plan::{Growth, HeadRoom};
+/// use toma_plan::Growth;
 /// use toma_trace::{Contradiction, Place, Recorder, ThreadId, Trace};
 ///
 /// /// Makes 1,000 bytes for each item, and gives back all but a gradient of 500.
@@ -57,7 +55,7 @@ use crate::alike::{Recorded, Unlike};
 ///
 /// let growth = Growth::fit(&[(4, &step(4)?), (8, &step(8)?)])?;
 /// assert_eq!(growth.needs_bytes(&Place::HOST, 100), 100_500);
-/// assert_eq!(growth.largest(&Place::HOST, HeadRoom::default().usable(52_000)), Some(50));
+/// assert_eq!(growth.largest(&Place::HOST, 51_000), Some(50));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]

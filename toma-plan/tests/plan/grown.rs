@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use toma_plan::caching::{CachingAllocator, Pool, Segment};
-use toma_plan::{Growth, HeadRoom, Line};
+use toma_plan::{Growth, Line};
 use toma_trace::{Contradiction, Label, Place, Recorder, ScopeKind, StorageId, Trace};
 
 use crate::program::{Program, programs};
@@ -234,11 +234,10 @@ fn a_rest_holds_less_than_a_full_piece() {
 }
 
 #[test]
-fn the_largest_size_leaves_head_room() {
+fn the_largest_size_fits() {
     let growth = of_mlp();
     let free = 8_232 * 1000;
     assert_eq!(growth.largest(&Place::HOST, free), Some(1000));
-    assert_eq!(growth.largest(&Place::HOST, HeadRoom::default().usable(free)), Some(990));
     assert_eq!(growth.largest_for(&Place::HOST, free, 1000), Some(1000));
     // One item more takes a second piece, which runs next to the gradients of the first.
     assert_eq!(growth.largest_for(&Place::HOST, free, 1001), Some(1000));

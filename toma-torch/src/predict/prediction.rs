@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex};
 
 use toma_core::predict::{DryCall, Piece, Predict, PredictedSize, Shown, print};
-use toma_plan::{Growth, HeadRoom, Judged, Rows, Unlike};
+use toma_plan::{Growth, Judged, Rows, Unlike};
 use toma_trace::{Place, Trace};
 
 use super::correction::Correction;
@@ -35,7 +35,6 @@ pub struct Prediction {
     pub(super) traces: Vec<(u32, Trace)>,
     pub(super) growth: Growth,
     unknown: Vec<String>,
-    pub(super) head_room: HeadRoom,
     /// Shared by this prediction and its clones.
     corrected: Arc<Correction>,
     /// The last answer, by its question.
@@ -71,7 +70,6 @@ impl Prediction {
             traces,
             growth,
             unknown,
-            head_room: HeadRoom::default(),
             corrected: Arc::default(),
             last_served: Arc::default(),
         })
@@ -92,12 +90,6 @@ impl Prediction {
         self.unknown.sort();
         self.unknown.dedup();
         Ok(self)
-    }
-
-    /// Sets the part of free memory that is left free. The default is 1 %.
-    #[must_use]
-    pub fn head_room(self, head_room: HeadRoom) -> Self {
-        Self { head_room, ..self }
     }
 
     /// The most bytes that are live at once while the step runs with `size` items. On CUDA they are rounded up as by
@@ -130,7 +122,7 @@ impl Prediction {
     ///
     /// On CUDA the segments of the allocator have to fit, too, as if it had reserved none before.
     pub fn fits(&self, free_bytes: u64) -> Option<usize> {
-        let room = self.room(free_bytes);
+        let room = Room::within(free_bytes);
         self.served(self.lives_in(room.usable_bytes)?, room, None)
     }
 
@@ -142,7 +134,7 @@ impl Prediction {
     /// The largest size in which `items` can be processed piece by piece within so many free bytes, less the head-room;
     /// `None` if there is none. [`needs_bytes_for`](Self::needs_bytes_for) returns the bytes that it takes.
     pub fn fits_for(&self, items: usize, free_bytes: u64) -> Option<usize> {
-        let room = self.room(free_bytes);
+        let room = Room::within(free_bytes);
         let lives = self.growth.largest_for(&self.place, room.usable_bytes, wide(items)).map(narrow)?;
         self.served(lives, room, Some(items))
     }
@@ -155,7 +147,7 @@ impl Prediction {
             let lives = of(&self.growth, &self.place, room.usable_bytes, wide(items)).map(narrow)?;
             self.served_now(lives, room, Some(items), has_output)
         };
-        largest(self.room(free_bytes)).or_else(|| largest(Room { usable_bytes: free_bytes, free_bytes }))
+        largest(Room::within(free_bytes)).or_else(|| largest(Room { usable_bytes: free_bytes, free_bytes }))
     }
 
     /// Operators whose results only data know: they answered 1, or made the largest possible shape.
@@ -182,7 +174,7 @@ impl Prediction {
     /// Predicts the size that fits into so many bytes, all of which may be used except for the head-room.
     pub(super) fn within(&self, items: Option<usize>, free_bytes: u64) -> Option<PredictedSize> {
         let Some(items) = items else {
-            let room = self.room(free_bytes);
+            let room = Room::within(free_bytes);
             let size = self.served_now(self.lives_in(room.usable_bytes)?, room, None, false)?;
             return Some(PredictedSize { size, needs_bytes: self.needs_bytes(size) });
         };
@@ -192,7 +184,7 @@ impl Prediction {
 
     /// Predicts the size of pieces after others, which leave nothing allocated.
     pub(super) fn within_rest(&self, left: usize, free_bytes: u64) -> Option<PredictedSize> {
-        let room = self.room(free_bytes);
+        let room = Room::within(free_bytes);
         let size = self.served_rest(self.lives_in(room.usable_bytes)?.min(left), room, left)?;
         Some(PredictedSize { size, needs_bytes: self.needs_bytes(size) })
     }

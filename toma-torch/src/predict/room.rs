@@ -3,6 +3,9 @@
 /// Multiple in which the allocator takes memory from the device.
 const GRANULE_BYTES: u64 = 2 << 20;
 
+/// One in so many free bytes is left free, because no plan sees all memory that a program takes: the head-room.
+const HEAD_ROOM: u64 = 100;
+
 /// Bytes for a step.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
@@ -12,6 +15,11 @@ pub(super) struct Room {
 }
 
 impl Room {
+    /// The free bytes, less the head-room.
+    pub(super) fn within(free_bytes: u64) -> Self {
+        Self { usable_bytes: free_bytes - free_bytes.div_ceil(HEAD_ROOM), free_bytes }
+    }
+
     /// The bytes that an allocator may reserve of which so many are in use. It uses the head-room up to a whole
     /// granule, of which the rest would serve nobody.
     pub(super) fn capacity(self, in_use_bytes: u64) -> u64 {

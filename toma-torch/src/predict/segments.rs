@@ -21,11 +21,6 @@ const CLOSE: usize = 64;
 const REST: u64 = 2;
 
 impl Prediction {
-    /// Bytes for a step if so many are free.
-    pub(super) fn room(&self, free_bytes: u64) -> Room {
-        Room { usable_bytes: self.head_room.usable(free_bytes), free_bytes }
-    }
-
     /// The bytes that CUDA's allocator reserves for the step with `size` items, beyond its current segments. On other
     /// devices, the bytes that the step [needs](Self::needs_bytes).
     pub fn reserves_bytes(&self, size: usize) -> u64 {

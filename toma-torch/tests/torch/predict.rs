@@ -3,7 +3,6 @@
 use tch::{Device, Kind, Tensor};
 use toma_core::report;
 use toma_core::{NoCache, execute};
-use toma_plan::HeadRoom;
 use toma_torch::{Prediction, predict};
 
 use crate::ground::{self, Budget, peak_of};
@@ -208,13 +207,12 @@ fn a_body_that_returned_a_tensor_is_predicted_in_a_loop_that_holds_none() {
 }
 
 #[test]
-fn a_head_room_of_ones_own_is_left_free() {
+fn a_head_room_is_left_free() {
     let _alone = alone();
     let prediction = predict(&toma_torch::Device::new(ground::device()), |size| {
         Tensor::ones([self::size(size)], ground::floats())
     });
     let prediction = prediction.unwrap();
     assert_eq!(prediction.fits(4000), Some(990));
-    assert_eq!(prediction.clone().head_room(HeadRoom::per_mille(0)).fits(4000), Some(1000));
-    assert_eq!(prediction.head_room(HeadRoom::per_mille(500)).fits_for(10_000, 4000), None);
+    assert_eq!(prediction.fits_for(10_000, 4000), None);
 }
