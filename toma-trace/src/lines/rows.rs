@@ -172,7 +172,7 @@ impl Rows {
 
     /// Returns the rows of all threads together, by line. A line without a row never ran and holds nothing.
     ///
-    /// Stays that have not ended are not in them, unless their threads [settle](super::Stack::settle) first.
+    /// Stays that have not ended are not in them.
     #[must_use]
     pub fn by_line(&self) -> BTreeMap<LineId, Row> {
         let mut rows = BTreeMap::<LineId, Row>::new();

@@ -58,7 +58,7 @@ pub struct Stack {
 }
 
 /// A function that a thread is in.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Frame {
     /// The current line.
     line: LineId,
@@ -145,21 +145,6 @@ impl Stack {
         }
         self.by_device.truncate(ended);
         Some(left)
-    }
-
-    /// Adds the current stays of all lines to the rows, and continues the lines.
-    ///
-    /// Needed for tables that are made in the middle of functions, because rows contain only stays that have ended. A
-    /// rise is then the higher one of the parts before and after.
-    pub fn settle(&mut self) {
-        let frames = self.frames.clone();
-        while self.leave().is_some() {}
-        for frame in &frames {
-            self.enter_apart(frame.line, frame.shift);
-        }
-        for (frame, before) in self.frames.iter_mut().zip(frames) {
-            frame.left_to = before.left_to;
-        }
     }
 
     /// Begins a line of the innermost frame.

@@ -103,29 +103,3 @@ fn helpers_work_for_the_only_line() {
     assert_eq!(rows.outside().devices[&device].allocated, 100);
     assert_eq!(lost.line(), None);
 }
-
-/// A table in the middle of functions has the figures so far, and nothing is counted twice.
-#[test]
-fn settled_counts_are_in_the_rows() {
-    let rows = Arc::new(Rows::new(&[(Place::HOST, 0)]));
-    let device = rows.device(&Place::HOST).unwrap();
-    let mut stack = Stack::new(&rows);
-    stack.enter(line());
-    stack.mark(line().nth(1));
-    stack.allocated(device, 8);
-    stack.enter(line());
-    stack.allocated(device, 16);
-    stack.left_block(line().nth(1));
-    let allocated = || rows.by_line().values().map(|row| row.devices[&device].allocated).collect::<Vec<_>>();
-    assert_eq!(allocated(), [0, 0]);
-    stack.settle();
-    assert_eq!(allocated(), [16, 24]);
-    assert_eq!(stack.line(), Some(line()));
-    // The block was left before, so the byte belongs to the outer line.
-    stack.allocated(device, 1);
-    assert_eq!(stack.line(), Some(line().nth(1)));
-    drop(stack);
-    assert_eq!(allocated(), [16, 25]);
-    let row = &rows.by_line()[&line().nth(1)];
-    assert_eq!((row.hits, row.devices[&device].peak), (1, 25));
-}
