@@ -382,14 +382,10 @@ pub enum ScopeKind {
     Attempt,
     /// A part of a step, such as `backward`.
     Phase,
-    /// An operator made of others.
-    Composite,
     /// A node of the autograd graph.
     Node,
     /// A function of the program.
     Function,
     /// A line of a function.
     Line,
-    /// A unit that a checkpoint plan saves or recomputes.
-    Stage,
 }

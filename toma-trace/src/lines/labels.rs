@@ -124,8 +124,7 @@ impl<'a> Attempts<'a> {
 /// Returns the positions of attempts, phases, lines and stages, numbered in the order of their names' appearance.
 fn by_themselves(trace: &Trace) -> BTreeMap<ScopeId, Position> {
     let mut numbers = BTreeMap::<&str, u32>::new();
-    let is_row =
-        |kind| matches!(kind, ScopeKind::Attempt | ScopeKind::Phase | ScopeKind::Line | ScopeKind::Stage);
+    let is_row = |kind| matches!(kind, ScopeKind::Attempt | ScopeKind::Phase | ScopeKind::Line);
     let scopes = trace.scopes().filter(|(_, scope)| is_row(scope.label.kind));
     let mut places = BTreeMap::new();
     for (id, scope) in scopes {
