@@ -298,12 +298,6 @@ impl Operand {
         let shape = shape.to_owned();
         Self { storage, access, shape, wants_gradient: false, written_by_host: None, identity: 0 }
     }
-
-    /// Marks the tensor as one with a gradient.
-    #[must_use]
-    pub fn wants_gradient(self) -> Self {
-        Self { wants_gradient: true, ..self }
-    }
 }
 
 /// Kinds of access of an operator to a tensor.

@@ -144,7 +144,7 @@ impl Value {
     }
 
     fn as_operand(&self, access: Access) -> Operand {
-        let operand = Operand { identity: self.identity, ..Operand::new(self.storage, access, &self.shape) };
-        if self.gradient { operand.wants_gradient() } else { operand }
+        let operand = Operand::new(self.storage, access, &self.shape);
+        Operand { identity: self.identity, wants_gradient: self.gradient, ..operand }
     }
 }

@@ -78,8 +78,9 @@ fn finish(
     bytes: u64,
 ) -> Result<StorageId, Contradiction> {
     let made = recorder.birth(thread, &gpu(), bytes)?;
-    recorder.uses(operator, Operand::new(input, Access::Reads, &[1]).wants_gradient())?;
-    recorder.uses(operator, Operand::new(made, Access::Makes, &[1]).wants_gradient())?;
+    for (storage, access) in [(input, Access::Reads), (made, Access::Makes)] {
+        recorder.uses(operator, Operand { wants_gradient: true, ..Operand::new(storage, access, &[1]) })?;
+    }
     recorder.end_operator(operator)?;
     Ok(made)
 }

@@ -102,7 +102,8 @@ impl Player {
             }
             Action::EndScope(index) => self.recorder.end_scope(pick(*index, &self.scopes)?).ok()?,
             Action::Uses(operator, storage, access) => {
-                let operand = Operand::new(self.storage(*storage)?, *access, &[2, 3]).wants_gradient();
+                let operand = Operand::new(self.storage(*storage)?, *access, &[2, 3]);
+                let operand = Operand { wants_gradient: true, ..operand };
                 self.recorder.uses(pick(*operator, &self.operators)?, operand).ok()?;
             }
         }
