@@ -191,10 +191,7 @@ impl Here {
     }
 
     pub(super) fn freed(&mut self, device: u8, address: u64, bytes: u64, owner: Owner) {
-        match owner.born(self.shared.number) {
-            Some(born) => self.stack.freed(DeviceId(device.into()), bytes, born),
-            None => self.stack.freed_older(DeviceId(device.into()), bytes),
-        }
+        self.stack.freed(DeviceId(device.into()), bytes, owner.born(self.shared.number));
         self.record(Packed::Died(Block { device, address, bytes, operator: NameId::NONE }));
     }
 

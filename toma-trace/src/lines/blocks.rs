@@ -46,17 +46,10 @@ impl Stack {
         born
     }
 
-    /// Records that a block was freed, by any thread.
-    pub fn freed(&mut self, device: DeviceId, bytes: u64, born: Born) {
-        self.rows.gauge(device).free(bytes);
-        self.attribute(device, Sum::Freed, bytes);
-        self.counters(born.0, device).kept.subtract(bytes);
-    }
-
-    /// Records that a block was freed that is older than the recording, and so is in no line's kept bytes.
-    pub fn freed_older(&mut self, device: DeviceId, bytes: u64) {
-        self.rows.gauge(device).free(bytes);
-        self.attribute(device, Sum::Freed, bytes);
+    /// Records that a block was freed, by any thread. `born` is `None` for a block that is older than the recording,
+    /// and so is in no line's kept bytes.
+    pub fn freed(&mut self, device: DeviceId, bytes: u64, born: Option<Born>) {
+        self.goes(device, bytes, born, Sum::Freed);
     }
 
     /// Records that the memory of a storage leaves the device, while the storage lives on. `born` is `None` for a
@@ -86,8 +79,12 @@ impl Stack {
     /// assert_eq!((used.allocated, used.fetched, used.kept), (0, 24, 0));
     /// ```
     pub fn left(&mut self, device: DeviceId, bytes: u64, born: Option<Born>) {
+        self.goes(device, bytes, born, Sum::Offloaded);
+    }
+
+    fn goes(&mut self, device: DeviceId, bytes: u64, born: Option<Born>, sum: Sum) {
         self.rows.gauge(device).free(bytes);
-        self.attribute(device, Sum::Offloaded, bytes);
+        self.attribute(device, sum, bytes);
         if let Some(born) = born {
             self.counters(born.0, device).kept.subtract(bytes);
         }

@@ -36,7 +36,7 @@ use super::sources::LineId;
 /// stack.mark(first.nth(1));
 /// let born = stack.allocated(host, 24);
 /// stack.leave();
-/// stack.freed(host, 24, born);
+/// stack.freed(host, 24, Some(born));
 ///
 /// let figures = rows.by_line()[&first.nth(1)].devices[&host];
 /// assert_eq!((figures.peak, figures.rise, figures.allocated, figures.kept), (124, 24, 24, 0));

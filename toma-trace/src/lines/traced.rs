@@ -275,11 +275,7 @@ impl Replay<'_> {
             served.allocator.free(number);
         }
         let device = self.device(number);
-        let stack = &mut self.thread(thread).stack;
-        match born {
-            Some(born) => stack.freed(device, bytes, born),
-            None => stack.freed_older(device, bytes),
-        }
+        self.thread(thread).stack.freed(device, bytes, born);
         self.reserves(thread);
     }
 

@@ -53,7 +53,7 @@ impl Counted {
             }
             Event::Free(block) => {
                 let (device, bytes, born) = self.blocks[block];
-                stack.freed(self.devices[device], bytes, born);
+                stack.freed(self.devices[device], bytes, Some(born));
             }
             Event::OutOfMemory(device) => stack.out_of_memory(self.devices[device]),
             Event::Reserve { device, total } => stack.reserved(self.devices[device], total),

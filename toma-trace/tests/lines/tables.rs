@@ -34,7 +34,7 @@ fn counted(first: LineId, second: LineId) -> Rows {
     stack.allocated(gpu, 512);
     stack.out_of_memory(gpu);
     stack.leave();
-    stack.freed(host, 2048, born);
+    stack.freed(host, 2048, Some(born));
     drop(stack);
     Arc::into_inner(rows).unwrap()
 }
@@ -97,7 +97,7 @@ fn bytes_of_no_line_are_reported_beneath() {
     let mut stack = Stack::new(&rows);
     let born = stack.allocated(host, 1024);
     stack.allocated(host, 512);
-    stack.freed(host, 1024, born);
+    stack.freed(host, 1024, Some(born));
     assert_eq!(
         Lines::new(&sources, &rows).to_string(),
         "no profiled function was called\n\nin no line, on host: 1.50K allocated, 1.00K freed, 512.00B kept\n"

@@ -28,7 +28,7 @@ fn threads_at_once_lose_nothing() {
                     stack.mark(line().nth(1));
                     let born = stack.allocated(device, 3);
                     stack.leave();
-                    stack.freed(device, 3, born);
+                    stack.freed(device, 3, Some(born));
                 }
             });
         }
@@ -96,7 +96,7 @@ fn helpers_work_for_the_only_line() {
     second.enter(line());
     let lost = helper.allocated(device, 100);
     second.leave();
-    helper.freed(device, 100, lost);
+    helper.freed(device, 100, Some(lost));
     first.leave();
     let figures = rows.by_line()[&line().nth(1)].devices[&device];
     assert_eq!((figures.allocated, figures.freed, figures.kept), (10, 100, 10));
