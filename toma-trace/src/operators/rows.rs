@@ -59,10 +59,7 @@ pub enum RowRule {
 /// Returns the rule of an operator by its name, with or without namespace and overload; an in-place operator has that
 /// of its out-of-place form. `None` if it is not known to keep rows apart.
 pub fn row_rule(name: &str) -> Option<RowRule> {
-    rule_of(base_name(name))
-}
-
-fn rule_of(name: &str) -> Option<RowRule> {
+    let name = base_name(name);
     let known = RULES.iter().find(|(_, names)| names.contains(&name)).map(|(rule, _)| *rule);
     known.or_else(|| is_window(name).then_some(RowRule::Window))
 }
