@@ -48,9 +48,7 @@ pub(super) fn changed<'c>(calls: &'c [Twin<'_>], recorded: Recorded<'_>) -> Opti
             || of(twin, Access::Reads).any(|one| statistics.contains(&one.operand.storage));
         written.any(is_changed) || !normalizes(twin) && reads_statistics()
     };
-    let twin = calls.iter().find(changes)?;
-    let name = twin.operators[1].name.clone();
-    Some(Coupled { operator: twin.id, name, coupling: Coupling::ChangesConstant })
+    calls.iter().find(changes).map(|twin| twin.coupled(Coupling::ChangesConstant))
 }
 
 /// Returns the operators that the result depends on, from the last to the first, and the tensors that they take.

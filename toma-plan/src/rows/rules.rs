@@ -72,34 +72,13 @@ impl Walk {
     pub(super) fn step(&mut self, twin: &Twin<'_>, trace: &Trace, sizes: [u32; 2]) {
         let operator = twin.operators[1];
         let name = base_name(&operator.name);
-        let coupled = |coupling| Coupled { operator: twin.id, name: operator.name.clone(), coupling };
-        let is_data = is_data(operator, trace);
-        let inputs: Result<Vec<_>, _> = inputs(&twin.tensors).map(|tensor| self.input(tensor)).collect();
+        let (is_data, reads) = (is_data(operator, trace), row_rule(name) == Some(RowRule::ReadsNumber));
         let results: Vec<_> = twin.tensors.iter().filter(|tensor| tensor.is_result()).collect();
-        let inputs = match inputs {
-            _ if self.backward.is_some_and(|begin| begin < operator.interval.begin) => {
-                Err(Value::Coupled(coupled(Coupling::InnerBackward)))
-            }
-            Err(coupling) => Err(Value::Coupled(coupled(coupling))),
-            Ok(mut inputs) => {
-                // In training, running statistics are written and not used. They want no gradient, and have a
-                // number for each channel.
-                if is_training(operator) {
-                    let is_used =
-                        |tensor: &Tensor<'_>| tensor.operand.wants_gradient || tensor.batch != Batch::None;
-                    let mut is_first = true;
-                    inputs.retain(|input| mem::take(&mut is_first) || is_used(input.tensor));
-                }
-                match inputs.iter().find(|input| matches!(input.value, Value::Coupled(_))) {
-                    Some(input) => Err(input.value.clone()),
-                    None => Ok(inputs),
-                }
-            }
-        };
-        let inputs = match inputs {
+        let inputs = match self.inputs(twin) {
             Ok(inputs) => inputs,
-            Err(value) => {
-                self.has_read |= row_rule(name) == Some(RowRule::ReadsNumber);
+            Err(coupled) => {
+                self.has_read |= reads;
+                let value = Value::Coupled(coupled);
                 return results.iter().for_each(|result| self.values.note(result, &value));
             }
         };
@@ -113,12 +92,10 @@ impl Walk {
             results,
         };
         let values: Vec<_> = call.results.iter().map(|result| call.value(result)).collect();
-        let takes_statistics = call.takes_batch_statistics();
-        let reads = row_rule(name) == Some(RowRule::ReadsNumber)
-            && call.inputs.iter().any(|input| input.value != Value::Constant);
-        for (result, value) in twin.tensors.iter().filter(|tensor| tensor.is_result()).zip(values) {
+        for (result, value) in call.results.iter().zip(values) {
             let value = value.and_then(|value| self.values.after(result, value));
-            self.values.note(result, &value.unwrap_or_else(|coupling| Value::Coupled(coupled(coupling))));
+            let value = value.unwrap_or_else(|coupling| Value::Coupled(twin.coupled(coupling)));
+            self.values.note(result, &value);
             if matches!(name, "zeros" | "zeros_like" | "new_zeros") {
                 self.values.note_zeros(result);
             }
@@ -127,8 +104,30 @@ impl Walk {
             let made = call.results.iter().filter(|result| result.operand.access != Access::Views);
             made.for_each(|result| self.values.note_computed(result));
         }
-        self.has_read |= reads;
-        self.batch_statistics.extend(takes_statistics.then_some(twin.id));
+        self.has_read |= reads && call.inputs.iter().any(|input| input.value != Value::Constant);
+        self.batch_statistics.extend(call.takes_batch_statistics().then_some(twin.id));
+    }
+
+    /// Returns the arguments of a call, unless it or one of them is coupled.
+    fn inputs<'a>(&mut self, twin: &'a Twin<'a>) -> Result<Vec<Input<'a>>, Coupled> {
+        let operator = twin.operators[1];
+        let inputs: Result<Vec<_>, _> = inputs(&twin.tensors).map(|tensor| self.input(tensor)).collect();
+        if self.backward.is_some_and(|begin| begin < operator.interval.begin) {
+            return Err(twin.coupled(Coupling::InnerBackward));
+        }
+        let mut inputs = inputs.map_err(|coupling| twin.coupled(coupling))?;
+        // In training, running statistics are written and not used. They want no gradient, and have a number for
+        // each channel.
+        if is_training(operator) {
+            let is_used = |tensor: &Tensor<'_>| tensor.operand.wants_gradient || tensor.batch != Batch::None;
+            let mut is_first = true;
+            inputs.retain(|input| mem::take(&mut is_first) || is_used(input.tensor));
+        }
+        let coupled = inputs.iter().find_map(|input| match &input.value {
+            Value::Coupled(coupled) => Some(coupled.clone()),
+            _ => None,
+        });
+        coupled.map_or(Ok(inputs), Err)
     }
 
     fn input<'a>(&mut self, tensor: &'a Tensor<'a>) -> Result<Input<'a>, Coupling> {
@@ -145,30 +144,23 @@ impl Walk {
         });
         let combined = match result {
             None => Ok(Combined::Mean),
-            Some((last, _)) if self.adds_gradients => {
-                let name = last.operators[1].name.clone();
-                Err(Coupled { operator: last.id, name, coupling: Coupling::InnerBackward })
-            }
-            Some((last, tensor)) => self.combined(tensor).map_err(|coupling| match coupling {
-                Ok(coupled) => coupled,
-                Err(coupling) => {
-                    let name = last.operators[1].name.clone();
-                    Coupled { operator: last.id, name, coupling }
-                }
-            }),
+            Some((last, _)) if self.adds_gradients => Err(last.coupled(Coupling::InnerBackward)),
+            Some((last, tensor)) => self.combined(last, tensor),
         };
         Rows { combined, batch_statistics: self.batch_statistics }
     }
 
-    fn combined(&self, tensor: &Tensor<'_>) -> Result<Combined, Result<Coupled, Coupling>> {
-        match self.values.of(tensor).map_err(Err)? {
-            Value::Constant => Ok(Combined::Mean),
-            Value::Written => Err(Err(Coupling::Written)),
-            Value::Aggregate(combined) => Ok(combined),
-            Value::Coupled(coupled) => Err(Ok(coupled)),
-            Value::Rows(Layout { mask: None, .. }) if is_plain(tensor) => Ok(Combined::Rows),
-            Value::Rows(_) => Err(Err(Coupling::OtherOrder)),
-        }
+    fn combined(&self, last: &Twin<'_>, tensor: &Tensor<'_>) -> Result<Combined, Coupled> {
+        let coupling = match self.values.of(tensor) {
+            Ok(Value::Constant) => return Ok(Combined::Mean),
+            Ok(Value::Aggregate(combined)) => return Ok(combined),
+            Ok(Value::Coupled(coupled)) => return Err(coupled),
+            Ok(Value::Rows(Layout { mask: None, .. })) if is_plain(tensor) => return Ok(Combined::Rows),
+            Ok(Value::Rows(_)) => Coupling::OtherOrder,
+            Ok(Value::Written) => Coupling::Written,
+            Err(coupling) => coupling,
+        };
+        Err(last.coupled(coupling))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use toma_trace::{Access, Operand, Operator, OperatorId};
 
+use super::{Coupled, Coupling};
 use crate::alike::{Recorded, Unlike};
 
 /// A tensor that an operator uses, at two sizes.
@@ -54,6 +55,13 @@ pub(super) struct Twin<'a> {
     pub(super) operators: [&'a Operator; 2],
     /// Tensors in the order in which they were recorded.
     pub(super) tensors: Vec<Tensor<'a>>,
+}
+
+impl Twin<'_> {
+    /// Returns the call with the reason for which it cannot be split.
+    pub(super) fn coupled(&self, coupling: Coupling) -> Coupled {
+        Coupled { operator: self.id, name: self.operators[1].name.clone(), coupling }
+    }
 }
 
 /// Pairs the calls of two traces that called the same operators.
