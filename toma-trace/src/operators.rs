@@ -119,6 +119,11 @@ pub fn base_name(name: &str) -> &str {
     name.strip_suffix('_').unwrap_or(name)
 }
 
+/// Returns the name of an operator without the library's namespace.
+pub(crate) fn short_name(name: &str) -> &str {
+    name.strip_prefix("aten::").unwrap_or(name)
+}
+
 fn without_overload(name: &str) -> &str {
     let name = name.rsplit("::").next().unwrap_or_default();
     name.split('.').next().unwrap_or_default()

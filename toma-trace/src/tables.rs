@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::operators::short_name;
 use crate::place::Place;
 use crate::tick::Tick;
 
@@ -202,7 +203,7 @@ pub struct Operator {
 impl Operator {
     /// Returns its name without the library's namespace.
     pub(crate) fn short_name(&self) -> &str {
-        self.name.strip_prefix("aten::").unwrap_or(&self.name)
+        short_name(&self.name)
     }
 
     /// Returns the attribute `sequence`, which the operator shares with its autograd node.

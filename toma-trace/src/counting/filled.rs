@@ -9,8 +9,9 @@ use super::names::NameId;
 use super::owner::Owner;
 use super::packed::Packed;
 use super::shared::{Shared, running};
-use crate::holdings::{Category, Holding, Holdings};
+use crate::holdings::{Category, Holding, Holdings, birth_name};
 use crate::lines::LineId;
+use crate::operators::short_name;
 
 /// Returns the holdings of a device when the last allocation of this thread failed, or else the last one of another
 /// thread since the last attempt of this thread began. They stay available until the thread gets memory or begins
@@ -100,19 +101,9 @@ impl Birth {
 
     fn name(self, shared: &Shared) -> String {
         let line = self.line.and_then(|line| shared.known().position(line));
-        let operator = self.operator.text().map(short);
-        match (operator, line) {
-            (Some(operator), Some(line)) => format!("{operator} @ {line}"),
-            (Some(operator), None) => operator.to_owned(),
-            (None, Some(line)) => line,
-            (None, None) => "in no line".to_owned(),
-        }
+        let operator = self.operator.text().map(short_name);
+        birth_name(operator, line).unwrap_or_else(|| "in no line".to_owned())
     }
-}
-
-/// Removes the library's namespace.
-fn short(operator: &str) -> &str {
-    operator.strip_prefix("aten::").unwrap_or(operator)
 }
 
 /// Returns the operator in which a block was born, if the ring still has that event.

@@ -15,4 +15,5 @@ pub use category::Category;
 pub use filled::{Holding, Holdings};
 pub use inventory::Inventory;
 pub use item::{Alias, Item};
+pub(crate) use names::birth_name;
 pub use names::{Catalog, Names};

@@ -132,11 +132,14 @@ fn origin(trace: &Trace, block: &Block, line: Option<String>) -> String {
     let Some(birth) = block.birth else { return "older than the recording".to_owned() };
     let operator = block.operator.map(|operator| trace[operator].short_name());
     let line = line.or_else(|| around(trace, block));
+    birth_name(operator, line).unwrap_or_else(|| birth.thread.to_string())
+}
+
+/// Returns the name of a block by operator and line of its birth, as far as they are known.
+pub(crate) fn birth_name(operator: Option<&str>, line: Option<String>) -> Option<String> {
     match (operator, line) {
-        (Some(operator), Some(line)) => format!("{operator} @ {line}"),
-        (Some(operator), None) => operator.to_owned(),
-        (None, Some(line)) => line,
-        (None, None) => birth.thread.to_string(),
+        (Some(operator), Some(line)) => Some(format!("{operator} @ {line}")),
+        (operator, line) => operator.map(str::to_owned).or(line),
     }
 }
 
