@@ -206,10 +206,10 @@ const MOST_DEVICES: u32 = 1024;
 fn device_numbers(trace: &Trace) -> BTreeMap<&Place, u64> {
     let mut numbers = BTreeMap::new();
     let mut next = 0;
-    let (cuda, others): (Vec<_>, Vec<_>) =
-        trace.places().into_iter().partition(
-            |place| matches!(place.as_device(), Some(("cuda", index)) if index < MOST_DEVICES),
-        );
+    let (cuda, others): (Vec<_>, Vec<_>) = trace
+        .places()
+        .into_iter()
+        .partition(|place| matches!(place.as_device(), Some(("cuda", index)) if index < MOST_DEVICES));
     for (place, (_, index)) in cuda.into_iter().filter_map(|place| Some((place, place.as_device()?))) {
         numbers.insert(place, index.into());
         next = u64::from(index) + 1;
