@@ -94,6 +94,9 @@ fn a_batch_keeps_its_size_in_every_budget_that_some_plan_fits_once_costs_are_kno
     }
 }
 
+/// A budget of these bytes does not vary, as the free memory of the machine does.
+const AMPLE: u64 = 1 << 30;
+
 #[test]
 fn a_size_that_fails_all_the_same_gets_a_leaner_plan_and_then_a_smaller_size() {
     let _alone = alone();
@@ -102,7 +105,7 @@ fn a_size_that_fails_all_the_same_gets_a_leaner_plan_and_then_a_smaller_size() {
         // A new region each time, because the costs learned from a failure depend on the times of the stages.
         let fails = |times: usize| {
             let name = format!("{} {times}", step.name);
-            let form = checkpoint::with().name(&name);
+            let form = checkpoint::with().name(&name).budget(AMPLE);
             step.run(ROWS, &form).unwrap();
             failures.set(times);
             execute::with::<NoCache>().batch(ROWS, |rows| {
@@ -132,7 +135,7 @@ fn a_size_that_fails_all_the_same_gets_a_leaner_plan_and_then_a_smaller_size() {
 fn an_excess_is_forgotten_after_some_plans() {
     let _alone = alone();
     let [step, ..] = steps();
-    let form = checkpoint::with().name("forgotten");
+    let form = checkpoint::with().name("forgotten").budget(AMPLE);
     step.run(ROWS, &form).unwrap();
     let failed = Cell::new(false);
     let done = execute::with::<NoCache>().batch(ROWS, |rows| {
