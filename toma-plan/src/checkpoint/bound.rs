@@ -32,7 +32,8 @@ impl<'a> Bounds<'a> {
         let again = if stage.must_save { f64::INFINITY } else { stage.repeat_seconds };
         let ways: Vec<_> = ways(stage)
             .map(|way| {
-                (usize::try_from(way.saved_bytes / self.slot_bytes).unwrap_or(usize::MAX), way.extra_seconds)
+                let held_bytes = stage.needed_bytes(&way);
+                (usize::try_from(held_bytes / self.slot_bytes).unwrap_or(usize::MAX), way.extra_seconds)
             })
             .collect();
         for slots in (0..self.seconds.len()).rev() {
@@ -48,7 +49,8 @@ impl<'a> Bounds<'a> {
         let gradients = self.costs.gradient_bytes(last) + self.costs.gradient_bytes(last + 1);
         let stage = &self.costs.stages()[last];
         let of_ways = ways(stage).filter_map(|way| {
-            let left = budget_bytes.checked_sub(gradients + way.saved_bytes + stage.backward_peak(&way))?;
+            let needed_bytes = stage.needed_bytes(&way) + stage.backward_peak(&way);
+            let left = budget_bytes.checked_sub(gradients + needed_bytes)?;
             let slots = usize::try_from(left / self.slot_bytes).unwrap_or(usize::MAX);
             Some(self.seconds[slots.min(self.seconds.len() - 1)] + way.extra_seconds)
         });

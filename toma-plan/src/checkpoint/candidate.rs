@@ -30,12 +30,15 @@ impl Candidate {
     /// Returns the plan that needs the least bytes.
     ///
     /// It is a plan of the recurrence, unless first runs need more bytes than repeats: then running all
-    /// stages twice may need less.
+    /// stages twice may need less. Where the recurrence counts too many bytes, saving all may need less.
     pub(super) fn leanest(costs: &Costs) -> Self {
         let (bytes, actions) = least::least(costs);
-        let [least, sqrt_n] = [actions, fixed::sqrt_n(costs)].map(|actions| Self::new(costs, actions));
-        debug_assert_eq!(bytes, least.simulated.peak_bytes, "what is not rounded is exact");
-        if sqrt_n.simulated.peak_bytes < least.simulated.peak_bytes { sqrt_n } else { least }
+        let least = Self::new(costs, actions);
+        debug_assert!(least.fits(bytes), "the recurrence counts no less than the simulator");
+        let others = [fixed::sqrt_n(costs), fixed::keep_all(costs)].map(|actions| Self::new(costs, actions));
+        others.into_iter().fold(least, |least, other| {
+            if other.simulated.peak_bytes < least.simulated.peak_bytes { other } else { least }
+        })
     }
 
     pub(super) fn too_small(&self, budget_bytes: u64, solver: Solver) -> TooSmall {

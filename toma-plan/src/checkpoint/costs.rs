@@ -139,6 +139,13 @@ fn check_bytes(index: usize, stage: &Stage) -> Result<(), InvalidCosts> {
             return Err(InvalidCosts::SavedWithoutOutput { stage: index, way, saved_bytes, output_bytes });
         }
     }
+    let parts = [
+        ("idle_bytes", stage.idle_bytes, output_bytes),
+        ("program_bytes", stage.program_bytes, stage.saved_bytes),
+    ];
+    if let Some((name, bytes, most_bytes)) = parts.into_iter().find(|(_, bytes, most)| bytes > most) {
+        return Err(InvalidCosts::LargerPart { stage: index, name, bytes, most_bytes });
+    }
     match stage.savings.len() {
         savings @ 1.. if stage.must_save => Err(InvalidCosts::RepeatsInside { stage: index, savings }),
         _ => Ok(()),

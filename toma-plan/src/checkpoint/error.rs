@@ -51,6 +51,18 @@ pub enum InvalidCosts {
         /// Bytes of the output.
         output_bytes: u64,
     },
+    /// Bytes that are a part of others are more than those.
+    #[error("stage {stage} has {name} of {bytes}, more than the {most_bytes} that they are a part of")]
+    LargerPart {
+        /// The stage, counted from 0.
+        stage: usize,
+        /// The field.
+        name: &'static str,
+        /// Its value.
+        bytes: u64,
+        /// The most that it can be.
+        most_bytes: u64,
+    },
     /// A stage that cannot be repeated has savings, which repeat parts of it.
     #[error("stage {stage} cannot be repeated, but has {savings} savings that repeat parts of it")]
     RepeatsInside {

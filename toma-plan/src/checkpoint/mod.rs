@@ -62,6 +62,10 @@
 //!   leaves behind (the output, or the saved activations) and its peak beyond that.
 //! - Then [`Drop`](Action::Drop), or a [`Save`](Action::Save) that does not hold its input, frees the input. If the
 //!   input is part of the saved activations of the stage before, it stays.
+//! - Once the next stage has run for the first time, and if no later action runs it, the [idle part](Stage::idle_bytes)
+//!   of an output is freed. It is always freed before the backward of its own stage.
+//! - If the first run of a stage saves it, [bytes that the program holds as well](Stage::program_bytes) do not count in
+//!   the peaks of first runs after the next stage.
 //! - No run repeats a result that is there: a stage that is saved does not run, and a stage whose output is held runs
 //!   only to be saved. Both copies of the output count then.
 //! - [`Backward`](Action::Backward) runs from the last stage to the first. It needs the stage saved and its input,

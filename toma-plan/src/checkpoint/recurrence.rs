@@ -7,6 +7,10 @@
 //!
 //! Stages that cannot be repeated are saved by their first run and stay saved. In states of repeats their
 //! bytes count towards the state, and runs begin behind the last of these stages.
+//!
+//! A state does not know if a stage after it is repeated, or which stages before it are saved. So it counts
+//! [`idle_bytes`](Stage::idle_bytes) up to the backward and [`program_bytes`](Stage::program_bytes) twice, where the
+//! simulator counts less.
 
 use super::costs::ways;
 use super::{Action, Costs, Stage};
@@ -88,7 +92,7 @@ impl<'a> Recurrence<'a> {
             Branch {
                 choice: Choice::Save(way),
                 seconds: run_seconds + stage.backward_seconds + saving.extra_seconds,
-                needs_bytes: run.max(gradients + saving.saved_bytes + stage.backward_peak(&saving)),
+                needs_bytes: run.max(gradients + stage.needed_bytes(&saving) + stage.backward_peak(&saving)),
                 held_bytes: saving.saved_bytes,
             }
         })

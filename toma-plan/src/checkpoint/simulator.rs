@@ -1,5 +1,7 @@
 //! The simulator, which alone decides if a plan is legal and computes its cost.
 
+use std::mem;
+
 use super::error::{Illegal, Reason};
 use super::{Action, Costs, Saving};
 
@@ -46,7 +48,7 @@ pub struct Simulated {
 ///
 /// [`Illegal`] names the first action that cannot run, or the stage whose backward is missing.
 pub fn simulate(costs: &Costs, actions: &[Action]) -> Result<Simulated, Illegal> {
-    let mut memory = Memory::new(costs);
+    let mut memory = Memory::of_plan(costs, actions);
     for (index, &action) in actions.iter().enumerate() {
         memory.step(action).map_err(|reason| Illegal { index, action: Some(action), reason })?;
     }
@@ -58,7 +60,7 @@ pub fn simulate(costs: &Costs, actions: &[Action]) -> Result<Simulated, Illegal>
 
 /// Simulates actions; `None` if they are illegal or need more than `most_bytes`.
 pub(super) fn simulate_within(costs: &Costs, actions: &[Action], most_bytes: u64) -> Option<Simulated> {
-    let mut memory = Memory::new(costs);
+    let mut memory = Memory::of_plan(costs, actions);
     for &action in actions {
         memory.step(action).ok().filter(|()| memory.peak_bytes <= most_bytes)?;
     }
@@ -68,9 +70,15 @@ pub(super) fn simulate_within(costs: &Costs, actions: &[Action], most_bytes: u64
 /// Memory that is held between two actions.
 pub(super) struct Memory<'a> {
     costs: &'a Costs,
-    /// True for outputs that are held in addition to saved activations.
-    held: Vec<bool>,
+    /// Bytes of outputs that are held in addition to saved activations.
+    held: Vec<Option<u64>>,
     saved: Vec<Option<Saving>>,
+    /// Bytes of outputs, held or saved, that nothing but a run of the next stage needs.
+    idle: Vec<u64>,
+    /// True for stages that run again after all have run once.
+    is_repeated: Vec<bool>,
+    /// Bytes of saved stages that the peaks of the next first runs include.
+    program_bytes: u64,
     /// Bytes of values for later stages, held by saved stages that have dropped their input.
     passing: Vec<u64>,
     runs: Vec<usize>,
@@ -90,8 +98,11 @@ impl<'a> Memory<'a> {
         let bytes = costs.gradient_bytes(count);
         Self {
             costs,
-            held: vec![false; count],
+            held: vec![None; count],
             saved: vec![None; count],
+            idle: vec![0; count],
+            is_repeated: vec![true; count],
+            program_bytes: 0,
             passing: vec![0; count],
             runs: vec![0; count],
             reached: 0,
@@ -103,6 +114,19 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// Memory for a whole plan, whose repeats are known; for single actions any stage may be repeated.
+    fn of_plan(costs: &'a Costs, actions: &[Action]) -> Self {
+        let mut memory = Self::new(costs);
+        memory.is_repeated.fill(false);
+        let later = actions.iter().skip(costs.stages().len());
+        for action in later.filter(|action| !matches!(action, Action::Backward(_))) {
+            if let Some(is_repeated) = memory.is_repeated.get_mut(action.stage()) {
+                *is_repeated = true;
+            }
+        }
+        memory
+    }
+
     pub(super) fn step(&mut self, action: Action) -> Result<(), Reason> {
         match action {
             Action::Backward(stage) => self.backward(stage),
@@ -112,7 +136,7 @@ impl<'a> Memory<'a> {
 
     /// True if the output of a stage is held in addition to saved activations.
     pub(super) fn holds(&self, stage: usize) -> bool {
-        self.held[stage]
+        self.held[stage].is_some()
     }
 
     fn run(&mut self, action: Action) -> Result<(), Reason> {
@@ -120,28 +144,59 @@ impl<'a> Memory<'a> {
         self.may_run(stage)?;
         let is_first = stage == self.reached;
         let cost = &self.costs.stages()[stage];
+        let program_bytes = self.program_bytes;
+        let beyond =
+            |[first, later]: [u64; 2]| if is_first { first.saturating_sub(program_bytes) } else { later };
         match action {
             Action::Save { way, .. } => {
                 let saving = cost.way(way).ok_or(Reason::NoSuchWay)?;
-                let [first, later] = [saving.saving_peak_bytes, saving.repeat_saving_peak_bytes];
-                self.hold(stage, saving.saved_bytes, if is_first { first } else { later });
+                let peaks = [saving.saving_peak_bytes, saving.repeat_saving_peak_bytes];
+                self.hold(stage, saving.saved_bytes, beyond(peaks));
                 self.saved[stage] = Some(saving);
             }
             _ if cost.must_save => return Err(Reason::MustSave),
-            _ if self.held[stage] => return Err(Reason::OutputHeld),
+            _ if self.holds(stage) => return Err(Reason::OutputHeld),
             _ => {
-                let [first, later] = [cost.forward_peak_bytes, cost.repeat_peak_bytes];
-                self.hold(stage, cost.output_bytes, if is_first { first } else { later });
-                self.held[stage] = true;
+                let peaks = [cost.forward_peak_bytes, cost.repeat_peak_bytes];
+                self.hold(stage, cost.output_bytes, beyond(peaks));
+                self.held[stage] = Some(cost.output_bytes);
             }
         }
+        self.idle[stage] = cost.idle_bytes;
         if action.drops_input() && self.drop_input(stage) && self.saved[stage].is_some() && !cost.must_save {
             self.passing[stage] = cost.passing_bytes;
             self.bytes += cost.passing_bytes;
         }
         self.runs[stage] += 1;
         self.reached += usize::from(is_first);
+        if let Some(input) = stage.checked_sub(1).filter(|_| is_first) {
+            self.has_been_input(input);
+        }
         Ok(())
+    }
+
+    /// The first run that takes the output of this stage is over.
+    fn has_been_input(&mut self, stage: usize) {
+        let cost = &self.costs.stages()[stage];
+        // A stage that is saved in part may have dropped what the program holds.
+        if self.saved[stage].is_some_and(|saving| saving.saved_bytes == cost.saved_bytes) {
+            self.program_bytes += cost.program_bytes;
+        }
+        if !self.is_repeated[stage + 1] {
+            self.let_go(stage);
+        }
+    }
+
+    /// Frees the bytes of a stage's output that backward does not need.
+    fn let_go(&mut self, stage: usize) {
+        let held_bytes = match &mut self.saved[stage] {
+            Some(saving) => Some(&mut saving.saved_bytes),
+            None => self.held[stage].as_mut(),
+        };
+        let Some(held_bytes) = held_bytes else { return };
+        let idle_bytes = mem::take(&mut self.idle[stage]);
+        *held_bytes -= idle_bytes;
+        self.bytes -= idle_bytes;
     }
 
     fn may_run(&self, stage: usize) -> Result<(), Reason> {
@@ -166,7 +221,7 @@ impl<'a> Memory<'a> {
 
     /// True if the input of a stage is held or saved.
     pub(super) fn has_input(&self, stage: usize) -> bool {
-        stage.checked_sub(1).is_none_or(|input| self.held[input] || self.saved[input].is_some())
+        stage.checked_sub(1).is_none_or(|input| self.holds(input) || self.saved[input].is_some())
     }
 
     fn needs_input(&self, stage: usize) -> Result<(), Reason> {
@@ -191,9 +246,9 @@ impl<'a> Memory<'a> {
     }
 
     fn drop_output(&mut self, stage: usize) -> bool {
-        let was_held = std::mem::take(&mut self.held[stage]);
-        self.bytes -= if was_held { self.costs.stages()[stage].output_bytes } else { 0 };
-        was_held
+        let held_bytes = self.held[stage].take();
+        self.bytes -= held_bytes.unwrap_or(0);
+        held_bytes.is_some()
     }
 
     fn backward(&mut self, stage: usize) -> Result<(), Reason> {
@@ -203,14 +258,17 @@ impl<'a> Memory<'a> {
         if stage + 1 != self.left {
             return Err(Reason::OutOfOrder { next: self.left.checked_sub(1) });
         }
-        let saving = self.saved[stage].ok_or(Reason::NotSaved)?;
+        if self.saved[stage].is_none() {
+            return Err(Reason::NotSaved);
+        }
         self.needs_input(stage)?;
+        self.let_go(stage);
+        let saving = self.saved[stage].take().ok_or(Reason::NotSaved)?;
         let cost = &self.costs.stages()[stage];
         self.hold(stage, self.costs.gradient_bytes(stage), cost.backward_peak(&saving));
-        let passing_bytes = std::mem::take(&mut self.passing[stage]);
+        let passing_bytes = mem::take(&mut self.passing[stage]);
         self.bytes -= self.costs.gradient_bytes(stage + 1) + saving.saved_bytes + passing_bytes;
         self.bytes += cost.variable_gradient_bytes;
-        self.saved[stage] = None;
         self.drop_output(stage);
         self.drop_input(stage);
         self.extra_seconds += saving.extra_seconds;

@@ -33,6 +33,13 @@ pub struct Stage {
     /// Bytes of values in the output that earlier stages made and that `saved_bytes` does not include. They stay held
     /// if the stage is saved and drops its input. Stages that cannot be repeated have them in `saved_bytes`.
     pub passing_bytes: u64,
+    /// Bytes of the output that backward does not need. They are gone when the next stage has run, unless that stage is
+    /// repeated, and when the backward of this stage begins.
+    pub idle_bytes: u64,
+    /// Bytes of `saved_bytes` that the program holds as well until all stages have run, and that no stage after the
+    /// next one uses. The peaks of first runs after the next stage include them, so where this stage is saved, those
+    /// peaks count without them.
+    pub program_bytes: u64,
     /// Bytes of the gradient of the output.
     pub gradient_bytes: u64,
     /// Peak of the first run beyond the output, if it saves nothing.
@@ -43,7 +50,7 @@ pub struct Stage {
     pub repeat_peak_bytes: u64,
     /// Peak of a later run beyond `saved_bytes`, if it saves.
     pub repeat_saving_peak_bytes: u64,
-    /// Peak of backward beyond the saved activations and both gradients.
+    /// Peak of backward beyond both gradients and the saved activations without `idle_bytes`.
     pub backward_peak_bytes: u64,
     /// Bytes of gradients of variables that backward leaves allocated. While it runs they are part of its peak.
     pub variable_gradient_bytes: u64,
@@ -68,6 +75,11 @@ impl Stage {
     /// Peak of a backward beyond the saved activations and both gradients.
     pub(super) fn backward_peak(&self, saving: &Saving) -> u64 {
         saving.backward_peak_bytes.max(self.variable_gradient_bytes)
+    }
+
+    /// Bytes that the stage holds while later stages have their backward, if none of them is repeated.
+    pub(super) fn needed_bytes(&self, saving: &Saving) -> u64 {
+        saving.saved_bytes - self.idle_bytes
     }
 
     /// Returns the number of ways to save the stage: all of it, and each of its [`savings`](Self::savings).
@@ -111,6 +123,6 @@ pub struct Saving {
     pub saving_peak_bytes: u64,
     /// Peak of a later run beyond `saved_bytes`.
     pub repeat_saving_peak_bytes: u64,
-    /// Peak of backward beyond `saved_bytes` and both gradients.
+    /// Peak of backward beyond both gradients and `saved_bytes` without the stage's `idle_bytes`.
     pub backward_peak_bytes: u64,
 }

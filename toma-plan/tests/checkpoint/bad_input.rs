@@ -80,6 +80,17 @@ fn saved_bytes_include_the_output() {
 }
 
 #[test]
+fn parts_are_no_more_than_the_whole() {
+    let stage = Stage { output_bytes: 5, saved_bytes: 7, ..Stage::default() };
+    let error = one(Stage { idle_bytes: 6, ..stage.clone() }).unwrap_err();
+    assert_eq!(error.to_string(), "stage 1 has idle_bytes of 6, more than the 5 that they are a part of");
+    let error = one(Stage { program_bytes: 8, ..stage.clone() }).unwrap_err();
+    let text = "stage 1 has program_bytes of 8, more than the 7 that they are a part of";
+    assert_eq!(error.to_string(), text);
+    assert!(one(Stage { idle_bytes: 5, program_bytes: 7, ..stage }).is_ok());
+}
+
+#[test]
 fn a_stage_that_cannot_be_repeated_is_saved_in_one_way() {
     let stage = Stage { must_save: true, savings: vec![Saving::default()], ..Stage::default() };
     let error = one(stage).unwrap_err();

@@ -44,6 +44,18 @@ pub(crate) fn random(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Cos
 /// Stages of all kinds, also without bytes or time, saved in part, or not repeatable. Times are whole numbers, so that
 /// sums are exact.
 pub(crate) fn any(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs> {
+    (any_separate(lengths), vec([0..=2_u64, 0..=2], 8)).prop_map(|(costs, parts)| {
+        let mut stages = costs.stages().to_vec();
+        for (stage, [idle, of_program]) in stages.iter_mut().zip(parts) {
+            stage.idle_bytes = idle.min(stage.output_bytes);
+            stage.program_bytes = of_program.min(stage.saved_bytes);
+        }
+        Costs::new(stages).unwrap().with_input_gradient(costs.input_gradient_bytes()).unwrap()
+    })
+}
+
+/// The same without bytes that are held only while certain other stages run.
+fn any_separate(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs> {
     (vec(any_stage(), lengths), 0..=6_u64)
         .prop_map(|(stages, input)| Costs::new(stages).unwrap().with_input_gradient(input).unwrap())
 }
@@ -78,6 +90,7 @@ fn any_stage() -> impl Strategy<Value = Stage> {
                 variable_gradient_bytes: x[5],
                 must_save,
                 savings: if must_save { Vec::new() } else { ways.into_iter().map(saving).collect() },
+                ..Stage::default()
             }
         },
     )
@@ -94,7 +107,7 @@ fn any_must_save() -> impl Strategy<Value = bool> {
 
 /// The same without parts, and without values used by later stages.
 pub(crate) fn any_in_whole(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs> {
-    any(lengths).prop_map(|costs| {
+    any_separate(lengths).prop_map(|costs| {
         let mut stages = costs.stages().to_vec();
         for stage in &mut stages {
             stage.savings.clear();

@@ -7,6 +7,7 @@ mod chains;
 mod exact;
 mod illegal;
 mod optimum;
+mod parts;
 mod properties;
 mod recorded;
 mod recording;

@@ -127,6 +127,8 @@ fn scaled(costs: &Costs, scale: u64) -> Costs {
             &mut stage.output_bytes,
             &mut stage.saved_bytes,
             &mut stage.passing_bytes,
+            &mut stage.idle_bytes,
+            &mut stage.program_bytes,
             &mut stage.gradient_bytes,
             &mut stage.forward_peak_bytes,
             &mut stage.saving_peak_bytes,

@@ -1,6 +1,6 @@
 //! A second simulator, slow and plain: every buffer by its name, added up after each action.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toma_plan::checkpoint::{Action, Costs};
 
@@ -11,6 +11,9 @@ enum Buffer {
     Saved {
         stage: usize,
     },
+    /// The part of an output, or of saved activations, that backward does not need.
+    IdleOutput(usize),
+    IdleSaved(usize),
     /// A value for later stages, left by a stage that is saved without its input.
     Left {
         stage: usize,
@@ -34,6 +37,7 @@ struct Twin<'a> {
     costs: &'a Costs,
     buffers: BTreeMap<Buffer, u64>,
     ways: BTreeMap<usize, usize>,
+    repeated: BTreeSet<usize>,
     reported: Reported,
 }
 
@@ -43,7 +47,9 @@ pub(crate) fn simulate(costs: &Costs, actions: &[Action]) -> Result<Reported, us
     let last = costs.stages()[count - 1].gradient_bytes;
     let reported = Reported { peak_bytes: last, seconds: 0.0, runs: vec![0; count] };
     let buffers = BTreeMap::from([(Buffer::Gradient(count), last)]);
-    let mut twin = Twin { costs, buffers, ways: BTreeMap::new(), reported };
+    let later = actions.iter().skip(count).filter(|action| !matches!(action, Action::Backward(_)));
+    let repeated = later.map(|action| action.stage()).collect();
+    let mut twin = Twin { costs, buffers, ways: BTreeMap::new(), repeated, reported };
     for (index, action) in actions.iter().enumerate() {
         twin.act(*action).ok_or(index)?;
     }
@@ -77,6 +83,14 @@ impl Twin<'_> {
         }
         let drops = !matches!(action, Action::Keep(_) | Action::Save { holds_input: true, .. });
         let dropped = drops && stage > 0 && self.buffers.remove(&Buffer::Output(stage - 1)).is_some();
+        if dropped {
+            self.buffers.remove(&Buffer::IdleOutput(stage - 1));
+        }
+        let is_first_run = self.reported.runs[stage] == 1 && !matches!(action, Action::Backward(_));
+        if is_first_run && stage > 0 && !self.repeated.contains(&stage) {
+            self.buffers.remove(&Buffer::IdleOutput(stage - 1));
+            self.buffers.remove(&Buffer::IdleSaved(stage - 1));
+        }
         let cost = &self.costs.stages()[stage];
         if dropped && matches!(action, Action::Save { .. }) && !cost.must_save {
             self.buffers.insert(Buffer::Left { stage }, cost.passing_bytes);
@@ -104,11 +118,23 @@ impl Twin<'_> {
                 (Buffer::Saved { stage }, saving.saved_bytes, peaks)
             }
         };
-        self.buffers.insert(buffer, bytes);
-        self.pass(peaks[usize::from(!is_first)]);
+        let idle = if way.is_some() { Buffer::IdleSaved(stage) } else { Buffer::IdleOutput(stage) };
+        self.buffers.extend([(buffer, bytes - cost.idle_bytes), (idle, cost.idle_bytes)]);
+        let [first, later] = peaks;
+        self.pass(if is_first { first.saturating_sub(self.of_program(stage)) } else { later });
         self.reported.seconds += if is_first { cost.forward_seconds } else { cost.repeat_seconds };
         self.reported.runs[stage] += 1;
         Some(())
+    }
+
+    /// Bytes that the peak of a first run includes, and that saved stages hold.
+    fn of_program(&self, stage: usize) -> u64 {
+        let before = self.costs.stages().iter().enumerate().take(stage.saturating_sub(1));
+        let saved = before.filter(|(index, cost)| {
+            let way = self.ways.get(index).and_then(|way| cost.way(*way));
+            way.is_some_and(|way| way.saved_bytes == cost.saved_bytes)
+        });
+        saved.map(|(_, cost)| cost.program_bytes).sum()
     }
 
     fn backward(&mut self, stage: usize) -> Option<()> {
@@ -121,12 +147,13 @@ impl Twin<'_> {
             _ => self.costs.stages()[stage - 1].gradient_bytes,
         };
         let saving = cost.way(self.ways[&stage])?;
+        self.buffers.remove(&Buffer::IdleSaved(stage));
         self.buffers.insert(Buffer::Gradient(stage), input);
         self.pass(saving.backward_peak_bytes.max(cost.variable_gradient_bytes));
         self.buffers.insert(Buffer::Made(stage), cost.variable_gradient_bytes);
         self.reported.seconds += cost.backward_seconds + saving.extra_seconds;
         let own = [Buffer::Saved { stage }, Buffer::Left { stage }, Buffer::Output(stage)];
-        for buffer in own.into_iter().chain([Buffer::Gradient(stage + 1)]) {
+        for buffer in own.into_iter().chain([Buffer::IdleOutput(stage), Buffer::Gradient(stage + 1)]) {
             self.buffers.remove(&buffer);
         }
         Some(())
