@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::collection::vec;
 use proptest::prop_assert_eq;
 
+use toma_plan::checkpoint::Stage;
 use toma_plan::checkpoint::recording::{Boundary, Draft, Ledger, Readings, Recording, Run, Slot, Value};
 
 use crate::recorded::{Operator, Region, operator, run};
@@ -76,6 +77,35 @@ impl Merged<'_> {
         sum([].iter(), self.own(stage).filter(|slot| !slot.is_dead), &output)
     }
 
+    /// Memory that stages after this one use, or that the program goes on to use.
+    fn used_after(&self, stage: u32) -> BTreeSet<usize> {
+        let is_used = |value: &&Value| value.is_alive || self.number(value.last_stage) > stage;
+        self.region.values.iter().filter(is_used).map(|value| value.storage).collect()
+    }
+
+    fn is_made_in(&self, stage: u32, value: &Value) -> bool {
+        self.number(value.stage) == stage
+    }
+
+    fn idle(&self, stage: u32) -> u64 {
+        let made = self.passing(stage).filter(|value| self.is_made_in(stage, value));
+        let next = made.filter(|value| self.number(value.last_stage) == stage + 1);
+        sum(next, no_slots(), &(&self.saved() | &self.used_after(stage + 1)))
+    }
+
+    fn of_program(&self, stage: u32) -> u64 {
+        let maker = |slot: &Slot| self.region.values.get(slot.maker as usize);
+        let next = self
+            .slots(stage + 1)
+            .filter(|slot| maker(slot).is_some_and(|value| self.is_made_in(stage, value)));
+        let is_alive = |storage: usize| {
+            let is_held = self.region.values.iter().any(|it| it.is_held && it.storage == storage);
+            !is_held && self.region.slots.iter().any(|it| it.is_alive && it.storage == storage)
+        };
+        let slots = self.own(stage).chain(next).filter(|slot| is_alive(slot.storage));
+        sum([].iter(), slots, &self.used_after(stage + 1))
+    }
+
     fn is_idle(&self, boundary: u32) -> bool {
         let all = sum(self.passing(boundary), no_slots(), &BTreeSet::new());
         let idle = sum(self.passing(boundary), no_slots(), &self.saved());
@@ -140,6 +170,7 @@ fn decisions_are_those_of_slow_sums() {
         }
         let costs = ledger.costs(0, 0).unwrap().unwrap();
         let none = BTreeSet::new();
+        let kept = region.stages.iter().any(|stage| stage.is_kept);
         for (stage, cost) in (0..).zip(costs.stages()) {
             let passing = || twin.passing(stage);
             let made = passing().filter(|value| twin.number(value.stage) == stage);
@@ -153,9 +184,10 @@ fn decisions_are_those_of_slow_sums() {
             let held = if cost.must_save { united } else { saved.max(output) };
             prop_assert_eq!((cost.output_bytes, cost.saved_bytes), (output, held));
             prop_assert_eq!(cost.passing_bytes, united - held);
+            let parts = if kept { (0, 0) } else { (twin.idle(stage), twin.of_program(stage)) };
+            prop_assert_eq!((cost.idle_bytes, cost.program_bytes), parts);
             prop_assert_eq!(cost.gradient_bytes, passing().map(|value| value.gradient_bytes).sum::<u64>());
         }
-        let kept = region.stages.iter().any(|stage| stage.is_kept);
         let now = [drops, !drops, !found.is_empty(), kept].map(u64::from);
         reached.set(std::array::from_fn(|at| reached.get()[at] + now[at]));
         Ok(())
@@ -372,6 +404,65 @@ fn what_a_kept_stage_holds_counts_once() {
     let [_, kept, last] = costs.stages() else { panic!("three stages") };
     assert_eq!((kept.must_save, kept.saved_bytes, kept.output_bytes), (true, 100 + 30 + 40, 40));
     assert_eq!([last.forward_peak_bytes, last.saving_peak_bytes], [8, 8]);
+}
+
+/// The first stage makes a value that the next one reads and nothing saves.
+#[test]
+fn an_output_that_backward_does_not_need_is_idle() {
+    let (mut region, mut ledger) = (Region::default(), Ledger::default());
+    let run = |saving_peak_bytes| Run { saving_peak_bytes, ..Run::default() };
+    region.begin();
+    ledger.stage_begins(&region.recording(), 0);
+    region.make(1, 100);
+    region.save(None, 2, 60);
+    region.ops += 1;
+    ledger.stage_ends(run(160));
+    region.begin();
+    ledger.stage_begins(&region.recording(), 100);
+    region.read(0);
+    region.make(3, 40);
+    region.save(None, 4, 60);
+    region.values[0].is_alive = false;
+    ledger.stage_ends(run(100));
+    assert!(ledger.ends(region.recording(), 0).is_empty());
+    ledger.backward_arrives(&region.recording(), 0, 0);
+    // The slot of the first stage holds its memory, and the gradient of the value takes 50 bytes.
+    region.slots[0].held_storage = 2;
+    ledger.backward_begins(&region.recording(), 0, Readings { allocated_bytes: 110, lacking_bytes: 0 });
+    ledger.backward_ends(0, run(25), true);
+    let costs = ledger.costs(0, 0).unwrap().unwrap();
+    let [first, last] = costs.stages() else { panic!("two stages") };
+    assert_eq!((first.output_bytes, first.saved_bytes, first.idle_bytes), (100, 160, 100));
+    assert_eq!(first.backward_peak_bytes, 25);
+    assert_eq!((last.saved_bytes, last.idle_bytes), (60, 0));
+}
+
+/// Each stage saves its output, which the next one reads and the program holds until the last one has run.
+#[test]
+fn what_the_program_holds_as_well_is_known() {
+    let (mut region, mut ledger) = (Region::default(), Ledger::default());
+    for stage in 0..4 {
+        region.begin();
+        ledger.stage_begins(&region.recording(), 100 * i64::from(stage));
+        if let Some(before) = usize::try_from(stage).unwrap().checked_sub(1) {
+            region.read(before);
+        }
+        region.make(region.values.len() + 1, 100);
+        region.save(Some(region.values.len() - 1), 0, 0);
+        region.ops += 1;
+        ledger.stage_ends(Run { saving_peak_bytes: 100, ..Run::default() });
+    }
+    region.values[..3].iter_mut().for_each(|value| value.is_alive = false);
+    assert!(ledger.ends(region.recording(), 0).is_empty());
+    (0..4).rev().for_each(|stage| ledger.backward_ends(stage, Run::default(), true));
+    let costs = ledger.costs(0, 0).unwrap().unwrap();
+    let of = |bytes: fn(&Stage) -> u64| costs.stages().iter().map(bytes).collect::<Vec<_>>();
+    assert_eq!(of(|stage| stage.saved_bytes), [100; 4]);
+    assert_eq!(of(|stage| stage.program_bytes), [100, 100, 100, 0]);
+    // The peaks include the outputs of all stages but the one before.
+    assert_eq!(of(|stage| stage.saving_peak_bytes), [0, 0, 100, 200]);
+    // All outputs, and the gradient of the last stage's input.
+    assert_eq!(costs.keep_all_bytes(), 400 + 50);
 }
 
 #[test]

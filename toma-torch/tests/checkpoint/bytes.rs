@@ -127,6 +127,52 @@ fn many_small_stages_take_no_more_than_plain_in_their_first_run_and_as_planned()
     drop(variables);
 }
 
+/// Checks the planned bytes of a step that keeps everything.
+fn keeps_all_as_planned(name: &str, net: impl Fn() -> Tensor) {
+    let form = checkpoint::with().name(name);
+    let step = |form: With<'_>| {
+        ground::reset_peak_allocated_bytes();
+        let before = ground::allocated_bytes();
+        form.region(&net).sum(Kind::Float).backward();
+        ground::stats().peak_allocated_bytes - before
+    };
+    for form in [form.enabled(false), form.enabled(false), form] {
+        step(form);
+    }
+    let costs = form.known().unwrap();
+    let plan = costs.plan(costs.keep_all_bytes(), Solver::KeepAll).unwrap();
+    let (measured, planned) = (step(form.plan(&plan)), plan.peak_bytes());
+    let most = measured * 103 / 100 + *BLOCKS_BYTES;
+    assert!((measured..=most).contains(&planned), "{name}: {measured} of {planned} bytes of {plan}");
+}
+
+/// Backward needs the results of `tanh`, and neither the outputs of the layers nor the sums in them.
+#[test]
+fn outputs_that_backward_does_not_need_are_planned_until_the_next_stage_has_run() {
+    let _alone = alone();
+    let w = weight();
+    keeps_all_as_planned("idle", || {
+        (0..8).fold(&w * 1.0, |x, _| {
+            checkpoint::cut();
+            (x + 1.0).tanh() * 3.0
+        })
+    });
+}
+
+/// The output of each layer lives until the last one has run.
+fn nested(x: &Tensor, layers: usize) -> Tensor {
+    checkpoint::cut();
+    let y = x.tanh();
+    if layers == 1 { y } else { nested(&y, layers - 1) }
+}
+
+#[test]
+fn outputs_that_the_program_holds_as_well_are_planned_once() {
+    let _alone = alone();
+    let w = weight();
+    keeps_all_as_planned("nested", || nested(&w, 8));
+}
+
 #[test]
 fn rows_that_live_on_as_views_and_a_weight_of_all_stages_are_planned() {
     let _alone = alone();

@@ -1,8 +1,11 @@
 //! Measurements of a region's stages, from its first operator to the end of its backward.
 
+use std::collections::HashSet;
+
 use super::facts::{Recorded, Recording, Slot, Value};
 use super::measured::{Measured, Run};
 use super::storages::Storages;
+use super::uses::Uses;
 use crate::checkpoint::{Costs, InvalidCosts};
 
 /// Bytes at one moment.
@@ -24,6 +27,8 @@ pub struct Ledger {
     stages: Vec<Measured>,
     /// Bytes of the gradients that variables of the region lacked when it ended.
     lacking_bytes: u64,
+    /// Memory of saved tensors that the program referred to when the last stage began.
+    of_program: HashSet<usize>,
     /// Bytes that the slots of a stage hold when its backward begins.
     held_bytes: u64,
     /// Peak after the end of the region, beyond the bytes that remain when backward arrives at it.
@@ -44,6 +49,7 @@ impl Ledger {
         let elsewhere = elsewhere.map(|(number, _)| number).collect();
         let held = (0..).zip(&*recording.slots).filter(|(_, slot)| slot.held_storage != 0);
         let held_slots = held.map(|(number, _)| number).collect();
+        self.of_program = recording.storages_of_program();
         self.stages.push(Measured { start_bytes, elsewhere, held_slots, ..Measured::default() });
     }
 
@@ -80,6 +86,12 @@ impl Ledger {
         });
         let sizes = self.stages.iter_mut().zip(&*recording.stages).zip(0..);
         sizes.for_each(|((stage, recorded), number)| size(stage, recorded, number, &recording));
+        if let Some(uses) = Uses::of(&recording) {
+            for (stage, number) in self.stages.iter_mut().zip(0..) {
+                stage.idle_bytes = uses.idle_bytes(number);
+                stage.program_bytes = uses.program_bytes(number, &self.of_program);
+            }
+        }
         self.lacking_bytes = lacking_bytes;
         merged
     }
@@ -144,8 +156,9 @@ impl Ledger {
     pub fn backward_ends(&mut self, stage: u32, backward: Run, is_counted: bool) {
         let is_last = stage as usize + 1 == self.stages.len();
         let measured = &mut self.stages[stage as usize];
-        // The peak is relative to all saved activations, of which the graph may hold only a part.
-        let unheld_bytes = measured.saved_bytes.saturating_sub(self.held_bytes);
+        // The peak is relative to all saved activations but idle ones, and the graph may hold only a part of them.
+        let needed_bytes = measured.saved_bytes.saturating_sub(measured.idle_bytes);
+        let unheld_bytes = needed_bytes.saturating_sub(self.held_bytes);
         let [before, beyond] = if is_last { [self.fallen_bytes, self.output_bytes] } else { [0, 0] };
         let peak_bytes = beyond + backward.saving_peak_bytes.saturating_sub(unheld_bytes);
         measured.backward_peak_bytes = before.max(peak_bytes);

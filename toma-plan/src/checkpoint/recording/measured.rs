@@ -48,6 +48,11 @@ pub struct Measured {
     pub(super) saved_bytes: u64,
     /// Bytes of output and saved activations together.
     pub(super) united_bytes: u64,
+    /// Bytes of the output that only the next stage uses, and backward does not need.
+    pub(super) idle_bytes: u64,
+    /// Bytes that it saves in memory that the program held when the last stage began and no stage after the next one
+    /// uses.
+    pub(super) program_bytes: u64,
     /// Bytes of the gradients of the output.
     pub(super) gradient_bytes: u64,
     /// Bytes of variables' gradients that the backwards of later stages have allocated.
@@ -93,6 +98,9 @@ impl Measured {
             output_bytes,
             saved_bytes,
             passing_bytes: united_bytes - saved_bytes,
+            // Memory may have grown after a value was made in it.
+            idle_bytes: self.idle_bytes.min(output_bytes),
+            program_bytes: self.program_bytes.min(saved_bytes),
             gradient_bytes: self.gradient_bytes,
             forward_peak_bytes: first.dropping_peak_bytes.saturating_sub(output_bytes),
             saving_peak_bytes: saving_peak_bytes.saturating_sub(saved_bytes),

@@ -14,6 +14,7 @@ mod measured;
 mod step;
 mod storages;
 mod unite;
+mod uses;
 
 pub use draft::{Boundary, Draft};
 pub use facts::{NONE, Recorded, Recording, Slot, Value};
