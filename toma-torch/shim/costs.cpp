@@ -171,7 +171,18 @@ void Costs::stage_begins(c10::Device of_operator) {
     meter.emplace(device);
   }
   notify(report_with_facts(TOMA_STAGE_BEGINS));
+  staying.clear();
+  for (uint32_t slot = 0; is_learning && slot < tape.slots.size(); ++slot) {
+    if (tape.facts.slots[slot].is_alive) {
+      staying.push_back(slot);
+    }
+  }
   first = run();
+}
+
+void Costs::note_freed() {
+  const auto is_freed = [&](uint32_t slot) { return tape.slots[slot].storage.use_count() == 0; };
+  staying.erase(std::remove_if(staying.begin(), staying.end(), is_freed), staying.end());
 }
 
 // Called after each operator and before the next, because the program frees tensors in between.
@@ -253,6 +264,12 @@ std::unique_ptr<bool[]> Costs::region_ends() {
   auto ends = report_with_facts(TOMA_REGION_ENDS);
   ends.run = run;
   ends.merges = merges.get();
+  // What the program has freed since the last operator was there while all of them ran.
+  if (is_learning) {
+    auto& slots = tape.facts.slots;
+    std::for_each(slots.begin(), slots.end(), [](toma_slot& slot) { slot.is_alive = false; });
+    std::for_each(staying.begin(), staying.end(), [&](uint32_t slot) { slots[slot].is_alive = true; });
+  }
   notify(ends);
   return merges;
 }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace toma {
 
@@ -48,6 +49,8 @@ class Costs {
   // Returns true if the input of the stage is to be dropped.
   bool stage_ends();
   void joins(uint32_t first);
+  // Called after each operator of a first run: the program may have freed memory that it held when the stage began.
+  void note_freed();
   // Returns for each stage if it is merged with the one before.
   std::unique_ptr<bool[]> region_ends();
   void await_backward() { after = run(); }
@@ -93,6 +96,8 @@ class Costs {
   // Stage whose backward is measured.
   uint32_t backward_of;
   bool has_arrived = false;
+  // Slots whose memory has been alive since the last stage began.
+  std::vector<uint32_t> staying;
   // Largest peak of the stages whose first run has ended, if they save.
   uint64_t least_bytes = 0;
 };

@@ -85,6 +85,8 @@ void Tape::reach(uint32_t stage) {
   if (has_ended) {
     costs.backward_ends();
     costs.backward_arrives();
+  } else {
+    costs.note_freed();
   }
   drop_read(std::exchange(reached, stage));
   if (!has_ended) {

@@ -369,7 +369,8 @@ struct toma_slot {
   const void* held_storage;
   // Number of the value that made its memory, UINT32_MAX if that is unknown, and TOMA_FOREIGN for memory from outside.
   uint32_t maker;
-  // From outside of the region, so that holding it costs nothing; no node needs it any more; its memory is alive.
+  // From outside of the region, so that holding it costs nothing; no node needs it any more; its memory is alive, and
+  // at TOMA_REGION_ENDS: was alive from the begin of the last stage until the last operator had run.
   bool is_outside, is_dead, is_alive;
 };
 constexpr uint32_t TOMA_FOREIGN = UINT32_MAX - 1;

@@ -79,6 +79,7 @@ void Tape::call(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
   const std::lock_guard<std::recursive_mutex> held(lock);
   made(ops.back(), torch::jit::last(stack, handle.schema().returns().size()).vec());
   costs.between(current(), costs.first, true);
+  costs.note_freed();
 }
 
 // On the CPU no other thread draws during this operator. On an accelerator, and for operators that take no generator,

@@ -102,7 +102,7 @@ impl Merged<'_> {
             let is_held = self.region.values.iter().any(|it| it.is_held && it.storage == storage);
             !is_held && self.region.slots.iter().any(|it| it.is_alive && it.storage == storage)
         };
-        let slots = self.own(stage).chain(next).filter(|slot| is_alive(slot.storage));
+        let slots = self.own(stage).chain(next).filter(|slot| !slot.is_dead && is_alive(slot.storage));
         sum([].iter(), slots, &self.used_after(stage + 1))
     }
 
@@ -453,6 +453,8 @@ fn what_the_program_holds_as_well_is_known() {
         ledger.stage_ends(Run { saving_peak_bytes: 100, ..Run::default() });
     }
     region.values[..3].iter_mut().for_each(|value| value.is_alive = false);
+    // It was not there when the last stage began.
+    region.slots[3].is_alive = false;
     assert!(ledger.ends(region.recording(), 0).is_empty());
     (0..4).rev().for_each(|stage| ledger.backward_ends(stage, Run::default(), true));
     let costs = ledger.costs(0, 0).unwrap().unwrap();

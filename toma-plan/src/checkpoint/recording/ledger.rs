@@ -1,7 +1,5 @@
 //! Measurements of a region's stages, from its first operator to the end of its backward.
 
-use std::collections::HashSet;
-
 use super::facts::{Recorded, Recording, Slot, Value};
 use super::measured::{Measured, Run};
 use super::storages::Storages;
@@ -27,8 +25,6 @@ pub struct Ledger {
     stages: Vec<Measured>,
     /// Bytes of the gradients that variables of the region lacked when it ended.
     lacking_bytes: u64,
-    /// Memory of saved tensors that the program referred to when the last stage began.
-    of_program: HashSet<usize>,
     /// Bytes that the slots of a stage hold when its backward begins.
     held_bytes: u64,
     /// Peak after the end of the region, beyond the bytes that remain when backward arrives at it.
@@ -49,7 +45,6 @@ impl Ledger {
         let elsewhere = elsewhere.map(|(number, _)| number).collect();
         let held = (0..).zip(&*recording.slots).filter(|(_, slot)| slot.held_storage != 0);
         let held_slots = held.map(|(number, _)| number).collect();
-        self.of_program = recording.storages_of_program();
         self.stages.push(Measured { start_bytes, elsewhere, held_slots, ..Measured::default() });
     }
 
@@ -89,7 +84,7 @@ impl Ledger {
         if let Some(uses) = Uses::of(&recording) {
             for (stage, number) in self.stages.iter_mut().zip(0..) {
                 stage.idle_bytes = uses.idle_bytes(number);
-                stage.program_bytes = uses.program_bytes(number, &self.of_program);
+                stage.program_bytes = uses.program_bytes(number);
             }
         }
         self.lacking_bytes = lacking_bytes;

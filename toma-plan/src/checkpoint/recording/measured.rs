@@ -50,8 +50,8 @@ pub struct Measured {
     pub(super) united_bytes: u64,
     /// Bytes of the output that only the next stage uses, and backward does not need.
     pub(super) idle_bytes: u64,
-    /// Bytes that it saves in memory that the program held when the last stage began and no stage after the next one
-    /// uses.
+    /// Bytes that it saves in memory that the program held until the last operator had run, and that no stage after the
+    /// next one uses.
     pub(super) program_bytes: u64,
     /// Bytes of the gradients of the output.
     pub(super) gradient_bytes: u64,

@@ -5,22 +5,14 @@ use std::collections::{HashMap, HashSet};
 use super::facts::{NONE, Recording, Slot};
 use super::storages::Storages;
 
-impl Recording<'_> {
-    /// Memory of saved tensors that the program refers to now.
-    pub(super) fn storages_of_program(&self) -> HashSet<usize> {
-        let held = self.values.iter().filter(|value| value.is_held && !value.is_elsewhere);
-        let held: HashSet<_> = held.map(|value| value.storage).collect();
-        let alive = self.slots.iter().filter(|slot| slot.is_alive && !held.contains(&slot.storage));
-        alive.map(|slot| slot.storage).collect()
-    }
-}
-
 /// Uses of all memory of a region that has ended, and whose stages can all be recomputed. A stage that is kept holds
 /// tensors of other stages as well.
 pub(super) struct Uses<'a> {
     recording: &'a Recording<'a>,
     /// Memory that backward needs.
     saved: HashSet<usize>,
+    /// Memory of saved tensors that the program held while all operators of the last stage ran.
+    of_program: HashSet<usize>,
     /// The last stage that uses the memory of values; [`NONE`] if the program goes on to use it.
     last_stages: HashMap<usize, u32>,
 }
@@ -32,13 +24,17 @@ impl<'a> Uses<'a> {
             return None;
         }
         let saved = recording.slots.iter().filter(|slot| !slot.is_dead).map(|slot| slot.storage).collect();
+        let held = recording.values.iter().filter(|value| value.is_held && !value.is_elsewhere);
+        let held: HashSet<_> = held.map(|value| value.storage).collect();
+        let alive = recording.slots.iter().filter(|slot| slot.is_alive && !held.contains(&slot.storage));
+        let of_program = alive.map(|slot| slot.storage).collect();
         let mut last_stages = HashMap::new();
         for value in &*recording.values {
             let last_stage = if value.is_alive { NONE } else { value.last_stage };
             let known = last_stages.entry(value.storage).or_insert(0);
             *known = last_stage.max(*known);
         }
-        Some(Self { recording, saved, last_stages })
+        Some(Self { recording, saved, of_program, last_stages })
     }
 
     fn end_with(&self, storage: usize, stage: u32) -> bool {
@@ -53,8 +49,9 @@ impl<'a> Uses<'a> {
         })
     }
 
-    /// Bytes that the stage saves in memory of the program, and that no stage after the next one uses.
-    pub(super) fn program_bytes(&self, stage: u32, of_program: &HashSet<usize>) -> u64 {
+    /// Bytes that the stage saves in memory of the program, and that no stage after the next one uses. None of them are
+    /// idle: backward needs them.
+    pub(super) fn program_bytes(&self, stage: u32) -> u64 {
         let recording = self.recording;
         let is_made = |slot: &&Slot| {
             recording.values.get(slot.maker as usize).is_some_and(|value| value.stage == stage)
@@ -62,8 +59,10 @@ impl<'a> Uses<'a> {
         let own = recording.slots_of(stage, stage).iter().filter(|slot| recording.is_made_in(stage, slot));
         // The output may be saved by the next stage alone.
         let next = recording.slots_of(stage + 1, stage + 1).iter().filter(is_made);
-        let saved = own.chain(next).filter(|slot| !slot.is_outside && of_program.contains(&slot.storage));
-        let ended = saved.filter(|slot| self.end_with(slot.storage, stage + 1));
+        let saved = own.chain(next).filter(|slot| !slot.is_outside && !slot.is_dead);
+        let ended = saved.filter(|slot| {
+            self.of_program.contains(&slot.storage) && self.end_with(slot.storage, stage + 1)
+        });
         Storages::default().with(ended.map(|slot| (slot.storage, slot.bytes)))
     }
 }
