@@ -60,9 +60,8 @@ impl<'a> Uses<'a> {
         // The output may be saved by the next stage alone.
         let next = recording.slots_of(stage + 1, stage + 1).iter().filter(is_made);
         let saved = own.chain(next).filter(|slot| !slot.is_outside && !slot.is_dead);
-        let ended = saved.filter(|slot| {
-            self.of_program.contains(&slot.storage) && self.end_with(slot.storage, stage + 1)
-        });
+        let ended = saved
+            .filter(|slot| self.of_program.contains(&slot.storage) && self.end_with(slot.storage, stage + 1));
         Storages::default().with(ended.map(|slot| (slot.storage, slot.bytes)))
     }
 }
