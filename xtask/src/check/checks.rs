@@ -180,7 +180,7 @@ mod tests {
             program.args(["-c", script]);
             (script.to_owned(), program)
         };
-        let programs = ["exit 3", "sleep 0.5", "true", "true"].map(program);
-        assert_eq!(in_pairs(programs.into(), true).len(), 2);
+        let programs = ["exit 3", "exit 4", "true", "true"].map(program);
+        assert!(in_pairs(programs.into(), true).len() <= 2, "each of two workers begins one program at most");
     }
 }
