@@ -138,8 +138,8 @@ fn an_observer_that_panics_is_notified_no_more_and_the_work_goes_on() {
         return;
     };
     let message = "an observer panicked and receives no more events of this call";
-    let told = ended.passed().iter().filter(|line| line.ends_with(message)).count();
-    assert!(told >= KINDS.len() * raises.len(), "{told}");
+    let printed = ended.passed().iter().filter(|line| line.ends_with(message)).count();
+    assert!(printed >= KINDS.len() * raises.len(), "{printed}");
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn asynchronous(id: &str) {
     crate::executor::block_on(fails(id));
 }
 
-/// A failure that does not tell its class counts as out of memory where the memory is full.
+/// A failure of unknown class counts as out of memory if the memory is full.
 fn left_out_of_full_memory(id: &str) {
     let full = Memory::new(1, 100);
     let form = execute::with::<NoCache>().device(&full).by_cost(|_| 10_u64).left_out(drop);

@@ -1,4 +1,4 @@
-//! Results of the rules, worked out by hand. What blocks do one after the other is tested against the twin.
+//! Results of the rules, worked out by hand. Sequences of requests are tested against the twin.
 
 use toma_plan::caching::CachingAllocator;
 

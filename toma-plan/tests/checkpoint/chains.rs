@@ -54,7 +54,7 @@ pub(crate) fn any(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs>
     })
 }
 
-/// The same without bytes that are held only while certain other stages run.
+/// Chains without bytes that are held only while certain other stages run.
 fn any_separate(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs> {
     (vec(any_stage(), lengths), 0..=6_u64)
         .prop_map(|(stages, input)| Costs::new(stages).unwrap().with_input_gradient(input).unwrap())

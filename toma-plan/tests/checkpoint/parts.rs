@@ -51,12 +51,12 @@ fn of_program() -> Costs {
 }
 
 #[test]
-fn what_the_program_holds_as_well_counts_once() {
+fn bytes_that_the_program_holds_as_well_count_once() {
     assert_eq!(of_program().keep_all_bytes(), 4 * 4);
 }
 
 #[test]
-fn what_the_program_alone_holds_counts_as_well() {
+fn bytes_that_only_the_program_holds_count_as_well() {
     let alone = Action::Save { stage: 1, way: 0, holds_input: false };
     let first = [Action::Drop(0), alone, save(2), save(3), Action::Backward(3), Action::Backward(2)];
     let actions = [&first[..], &[save(0), Action::Backward(1), Action::Backward(0)]].concat();

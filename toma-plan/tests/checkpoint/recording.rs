@@ -439,7 +439,7 @@ fn an_output_that_backward_does_not_need_is_idle() {
 
 /// Each stage saves its output, which the next one reads and the program holds until the last one has run.
 #[test]
-fn what_the_program_holds_as_well_is_known() {
+fn bytes_that_the_program_holds_as_well_are_recorded() {
     let (mut region, mut ledger) = (Region::default(), Ledger::default());
     for stage in 0..4 {
         region.begin();

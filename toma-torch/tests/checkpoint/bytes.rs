@@ -163,7 +163,7 @@ fn outputs_that_backward_does_not_need_are_planned_until_the_next_stage_has_run(
     });
 }
 
-/// The output of each layer lives until the last one has run.
+/// The output of each layer stays alive until the last layer has run.
 fn nested(x: &Tensor, layers: usize) -> Tensor {
     checkpoint::cut();
     let y = x.tanh();

@@ -14,7 +14,7 @@ fn variable() -> Tensor {
     numbers(1, &[4, 4]).set_requires_grad(true)
 }
 
-/// Compares also the hashes of what is recomputed.
+/// Also compares the hashes of recomputed tensors.
 fn is_the_same(name: &str, step: Step<'_>) {
     same(name, checkpoint::with().verify(true), step);
 }
