@@ -31,7 +31,7 @@ struct Ending {
   void* guest = nullptr;
   std::optional<Meter> meter;
   Run backward;
-  // Of the backward that was measured last; none if none was.
+  // Report of the backward that was measured last; none if no backward was measured.
   std::optional<toma_region_report> ends;
   toma_region_report over{};
   std::once_flag is_reported;
@@ -264,7 +264,7 @@ std::unique_ptr<bool[]> Costs::region_ends() {
   auto ends = report_with_facts(TOMA_REGION_ENDS);
   ends.run = run;
   ends.merges = merges.get();
-  // What the program has freed since the last operator was there while all of them ran.
+  // Memory that the program has freed since the last operator counts as alive: it was there while all operators ran.
   if (is_learning) {
     auto& slots = tape.facts.slots;
     std::for_each(slots.begin(), slots.end(), [](toma_slot& slot) { slot.is_alive = false; });
@@ -326,7 +326,7 @@ void Costs::repeated(uint32_t stage, bool saves, const Run& run) {
 }
 
 void Costs::backward_arrives() {
-  // What this region takes is no part of one that has ended.
+  // Memory that this region takes must not count for the region that ended before it.
   const auto* last = last_ending();
   if (const auto ending = last == nullptr ? nullptr : last->lock()) {
     ending->report();
@@ -349,7 +349,7 @@ void Costs::backward_begins(uint32_t stage) {
   backward = run();
 }
 
-// The report of the backward that is measured, which ends; none if there is none.
+// Ends the measured backward and returns its report; none if no backward is measured.
 std::optional<toma_region_report> Costs::take_backward() {
   const auto stage = std::exchange(backward_of, none);
   if (stage == none) {

@@ -370,7 +370,7 @@ struct toma_slot {
   // Number of the value that made its memory, UINT32_MAX if that is unknown, and TOMA_FOREIGN for memory from outside.
   uint32_t maker;
   // From outside of the region, so that holding it costs nothing; no node needs it any more; its memory is alive, and
-  // at TOMA_REGION_ENDS: was alive from the begin of the last stage until the last operator had run.
+  // at TOMA_REGION_ENDS: was alive from the beginning of the last stage until the last operator had run.
   bool is_outside, is_dead, is_alive;
 };
 constexpr uint32_t TOMA_FOREIGN = UINT32_MAX - 1;

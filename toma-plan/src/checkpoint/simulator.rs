@@ -178,7 +178,7 @@ impl<'a> Memory<'a> {
     /// The first run that takes the output of this stage is over.
     fn has_been_input(&mut self, stage: usize) {
         let cost = &self.costs.stages()[stage];
-        // A stage that is saved in part may have dropped what the program holds.
+        // A stage that is saved in part may have dropped the bytes that the program holds.
         if self.saved[stage].is_some_and(|saving| saving.saved_bytes == cost.saved_bytes) {
             self.program_bytes += cost.program_bytes;
         }

@@ -30,7 +30,7 @@ pub trait Forward<K> {
     /// Runs `body` without gradients on pieces of `data`, cut along dim 0, and fills one tensor with its rows.
     ///
     /// Without the option [`predict(&DryRun)`](crate::DryRun) nothing shows if rows depend on each other, and pieces are
-    /// taken for independent.
+    /// assumed to be independent.
     ///
     /// ```
     /// use tch::{Device, Kind, Tensor};

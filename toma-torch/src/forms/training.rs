@@ -55,7 +55,7 @@ pub trait Backward<K> {
     /// ```
     ///
     /// Each piece adds all its gradients or none, as [`accumulate_gradients`] does. Gradients have the kind of their
-    /// variables: in half precision a sum of hundreds of pieces loses the later ones, so keep variables in `Float` there.
+    /// variables. In half precision a sum of hundreds of pieces loses the later ones: keep variables in `Float` then.
     ///
     /// # Errors
     /// Errors of `body`. Gradients of earlier pieces have been added then.

@@ -20,8 +20,9 @@ pub(crate) const SIZES: [u32; 2] = [4, 8];
 /// `step` is called with 4 and with 8 items, twice each. Its values are held in between, as those of successive pieces
 /// of a loop are, to find the bytes that pieces leave allocated. The device need not have the memory.
 ///
-/// Bytes beyond are those of a line through the two sizes. That is far too low for a step with blocks that grow with
-/// the square of its items, such as attention between the items: [`confirm`](Prediction::confirm) such a size.
+/// Bytes of other sizes are on a line through these two. The line is far too low for large sizes of a step with blocks
+/// that grow with the square of its items, such as attention between the items. For such a step,
+/// [`confirm`](Prediction::confirm) the size before you use it.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};

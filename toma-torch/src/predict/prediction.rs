@@ -117,7 +117,7 @@ impl Prediction {
         u64::try_from(adds.at(wide(size))).unwrap_or_default()
     }
 
-    /// The largest size that fits into so many free bytes, less the head-room; `None` if one item does not. It is
+    /// The largest size that fits into so many free bytes, less a head-room of 1 %; `None` if one item does not. It is
     /// [`usize::MAX`] if bytes do not grow with the size.
     ///
     /// On CUDA the segments of the allocator have to fit, too, as if it had reserved none before.

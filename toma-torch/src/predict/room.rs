@@ -3,7 +3,7 @@
 /// Multiple in which the allocator takes memory from the device.
 const GRANULE_BYTES: u64 = 2 << 20;
 
-/// One in so many free bytes is left free, because no plan sees all memory that a program takes: the head-room.
+/// The head-room is one of so many free bytes. It is left free because no plan sees all memory that a program takes.
 const HEAD_ROOM: u64 = 100;
 
 /// Bytes for a step.

@@ -198,11 +198,11 @@ fn rounded(bytes: u64) -> u64 {
     bytes.max(1).checked_next_multiple_of(GRAIN).unwrap_or(u64::MAX)
 }
 
-/// The page has a list for each number up to the highest one, so an odd index gets the number of another device.
+/// Indices from here on are replaced, because the page has a list for each number up to the highest one.
 const MOST_DEVICES: u32 = 1024;
 
-/// Returns the number of each place: CUDA devices keep their own, others get those after them, and the host is the
-/// last.
+/// Returns the number of each place: CUDA devices below [`MOST_DEVICES`] keep their own, others get those after
+/// them, and the host is the last.
 fn device_numbers(trace: &Trace) -> BTreeMap<&Place, u64> {
     let mut numbers = BTreeMap::new();
     let mut next = 0;

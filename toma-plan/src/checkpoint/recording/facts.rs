@@ -59,8 +59,8 @@ pub struct Slot {
     pub is_outside: bool,
     /// True once backward does not need it any more.
     pub is_dead: bool,
-    /// True while anything refers to the memory of the tensor that was saved. When the region ends: if anything did
-    /// from the begin of the last stage until the last operator had run.
+    /// True while anything refers to the memory of the tensor that was saved. When the region ends: true
+    /// if anything did from the beginning of the last stage until the last operator had run.
     pub is_alive: bool,
 }
 

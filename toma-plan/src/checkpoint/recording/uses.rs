@@ -1,4 +1,4 @@
-//! Uses of memory, which show what a plan need not hold, or holds together with the program.
+//! Uses of memory, which show the bytes that a plan need not hold, and those that the program holds as well.
 
 use std::collections::{HashMap, HashSet};
 

@@ -32,7 +32,7 @@ struct Pool {
 }
 
 impl Host {
-    /// By default, evicted storages take at most half of the free host memory.
+    /// Creates the default pool: evicted storages take at most half of the free host memory.
     pub(crate) fn by_default(device: tch::Device) -> Arc<Self> {
         let reading = memory::Host::shared().read();
         Self::new(reading.map_or(u64::MAX, |reading| reading.free_bytes / 2), device)
