@@ -41,8 +41,9 @@ bool Tape::is_missing(uint32_t stage) const {
 // small and are saved together.
 void Tape::run(uint32_t stage, bool saves, bool holds_output) {
   // A kept stage holds its output and all that it saves, also where the stage of the measured run was not kept.
-  const auto holds_all = stages[stage].is_kept ? !saves || !is_missing(stage) : !holds_output && !is_missing(stage);
-  if (holds_all) {
+  const auto has_output = stages[stage].is_kept ? stages[stage].holds_output : !holds_output;
+  const auto has_saved = stages[stage].is_kept && !saves;
+  if (has_output && (has_saved || !is_missing(stage))) {
     return;
   }
   const auto lacks_input = stage > 0 && !stages[stage - 1].holds_output;

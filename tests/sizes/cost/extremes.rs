@@ -43,7 +43,7 @@ fn a_cost_that_runs_out_of_memory_is_no_failure_of_the_body() {
 fn mistakes_are_named() {
     let form = || execute::with::<NoCache>().name("packs");
     let text = panic_of(|| form().by_cost(|i| 2 - i64::try_from(i).unwrap()).range(1..9, 4, |_, _| ()));
-    assert_eq!(text, "cost of item 3: must not be negative");
+    assert_eq!(text, "cost of item 3: must be from 0 to 2^64 - 1");
     let text = panic_of(|| form().by_cost(|_| 1).range(0..usize::MAX, 4, |_, _| ()));
     assert!(text.starts_with(&format!("by_cost: the sums of {} items: ", usize::MAX)), "{text}");
     let text = panic_of(|| form().by_cost(|_| 1).range(0..4, 0, |_, _| ()));

@@ -190,7 +190,7 @@ fn mistakes_are_named() {
         *runs.borrow_mut() += 1;
         vec![1]
     };
-    let negative = "cost of item 4: must not be negative";
+    let negative = "cost of item 4: must be from 0 to 2^64 - 1";
     assert_eq!(panic_of(|| drop(form().in_buckets().map(0..5, 9, one))), negative);
     let nothing = "by_padded_cost: length 2 costs 0: must be at least 1";
     let free = |rows, longest| if longest > 2 { rows } else { 0 };

@@ -184,7 +184,7 @@ impl<C: TryInto<u64>, F: FnMut(usize) -> C, T: TakesLeftOut, S: Sums> Unit for B
 
     fn cost(&mut self, index: usize) -> u64 {
         let cost = (self.cost)(index).try_into().ok();
-        self.sums.counted(cost.unwrap_or_else(|| panic!("cost of item {index}: must not be negative")))
+        self.sums.counted(cost.unwrap_or_else(|| panic!("cost of item {index}: must be from 0 to 2^64 - 1")))
     }
 
     fn padding(&self, items: usize) -> Option<Padding> {

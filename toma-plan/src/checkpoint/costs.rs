@@ -141,7 +141,7 @@ fn check_bytes(index: usize, stage: &Stage) -> Result<(), InvalidCosts> {
     }
     let parts = [
         ("idle_bytes", stage.idle_bytes, output_bytes),
-        ("program_bytes", stage.program_bytes, stage.saved_bytes),
+        ("program_bytes", stage.program_bytes, stage.saved_bytes.saturating_sub(stage.idle_bytes)),
     ];
     if let Some((name, bytes, most_bytes)) = parts.into_iter().find(|(_, bytes, most)| bytes > most) {
         return Err(InvalidCosts::LargerPart { stage: index, name, bytes, most_bytes });

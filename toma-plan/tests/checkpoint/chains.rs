@@ -46,9 +46,9 @@ pub(crate) fn random(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Cos
 pub(crate) fn any(lengths: impl Into<SizeRange>) -> impl Strategy<Value = Costs> {
     (any_separate(lengths), vec([0..=2_u64, 0..=2], 8)).prop_map(|(costs, parts)| {
         let mut stages = costs.stages().to_vec();
-        for (stage, [idle, of_program]) in stages.iter_mut().zip(parts) {
+        for (stage, [idle, of_program]) in stages.iter_mut().zip(parts.into_iter().cycle()) {
             stage.idle_bytes = idle.min(stage.output_bytes);
-            stage.program_bytes = of_program.min(stage.saved_bytes);
+            stage.program_bytes = of_program.min(stage.saved_bytes - stage.idle_bytes);
         }
         Costs::new(stages).unwrap().with_input_gradient(costs.input_gradient_bytes()).unwrap()
     })

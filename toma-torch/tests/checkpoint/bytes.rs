@@ -183,12 +183,11 @@ fn outputs_that_the_program_holds_as_well_are_planned_once() {
 fn outputs_that_the_program_frees_before_the_last_operators_are_planned() {
     let _alone = alone();
     let w = weight();
-    let [measured, planned] = keeping_all("freed", || {
+    keeps_all_as_planned("freed", || {
         let last = nested(&w, 8);
         let wide = Tensor::cat(&[&last.detach(); 16], 0);
         &last * &wide.square().max()
     });
-    assert!(measured <= planned, "{measured} of {planned} bytes");
 }
 
 #[test]

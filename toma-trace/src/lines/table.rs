@@ -335,7 +335,9 @@ impl Function {
     /// True if it was called in the attempts of a trace's function. Its text may have their outcomes, too.
     fn is_in_attempt(&self, of_trace: &Self) -> bool {
         match (&self.source.attempt, &of_trace.source.attempt) {
-            (Some(own), Some(title)) => own == title || own.starts_with(&format!("{title}: ")),
+            (Some(own), Some(title)) => {
+                own.strip_prefix(&**title).is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
+            }
             (own, other) => own.is_none() && other.is_none(),
         }
     }

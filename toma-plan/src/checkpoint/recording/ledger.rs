@@ -83,7 +83,8 @@ impl Ledger {
         sizes.for_each(|((stage, recorded), number)| size(stage, recorded, number, &recording));
         if let Some(uses) = Uses::of(&recording) {
             for (stage, number) in self.stages.iter_mut().zip(0..) {
-                stage.idle_bytes = uses.idle_bytes(number);
+                // Memory may have grown after a value was made in it.
+                stage.idle_bytes = uses.idle_bytes(number).min(stage.output_bytes);
                 stage.program_bytes = uses.program_bytes(number);
             }
         }

@@ -98,9 +98,8 @@ impl Measured {
             output_bytes,
             saved_bytes,
             passing_bytes: united_bytes - saved_bytes,
-            // Memory may have grown after a value was made in it.
-            idle_bytes: self.idle_bytes.min(output_bytes),
-            program_bytes: self.program_bytes.min(saved_bytes),
+            idle_bytes: self.idle_bytes,
+            program_bytes: self.program_bytes.min(saved_bytes - self.idle_bytes),
             gradient_bytes: self.gradient_bytes,
             forward_peak_bytes: first.dropping_peak_bytes.saturating_sub(output_bytes),
             saving_peak_bytes: saving_peak_bytes.saturating_sub(saved_bytes),
