@@ -87,7 +87,10 @@ fn parts_are_no_more_than_the_whole() {
     let error = one(Stage { program_bytes: 8, ..stage.clone() }).unwrap_err();
     let text = "stage 1 has program_bytes of 8, more than the 7 that they are a part of";
     assert_eq!(error.to_string(), text);
-    assert!(one(Stage { idle_bytes: 5, program_bytes: 7, ..stage }).is_ok());
+    let error = one(Stage { idle_bytes: 5, program_bytes: 3, ..stage.clone() }).unwrap_err();
+    let text = "stage 1 has program_bytes of 3, more than the 2 that they are a part of";
+    assert_eq!(error.to_string(), text, "no byte is both");
+    assert!(one(Stage { idle_bytes: 5, program_bytes: 2, ..stage }).is_ok());
 }
 
 #[test]
