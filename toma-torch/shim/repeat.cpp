@@ -40,10 +40,7 @@ bool Tape::is_missing(uint32_t stage) const {
 // Recomputes `stage` and every stage since the last held boundary before it. In a region that learns, these stages are
 // small and are saved together.
 void Tape::run(uint32_t stage, bool saves, bool holds_output) {
-  // A kept stage holds its output and all that it saves, also where the stage of the measured run was not kept.
-  const auto has_output = stages[stage].is_kept ? stages[stage].holds_output : !holds_output;
-  const auto has_saved = stages[stage].is_kept && !saves;
-  if (has_output && (has_saved || !is_missing(stage))) {
+  if (!holds_output && !is_missing(stage)) {
     return;
   }
   const auto lacks_input = stage > 0 && !stages[stage - 1].holds_output;
@@ -86,8 +83,6 @@ void Tape::reach(uint32_t stage) {
   if (has_ended) {
     costs.backward_ends();
     costs.backward_arrives();
-  } else {
-    costs.note_freed();
   }
   drop_read(std::exchange(reached, stage));
   if (!has_ended) {

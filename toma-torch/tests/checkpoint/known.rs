@@ -270,28 +270,3 @@ fn stages_whose_first_operator_fails_are_those_of_a_step_without_failures() {
         assert_eq!(report.plan().map(Plan::stages), Some(report.stages()), "{at}");
     }
 }
-
-/// Which stages can be recomputed depends on it, and it is in no print.
-#[test]
-fn a_written_argument_may_share_memory_with_an_earlier_one() {
-    let _alone = alone();
-    let form = checkpoint::with().name("alias");
-    let body = |w: &Tensor, read: &Tensor, written: &Tensor| {
-        let x = (0..12).fold((read + w).tanh(), |x, _| {
-            checkpoint::cut();
-            x.sin()
-        });
-        checkpoint::cut();
-        let _ = written.shallow_clone().g_add_scalar_(1.0);
-        x
-    };
-    let ones = || Tensor::ones([64, 64], ground::floats());
-    form.region(|| body(&variable(64), &ones(), &ones())).sum(Kind::Float).backward();
-    let form = form.budget(form.least_budget().unwrap());
-    let gradient = |form: &With<'_>| {
-        let (w, one) = (variable(64), ones());
-        form.region(|| body(&w, &one, &one.view([64, 64]))).sum(Kind::Float).backward();
-        bytes(&w.grad())
-    };
-    assert_eq!(gradient(&form), gradient(&form.enabled(false)));
-}
