@@ -128,7 +128,7 @@ fn per_mille([predicted, counted]: [u64; 2]) -> f64 {
 fn main() -> ExitCode {
     let mut arguments = Arguments::parse();
     if arguments.test {
-        arguments = Arguments { name: "minilm".to_owned(), items: 10, ..arguments };
+        arguments = Arguments { name: "minilm".to_owned(), items: 10, bf16_items: 10, ..arguments };
     }
     cpu::count();
     println!("| net | numbers | items | predicted | counted | off | reserved: predicted | counted | off |");
