@@ -230,12 +230,18 @@ fn no_items_have_an_empty_output_and_no_loss() {
     assert!(!weight.grad().defined());
 }
 
+/// A linear layer of 6 by 4, and its optimizer.
+fn layer() -> (nn::VarStore, nn::Linear, nn::Optimizer) {
+    let variables = nn::VarStore::new(ground::device());
+    let net = nn::linear(variables.root(), 6, 4, nn::LinearConfig::default());
+    let optimizer = nn::Sgd::default().build(&variables, 1.0).unwrap();
+    (variables, net, optimizer)
+}
+
 #[test]
 fn a_clipped_step_on_nothing_changes_no_variable() {
     let _alone = alone();
-    let variables = nn::VarStore::new(ground::device());
-    let net = nn::linear(variables.root(), 6, 4, nn::LinearConfig::default());
-    let mut optimizer = nn::Sgd::default().build(&variables, 1.0).unwrap();
+    let (variables, net, mut optimizer) = layer();
     let before: Vec<_> = values(&variables).iter().map(Tensor::copy).collect();
     for (items, kind) in [(0, None), (8, Some(Tensor::zeros([8], ground::floats())))] {
         let input = Tensor::ones([items, 6], ground::floats());
@@ -251,9 +257,7 @@ fn a_clipped_step_on_nothing_changes_no_variable() {
 #[test]
 fn a_failed_step_changes_no_variable() {
     let _alone = alone();
-    let variables = nn::VarStore::new(ground::device());
-    let net = nn::linear(variables.root(), 6, 4, nn::LinearConfig::default());
-    let mut optimizer = nn::Sgd::default().build(&variables, 1.0).unwrap();
+    let (variables, net, mut optimizer) = layer();
     let before: Vec<_> = values(&variables).iter().map(Tensor::copy).collect();
     let input = Tensor::randn([8, 6], ground::floats());
     let result =
