@@ -81,7 +81,7 @@ impl Program {
 
 #[test]
 fn none_is_killed_that_grows_and_all_that_do_not() {
-    for seed in 0..rounds::rounds(4, 50) {
+    for seed in 0..rounds::rounds(4, 25) {
         for is_calibrated in [true, false] {
             let settings = [
                 ("SEED", seed.to_string()),

@@ -236,7 +236,7 @@ fn threads_that_share_tensors_find_every_bit_of_them() {
                 eprintln!("{text}");
             }
         }));
-        let world = World::new(rounds(4, 120));
+        let world = World::new(rounds(4, 60));
         thread::scope(|scope| {
             for at in 0..THREADS {
                 let world = &world;

@@ -39,7 +39,8 @@ pub(super) fn ranks(checks: &Checks<'_>) -> Result<String> {
 /// Ten minutes of training.
 pub(super) fn soak(checks: &Checks<'_>) -> Result<String> {
     let args = ["--test", "offload", "--", "--nocapture", "--ignored", "soak::"];
-    checks.pass([torch::cargo(checks)?("test").args(args)])
+    // On one core, because another step runs at the same time.
+    checks.pass([torch::cargo(checks)?("test").args(args).env("OMP_NUM_THREADS", "1")])
 }
 
 /// Tests that call `rounds` of `tests/common/rounds.rs`, in full.
@@ -74,7 +75,6 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
 /// multiplies number by number.
 pub(super) fn nets(checks: &Checks<'_>) -> Result<String> {
     let bench = ["--bench", "nets", "--", "--items", "12", "--bf16-items", "2"];
-    // On one core, because another step runs at the same time.
     checks.pass([torch::cargo(checks)?("bench").args(bench).env("OMP_NUM_THREADS", "1")])
 }
 
