@@ -28,17 +28,17 @@ const OF_VALUES: [&str; 3] = ["checkpoint", "offload", "torch"];
 /// Runs all of `tests/gpu`, of which at most a tenth may need a GPU, and the suites.
 pub(super) fn step(checks: &Checks<'_>) -> Result<String> {
     let on = OnCard::new(checks)?;
-    let (passes, table) = on.card.checks(on.program("--test", "gpu")?)?;
-    print!("{table}");
-    ensure!(passes, "{}", rows(&table, "FAILED").join("\n"));
-    let (ran, cannot) = (rows(&table, "ok").len(), rows(&table, "skipped: "));
+    let (gpu, candle) = (on.card.checks(on.program("--test", "gpu")?), on.candle()?);
+    let nvcc =
+        if candle.is_some() { "" } else { "; SKIPPED candle: no nvcc, with which it is built for CUDA" };
+    // The longest comes first.
+    let all = [gpu].into_iter().chain(on.suites(&AT_NIGHT)?).chain(candle);
+    let printed = checks.run_in_pairs(all)?;
+    let table = printed.iter().find(|text| text.starts_with("check ")).context("no table of `gpu`")?;
+    let (ran, cannot) = (rows(table, "ok").len(), rows(table, "skipped: "));
     let (count, all) = (cannot.len(), ran + cannot.len());
     ensure!(10 * count <= all, "{count} of {all} cannot run:\n{}", cannot.join("\n"));
     let last = table.lines().last().context("the checks printed nothing")?;
-    let candle = on.candle()?;
-    let nvcc =
-        if candle.is_some() { "" } else { "; SKIPPED candle: no nvcc, with which it is built for CUDA" };
-    checks.run_in_pairs(on.suites(&AT_NIGHT)?.into_iter().chain(candle))?;
     Ok(format!("tested on a paper card: {last}; a GPU is needed by {}{nvcc}", counted(count, "check")))
 }
 

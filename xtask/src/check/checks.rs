@@ -79,13 +79,20 @@ impl<'a> Checks<'a> {
         all_clear(&failures).map(|()| count)
     }
 
-    /// Runs test programs two at a time.
-    pub(super) fn run_in_pairs<'c>(&self, programs: impl IntoIterator<Item = Cmd<'c>>) -> Result<usize> {
+    /// Runs programs two at a time, and returns what each printed, in the order in which they ended.
+    pub(super) fn run_in_pairs<'c>(
+        &self,
+        programs: impl IntoIterator<Item = Cmd<'c>>,
+    ) -> Result<Vec<String>> {
         let named = programs.into_iter().map(|program| (program.to_string(), program.into()));
-        let ended = in_pairs(named.collect(), self.how.fail_fast);
-        let failures: Vec<_> =
-            ended.iter().filter_map(|ended| Some(format!("{:#}", ended.result.as_ref().err()?))).collect();
-        all_clear(&failures).map(|()| ended.len())
+        let (mut printed, mut failures) = (Vec::new(), Vec::new());
+        for ended in in_pairs(named.collect(), self.how.fail_fast) {
+            match ended.result {
+                Ok(text) => printed.push(text),
+                Err(error) => failures.push(format!("{error:#}")),
+            }
+        }
+        all_clear(&failures).map(|()| printed)
     }
 
     /// Runs every command, and returns an empty note.
@@ -168,7 +175,7 @@ mod tests {
         let run = |scripts: &[&str]| {
             checks.run_in_pairs(scripts.iter().map(|script| project.command("sh").args(["-c", script])))
         };
-        assert_eq!(run(&["true", "true", "true"]).unwrap(), 3);
+        assert_eq!(run(&["echo 1", "true"]).unwrap().concat(), "1\n");
         let error = run(&["exit 3", "true", "exit 4"]).unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("exit status: 4"), "{error}");
     }

@@ -78,7 +78,7 @@ pub(super) fn programs<'c>(
     cargo().args(["--lib", "--bins", "--no-run"]).args(all).run()?;
     let runs = names.iter().map(|name| quiet(cargo().args(["--test", name])).args(filter));
     let units = ["--lib", "--bins"].map(|kind| quiet(cargo().arg(kind)).args(filter));
-    Ok(counted(checks.run_in_pairs(runs.chain(units))?, "program"))
+    Ok(counted(checks.run_in_pairs(runs.chain(units))?.len(), "program"))
 }
 
 /// Runs all test programs even after a failure, and prints a dot for each test that passes.

@@ -68,7 +68,7 @@ pub(super) fn examples(checks: &Checks<'_>) -> Result<String> {
         Ok([tests, project.command(program).args(&example.settings.test).envs(variables)])
     });
     let runs = runs.collect::<Result<Vec<_>>>()?;
-    Ok(counted(checks.run_in_pairs(runs.into_iter().flatten())?, "run"))
+    Ok(counted(checks.run_in_pairs(runs.into_iter().flatten())?.len(), "run"))
 }
 
 /// Runs the shim's own test with the address and undefined behavior sanitizers, which detect errors that a test from
