@@ -1,4 +1,6 @@
 //! Nearest neighbors of handwritten digits, in less memory than they need: `cargo xtask demo`.
+//!
+//! `cargo xtask run quickstart -- 4043` finds those of the first 4,043 images only.
 
 use std::collections::TryReserveError;
 use std::error::Error;
@@ -15,9 +17,9 @@ mod digits;
 
 /// Finds the nearest neighbor of each of the images `start..end` among all images.
 ///
-/// Written as if memory were endless: the distances from all of `start..end` to all images are in memory at once. It is
-/// called once, for all images, which do not fit. The attribute then runs it on parts that fit, and remembers their
-/// size for the next call.
+/// Written as if memory were endless: the distances from all of `start..end` to all images are in memory at once. Each
+/// pass calls it once, for more images than fit. The attribute then runs it on parts that fit, and remembers their size
+/// for the next call.
 #[toma::range]
 fn find_nearest(
     start: usize,
@@ -60,17 +62,19 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Box<dyn Error>> {
     let Digits { images, classes } = Digits::load()?;
-    let mut nearest = vec![0; images.len()];
-    introduce(images.len());
+    let count = std::env::args().nth(1).map_or(Ok(images.len()), |count| count.parse::<usize>())?;
+    let count = count.min(images.len());
+    let mut nearest = vec![0; count];
+    introduce(count, images.len());
     // A real limit: the system itself refuses memory beyond it.
-    let _limit = set_cpu_memory_limit(used_bytes()? + (256 << 20))
+    let _limit = set_cpu_memory_limit(used_bytes()? + (limit_mebibytes(count, images.len()) << 20))
         .map_err(|error| format!("cannot limit the memory of this process, which needs Linux: {error}"))?;
     // Receives events of every call of the program: prints each shrink as it happens, and draws the bar.
     let _bar = everywhere(ProgressBar::new());
     let mut pass = |title: &str| {
         println!("\n{title}");
         let begin = Instant::now();
-        find_nearest(0, images.len(), &images, &mut nearest)?;
+        find_nearest(0, count, &images, &mut nearest)?;
         let seconds = begin.elapsed().as_secs_f64();
         let accuracy = accuracy(&nearest, &classes);
         println!("  accuracy: {accuracy:.4} after {seconds:.1} s");
@@ -81,31 +85,37 @@ fn run() -> Result<(), Box<dyn Error>> {
     };
     let first = pass("First pass: nothing is known yet.")?;
     let second = pass("Second pass: the size that worked is known.")?;
-    check(&first, &second, images.len())?;
+    check(&first, &second, count)?;
     println!("\nThe second pass started at the remembered size and never ran out of memory.");
     Ok(())
 }
 
-fn introduce(images: usize) {
+fn introduce(count: usize, images: usize) {
+    let (distances, limit) = (mebibytes(count, images), limit_mebibytes(count, images));
     println!("Nearest neighbors of handwritten digits, in less memory than they ask for");
     println!();
     println!("  images:   {images}, from {} real digits: each as it is, and moved by one", images / COPIES);
     println!("            pixel in all 8 directions");
-    println!("  task:     for each image the nearest among those of all other digits, its own");
+    println!("  task:     for {count} of them the nearest among those of all other digits, its own");
     println!("            moved copies left out; the accuracy is how often both show the same");
-    println!("  memory:   all distances at once are {} MiB of f32, and this process may", mebibytes(images));
-    println!("            take 256 MiB more than it has now");
+    println!("  memory:   all distances at once are {distances} MiB of f32, and this process may");
+    println!("            take {limit} MiB more than it has now");
 }
 
-/// Memory for all distances.
-fn mebibytes(images: usize) -> usize {
-    (images * images * size_of::<f32>()).div_ceil(1 << 20)
+/// Memory for all distances from `count` images.
+fn mebibytes(count: usize, images: usize) -> u64 {
+    ((count * images * size_of::<f32>()) as u64).div_ceil(1 << 20)
+}
+
+/// Room for a quarter of the distances, and for everything else.
+fn limit_mebibytes(count: usize, images: usize) -> u64 {
+    mebibytes(count, images) / 4 + 7
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a few thousand are exact")]
 fn accuracy(nearest: &[usize], classes: &[u8]) -> f64 {
     let right = nearest.iter().zip(classes).filter(|&(&j, class)| classes[j] == *class).count();
-    right as f64 / classes.len() as f64
+    right as f64 / nearest.len() as f64
 }
 
 /// This example is a test as well, so it checks its own results.
@@ -117,9 +127,9 @@ fn check_accuracy(accuracy: f64) -> Result<(), String> {
 }
 
 /// The starting sizes distinguish the passes: a second pass without failures may have had more memory.
-fn check(first: &Report, second: &Report, images: usize) -> Result<(), String> {
-    if (first.remembered, first.start) != (None, images) || first.out_of_memory < 2 {
-        return Err(format!("first pass: must start at {images}, and run out of memory twice\n{first}"));
+fn check(first: &Report, second: &Report, count: usize) -> Result<(), String> {
+    if (first.remembered, first.start) != (None, count) || first.out_of_memory < 2 {
+        return Err(format!("first pass: must start at {count}, and run out of memory twice\n{first}"));
     }
     let settled = first.settled.ok_or_else(|| format!("first pass: must settle\n{first}"))?;
     if (second.remembered, second.start) != (Some(settled), settled) || second.out_of_memory > 0 {
