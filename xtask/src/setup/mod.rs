@@ -42,7 +42,8 @@ impl<'a> Provision<'a> {
     }
 
     /// Begins to install libtorch in the background, unless there is one. [`Provision::libtorch`] waits for it and
-    /// reports problems.
+    /// reports problems. tch and the shim are built later: cargo locks the target folder while it builds, so the first
+    /// steps would wait for them.
     pub(crate) fn begin(&self) -> Result<Background> {
         let mut install = Command::new(std::env::current_exe()?);
         install.args(self.build.map(Build::flag)).arg("torch").current_dir(&self.project.workspace.root);
