@@ -64,7 +64,8 @@ impl Default for With<'_> {
 
 impl<'a> With<'a> {
     /// Sets the budget: bytes beyond those that are allocated when the region starts. The default is the free bytes of
-    /// the device less 2 to 4 %.
+    /// the device less 2 to 4 %. On CUDA these are allocated bytes, as those of plans: free parts of the segments that
+    /// the allocator reserves do not count, so a budget below the free bytes should leave room for them.
     pub fn budget(mut self, bytes: u64) -> Self {
         self.budget_bytes = Some(bytes);
         self

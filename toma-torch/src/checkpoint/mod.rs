@@ -63,7 +63,8 @@
 //!
 //! # Limits
 //!
-//! - On GPUs the bytes that stages hold are known, and the scratch bytes of kernels are not: leave some of the budget.
+//! - On CUDA plans count allocated bytes, measured with the scratch of kernels. They do not count the free parts of the
+//!   segments that the allocator reserves, which may be many more bytes: leave some of the budget.
 //! - The first run at a call site, and the first of each size, has no learned costs and follows no budget. If it runs
 //!   out of memory, the error names [`measure`](With::measure) and the bytes that its stages need at least.
 //! - Gradients that are added up after the last operator's backward count only where the graph ends at the region.
