@@ -2,7 +2,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use toma::classify::OutOfMemory;
 use toma::device::Ladder;
 use toma::memory::Host;
 use toma::predict::{DryCall, Predict, PredictedSize, run_dry};
-use toma::ranks::{self, Group, Member};
+use toma::ranks::{self, Group, Member, MemoryStore, Store, StoreError};
 use toma::testing::{FakeDevice, StoppedClock, inject};
 use toma::{NoCache, execute, report};
 
@@ -108,6 +108,60 @@ fn bytes_of_another_thread_do_not_replace_those_that_are_shared() {
         assert_eq!(ranks[1].share(b"other".to_vec()).unwrap(), expected);
         assert_eq!(first.join().unwrap(), expected);
     });
+}
+
+/// A store that counts the first vote of its rank, and loses the answer.
+#[derive(Debug, Default)]
+struct LosesFirst {
+    store: MemoryStore,
+    has_lost: AtomicBool,
+}
+
+impl Store for LosesFirst {
+    fn set(&self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        self.store.set(key, bytes)
+    }
+
+    fn add(&self, key: &str, amount: i64) -> Result<i64, StoreError> {
+        let sum = self.store.add(key, amount)?;
+        if self.has_lost.swap(true, Relaxed) { Ok(sum) } else { Err(StoreError("lost".to_owned())) }
+    }
+
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.store.get(key)
+    }
+
+    fn wait(&self, key: &str, timeout: Duration) -> Result<Option<Vec<u8>>, StoreError> {
+        self.store.wait(key, timeout)
+    }
+
+    fn set_first(&self, key: &str, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        self.store.set_first(key, bytes)
+    }
+
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.store.delete(key)
+    }
+}
+
+#[test]
+fn bytes_of_an_earlier_share_are_not_taken_for_those_of_this_one() {
+    let store = MemoryStore::default();
+    let behind = Member::new(LosesFirst { store: store.clone(), ..LosesFirst::default() }, 0, 2).unwrap();
+    let ahead = Member::new(store, 1, 2).unwrap();
+    behind.share(b"first".to_vec()).unwrap_err();
+    // The vote was counted, so only one of the two knows of the failure.
+    assert_eq!(ahead.share(b"one".to_vec()).unwrap(), [b"first".to_vec(), b"one".to_vec()]);
+    let shared = thread::scope(|scope| {
+        let second = scope.spawn(|| behind.share(b"second".to_vec()));
+        [ahead.share(b"two".to_vec()), second.join().unwrap()]
+    });
+    for shared in shared {
+        assert_eq!(
+            shared.unwrap_err().to_string(),
+            "ranks differ: rank 0 is at share `0`, rank 1 at share `1`"
+        );
+    }
 }
 
 #[test]

@@ -17,7 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::bytes::{Reader, Writer};
-use super::{Agreed, Calls, Error, Group, MemoryStore, RankState, Store, Subject, Vote, Waiting, verdict};
+use super::{
+    Agreed, Calls, Error, Group, MemoryStore, RankState, Store, Subject, Vote, Waiting, ask, verdict,
+};
 
 /// Default time for which ranks wait for each other.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -125,7 +127,7 @@ impl<S: Store> Member<S> {
     /// others.
     ///
     /// # Errors
-    /// As [`agree`](Group::agree).
+    /// As [`agree`](Group::agree). [`Error::Differ`] from then on, if the store has failed on some ranks alone.
     pub fn share(&self, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
         // Held before the bytes are stored, so that another thread's do not take the place of those that are read now.
         let mut times = match self.inner.shared.try_lock() {
@@ -140,8 +142,10 @@ impl<S: Store> Member<S> {
         // A rank is at most one exchange ahead of the others, so two keys suffice.
         let key = |rank| format!("{}s{rank}/{}", self.inner.prefix, number % 2);
         self.inner.store.set(&key(self.rank()), bytes)?;
-        self.barrier()?;
-        // Counted only after the barrier, because otherwise ranks could look for each other's bytes under different
+        // Ranks at different numbers would find bytes of an earlier time under their keys.
+        let subject = Subject::new("share", number.to_string());
+        ask(self, subject, RankState::Ready, usize::MAX)?;
+        // Counted only after the vote, because otherwise ranks could look for each other's bytes under different
         // keys.
         *times = number + 1;
         let shared = (0..self.size()).map(|rank| self.inner.store.get(&key(rank)));

@@ -143,7 +143,7 @@ pub trait Group: fmt::Debug + Send + Sync {
     /// ranks agree.
     fn agree(&self, ok: bool) -> Result<bool, Error> {
         let state = if ok { RankState::Ready } else { RankState::Failed(crate::classify::Class::Other) };
-        let agreed = ask(self, "agree", state, usize::MAX)?;
+        let agreed = ask(self, Subject::new("agree", String::new()), state, usize::MAX)?;
         Ok(agreed.map_or(ok, |agreed| agreed.failed.is_none()))
     }
 
@@ -152,7 +152,8 @@ pub trait Group: fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`agree`](Self::agree).
     fn smallest(&self, value: usize) -> Result<usize, Error> {
-        Ok(ask(self, "smallest", RankState::Ready, value)?.map_or(value, |agreed| agreed.next))
+        let subject = Subject::new("smallest", String::new());
+        Ok(ask(self, subject, RankState::Ready, value)?.map_or(value, |agreed| agreed.next))
     }
 
     /// Waits for all ranks.
@@ -160,27 +161,26 @@ pub trait Group: fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`agree`](Self::agree).
     fn barrier(&self) -> Result<(), Error> {
-        ask(self, "barrier", RankState::Ready, usize::MAX).map(drop)
+        ask(self, Subject::new("barrier", String::new()), RankState::Ready, usize::MAX).map(drop)
     }
 }
 
 /// Runs one exchange of votes among all ranks; returns `None` if there is only one rank.
 fn ask<R: Group + ?Sized>(
     ranks: &R,
-    form: &'static str,
+    subject: Subject,
     state: RankState,
     value: usize,
 ) -> Result<Option<Agreed>, Error> {
     if ranks.size() == 1 {
         return Ok(None);
     }
-    let _running = ranks.calls().begin(form)?;
+    let _running = ranks.calls().begin(&subject)?;
     if Nesting::now().marks.agrees {
         // Another rank may have failed before, and would never take part.
-        let refused = format!("{form} in an attempt on which ranks agree: must be outside of it");
+        let refused = format!("{subject} in an attempt on which ranks agree: must be outside of it");
         return Err(Error::Invalid(refused));
     }
-    let subject = Subject::new(form, String::new());
     ranks.cast(Vote { subject, state, next: value, again: value })?().map(Some)
 }
 

@@ -215,7 +215,7 @@ impl Ranks {
     /// For small data: each rank reads the bytes of all others from one store. Sum gradients by NCCL or MPI.
     ///
     /// # Errors
-    /// As [`agree`](Self::agree).
+    /// As [`agree`](Self::agree). [`Error::Differ`] from then on, if the store has failed on some ranks alone.
     pub fn share(&self, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
         match &self.0.member {
             Kind::Alone(_) => Ok(vec![bytes]),
