@@ -1,5 +1,6 @@
 //! Loops on the device in hooks and observers, while their call holds a turn or waits for one.
 
+use std::future::pending;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -114,6 +115,33 @@ fn a_loop_in_an_observer_of_a_dropped_task_does_not_wait_for_it() {
         loops.check(&["Failed", "Answered", "Finished"]);
         assert!(is_free(&device));
     }
+}
+
+#[toma::range(initial = 8, cache = NoCache, device = device, ladder = patient(), observer = loops)]
+async fn waits_inside(
+    start: usize,
+    end: usize,
+    device: &FakeDevice,
+    loops: &Loops<'_>,
+) -> Result<(), FakeOutOfMemory> {
+    alloc(device, 10 * (end - start))?;
+    pending::<()>().await;
+    Ok(())
+}
+
+/// The task is dropped while its body waits in an exclusive turn.
+#[test]
+fn a_loop_in_an_observer_of_a_task_dropped_in_its_turn_does_not_wait_for_it() {
+    let _must_end = must_end();
+    let device = FakeDevice::new(100);
+    let loops = Loops::on(&device);
+    let mut dropped = Box::pin(waits_inside(0, 8, &device, &loops));
+    for _ in 0..3 {
+        assert!(poll(dropped.as_mut()).is_pending());
+    }
+    drop(dropped);
+    loops.check(&["Failed", "Answered", "Waits", "Waited", "Finished"]);
+    assert!(is_free(&device));
 }
 
 /// A wait for bytes would block the call's own entry in the queue.

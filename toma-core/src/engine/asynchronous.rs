@@ -30,18 +30,18 @@ use crate::thread_state::Before;
 
 /// The attempts of one call.
 pub(crate) struct Attempts<'a, P: Policy, K> {
+    /// The current attempt, until it is cleaned up. Dropped before the call, whose observers may wait for its turn.
+    attempt: Attempt,
     pub(crate) call: Call<'a>,
     policy: P,
     judge: K,
-    /// The current attempt, until it is cleaned up.
-    attempt: Attempt,
     /// Answer to the failure of the current attempt, whose memory has to be released before the next.
     failed: Option<Answer>,
 }
 
 impl<'a, P: Policy, K> Attempts<'a, P, K> {
     pub(crate) fn of(call: Call<'a>, policy: P, judge: K) -> Self {
-        Self { call, policy, judge, attempt: Attempt::none(), failed: None }
+        Self { attempt: Attempt::none(), call, policy, judge, failed: None }
     }
 
     /// Begins the next attempt. Returns false if no work is left.
