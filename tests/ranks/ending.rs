@@ -271,6 +271,27 @@ fn an_iterator_that_is_dropped_ends_the_call_elsewhere() {
 }
 
 #[test]
+fn the_size_hint_includes_an_error_from_elsewhere() {
+    let hints = on_each(2, |rank| {
+        let with = execute::with::<NoCache>().name("rows").ranks(&rank);
+        let items = 2 + 2 * rank.rank();
+        let mut rows =
+            with.iter(0..items, 2, |start, _| if start == 2 { Err(io::Error::other("no")) } else { Ok(()) });
+        let mut hints = vec![rows.size_hint()];
+        while rows.next().is_some() {
+            hints.push(rows.size_hint());
+        }
+        hints
+    });
+    for hints in hints {
+        assert_eq!(hints.len(), 3, "a value, and the error");
+        for (left, (least, most)) in (0..hints.len()).rev().zip(hints) {
+            assert!(least <= left && left <= most.unwrap(), "{left} not in {least}..={most:?}");
+        }
+    }
+}
+
+#[test]
 fn an_action_that_panics_ends_the_call_elsewhere() {
     let results = on_each(2, |rank| {
         let done = catch_unwind(AssertUnwindSafe(|| {

@@ -123,7 +123,8 @@ impl<P: Policy, K: Judge<R, M>, R, W: Work<R>, M> Iterator for Iter<'_, P, K, R,
         let most = call.most_pieces().saturating_add(left_out);
         // An error may be the next and the last, and items may be left out.
         let least = left_out.max(usize::from(!self.takes_left_out && most > 0));
-        (least, Some(most))
+        // Another rank may end the call when all pieces are done here.
+        (least, Some(most.saturating_add(usize::from(call.agrees()))))
     }
 }
 
