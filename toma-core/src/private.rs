@@ -5,7 +5,6 @@
 use std::any::type_name;
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::mem;
 use std::ops::Range;
 use std::panic::Location;
 
@@ -16,7 +15,7 @@ use crate::chunk::Chunk;
 pub use crate::chunk::Chunked;
 use crate::classify::{Classify, Failure};
 pub use crate::contained::contained;
-use crate::execute::{Size, Unit, With};
+use crate::execute::{LacksView, Size, Unit, With};
 pub use crate::outcome::AnyValue;
 use crate::outcome::{Auto, Classified, Completes, Judge};
 use crate::policy::{Halve, Policy};
@@ -276,16 +275,12 @@ impl<P: Policy, K, U: Unit> With<'_, P, K, (), U> {
     {
         let dim = self.core.dim;
         let items = data.extent(dim);
-        // An attempt without memory for its view never reaches the body: there is nothing to undo then, and no view
-        // to undo it with.
-        let mut lacks_view = false;
+        let lacks_view = LacksView::default();
         self.shaped(&data).undo_range(0, items, |start, end, undo| {
-            if undo && mem::take(&mut lacks_view) {
+            if undo && lacks_view.take() {
                 return None;
             }
-            lacks_view = true;
-            let mut held = data.hold(dim, start..end);
-            lacks_view = false;
+            let mut held = lacks_view.hold(|| data.hold(dim, start..end));
             body(D::lend(&mut held), S::from_count(start), S::from_count(end), undo)
         })
     }

@@ -16,7 +16,7 @@ use std::panic::Location;
 
 use super::dry::{Collect, DropAll, Dry, MoveOn};
 use super::size::{Size, length};
-use super::undo::Undo;
+use super::undo::{LacksView, Undo};
 use super::unit::{AfterFailure, Job, Unit, Whole};
 use super::with::{Core, With};
 use crate::call_site::{Above, Origin};
@@ -181,8 +181,7 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
     {
         let dim = self.core.dim;
         let items = data.extent(dim);
-        // An attempt without memory for its view never reaches the body: there is nothing to undo then.
-        let lacks_view = Cell::new(false);
+        let lacks_view = LacksView::default();
         let (form, mut undo) = self.shaped(&data).lend_undo();
         let undo = |failed: Range<usize>| {
             if !lacks_view.take() {
@@ -190,9 +189,11 @@ impl<P: Policy, K, B: Undo, U: Unit> With<'_, P, K, B, U> {
             }
         };
         form.before_retry(undo).range_at(caller, (0, items), |start, end| {
-            lacks_view.set(true);
-            let mut held = data.hold(dim, start..end);
-            lacks_view.set(false);
+            let mut held = if B::UNDOES {
+                lacks_view.hold(|| data.hold(dim, start..end))
+            } else {
+                data.hold(dim, start..end)
+            };
             body(D::lend(&mut held), S::from_count(start), S::from_count(end))
         })
     }

@@ -45,6 +45,7 @@ pub use padded::{Buckets, Padded};
 pub use size::Size;
 pub(crate) use size::length;
 pub use stream::Stream;
+pub(crate) use undo::LacksView;
 #[doc(hidden)]
 pub use undo::Undo;
 #[doc(hidden)]
