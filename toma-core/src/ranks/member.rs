@@ -22,7 +22,7 @@ use super::{
 };
 
 /// Default time for which ranks wait for each other.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Added to the counter, in addition to 1, for a vote that is not the [expected](State::expected) one.
 const OTHER: i64 = 1 << 32;

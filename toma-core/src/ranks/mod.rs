@@ -63,6 +63,8 @@ pub(crate) use self::awaited::awaited;
 #[doc(hidden)]
 pub use self::calls::{Calls, Running};
 pub use self::ended::{Error, add_error};
+#[doc(hidden)]
+pub use self::member::DEFAULT_TIMEOUT;
 pub use self::member::Member;
 pub use self::memory::MemoryStore;
 pub use self::store::{Store, StoreError};

@@ -27,7 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toma_core::ranks::{Calls, Error, Group, Member, Vote, Waiting, threads};
+use toma_core::ranks::{Calls, DEFAULT_TIMEOUT, Error, Group, Member, Vote, Waiting, threads};
 
 use self::environment::Variables;
 use self::store::Farewell;
@@ -51,7 +51,7 @@ pub struct Rendezvous {
 
 impl Default for Rendezvous {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(300), prefix: "toma/".to_owned() }
+        Self { timeout: DEFAULT_TIMEOUT, prefix: "toma/".to_owned() }
     }
 }
 
