@@ -25,13 +25,21 @@ pub(super) struct ComparedCall {
 #[derive(Clone, Debug, PartialEq)]
 struct Shaped {
     storage: usize,
-    /// Number of the place in its storage at which the tensor begins. For data, index among the parts of a split.
-    view: usize,
+    position: Position,
     access: Access,
     /// Empty if the shape depends on data, because a mask has selected the elements.
     shape: Vec<i64>,
     wants_gradient: bool,
     origin: Origin,
+}
+
+/// Position of a tensor in its storage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Position {
+    /// Number of the offset at which the tensor begins, in order of appearance.
+    Offset(usize),
+    /// Index among the parts of a split, for data; 0 for data that are not split.
+    Part(usize),
 }
 
 /// Where a tensor comes from.
@@ -93,12 +101,12 @@ impl ComparedCall {
         })
     }
 
-    /// Returns the call with all storages and views replaced by one, so that comparisons ignore them. A copy of data may
-    /// be the data themselves where there is only one row.
+    /// Returns the call with all storages and positions replaced by one, so that comparisons ignore them. A copy of
+    /// data may be the data themselves where there is only one row.
     pub(super) fn anywhere(&self) -> Self {
         let tensors = self.tensors.iter().map(|tensor| {
             let origin = if tensor.is_captured() { tensor.origin } else { Origin::Made };
-            Shaped { storage: 0, view: 0, origin, ..tensor.clone() }
+            Shaped { storage: 0, position: Position::Offset(0), origin, ..tensor.clone() }
         });
         Self { tensors: tensors.collect(), ..self.clone() }
     }
@@ -118,7 +126,7 @@ impl ComparedCall {
             let judged = one.tensors.iter().zip(&other.tensors);
             self.tensors.iter().zip(judged).all(|(own, (one, other))| {
                 own.storage == one.storage
-                    && own.view == one.view
+                    && own.position == one.position
                     && own.access == one.access
                     && own.wants_gradient == one.wants_gradient
                     && own.origin.is_like(one.origin)
@@ -228,11 +236,11 @@ pub(super) fn identities(calls: &[ComparedCall]) -> Vec<u64> {
     all.filter(|identity| known.insert(*identity)).collect()
 }
 
-/// Numbers storages and views of them the same way in all runs.
+/// Numbers storages and positions in them the same way in all runs.
 #[derive(Default)]
 struct Numbering {
     storages: HashMap<StorageId, usize>,
-    views: HashMap<Beginning, usize>,
+    offsets: HashMap<Beginning, usize>,
     /// Index of each part among the results of the call that split its tensor last.
     parts: HashMap<Beginning, usize>,
     /// Storages made of elements that a mask has selected.
@@ -255,13 +263,15 @@ impl Numbering {
         }
     }
 
-    /// Returns the number of the place in its storage at which a tensor begins. Each piece of the data begins at another
-    /// place, where a tensor that the body captures may begin, too. So views of data are not numbered, only parts are.
-    fn view(&mut self, operand: &Operand, origin: Origin) -> usize {
-        let next = self.views.len();
+    /// Returns the position of a tensor in its storage. Each piece of the data begins at another offset, where a tensor
+    /// that the body captures may begin, too. So offsets of data are not numbered, only parts are.
+    fn position(&mut self, operand: &Operand, origin: Origin) -> Position {
+        let (beginning, next) = (beginning(operand), self.offsets.len());
         match origin {
-            Origin::Data(_) => self.parts.get(&beginning(operand)).copied().unwrap_or_default(),
-            Origin::Made | Origin::Captured(_) => *self.views.entry(beginning(operand)).or_insert(next),
+            Origin::Data(_) => Position::Part(self.parts.get(&beginning).copied().unwrap_or_default()),
+            Origin::Made | Origin::Captured(_) => {
+                Position::Offset(*self.offsets.entry(beginning).or_insert(next))
+            }
         }
     }
 
@@ -276,11 +286,11 @@ impl Numbering {
     fn shaped(&mut self, operand: &Operand, origin: Origin) -> Shaped {
         let next = self.storages.len();
         let storage = *self.storages.entry(operand.storage).or_insert(next);
-        let view = self.view(operand, origin);
+        let position = self.position(operand, origin);
         let is_known = !self.selected.contains(&operand.storage);
         let shape = operand.shape.iter().filter(|_| is_known).map(|&size| size.cast_signed()).collect();
         let Operand { access, wants_gradient, .. } = *operand;
-        Shaped { storage, view, access, shape, wants_gradient, origin }
+        Shaped { storage, position, access, shape, wants_gradient, origin }
     }
 }
 
