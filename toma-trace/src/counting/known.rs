@@ -48,9 +48,9 @@ impl KnownSources {
     /// Returns the first line of a function, called in attempts of a group, and its distance from the one in no
     /// attempt.
     pub(super) fn first(&mut self, function: &'static Function, group: Group) -> (LineId, u32) {
-        let Self { sources, firsts, .. } = self;
+        let Self { sources, firsts, groups, .. } = self;
         let mut of = |group| {
-            let new = || sources.add(source(function, group));
+            let new = || sources.add(source(function, attempts(groups, group)));
             *firsts.entry((ptr::from_ref(function).addr(), group)).or_insert_with(new)
         };
         let [none, first] = [Group::default(), group].map(&mut of);
@@ -101,7 +101,7 @@ impl KnownSources {
     }
 
     fn attempts(&self, group: Group) -> Option<&Attempts> {
-        self.groups.get((group.0 as usize).checked_sub(1)?)
+        attempts(&self.groups, group)
     }
 
     fn attempts_mut(&mut self, group: Group) -> Option<&mut Attempts> {
@@ -146,25 +146,27 @@ impl KnownSources {
         }
         for ((_, group), first) in &self.firsts {
             if let Some(attempts) = self.attempts(*group) {
-                sources.set_attempt(*first, attempts.to_string());
+                sources.set_outcomes(*first, attempts.outcomes());
             }
         }
         sources
     }
 }
 
-impl std::fmt::Display for Attempts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Attempts {
+    fn outcomes(&self) -> String {
         let succeeded = (self.succeeded > 0).then(|| format!("{} succeeded", self.succeeded));
         let failed = self.failed.iter().map(|(how, count)| format!("{count} {how}"));
-        let outcomes: Vec<_> = succeeded.into_iter().chain(failed).collect();
-        let colon = if outcomes.is_empty() { "" } else { ": " };
-        write!(f, "{}{colon}{}", self.title, outcomes.join(", "))
+        succeeded.into_iter().chain(failed).collect::<Vec<_>>().join(", ")
     }
 }
 
-fn source(function: &Function, group: Group) -> Source {
+fn attempts(groups: &[Attempts], group: Group) -> Option<&Attempts> {
+    groups.get((group.0 as usize).checked_sub(1)?)
+}
+
+fn source(function: &Function, attempts: Option<&Attempts>) -> Source {
     let mut named = Source::new(&function.path(), &function.shown_file());
-    named.attempt = (group != Group::default()).then(String::new);
+    named.attempt = attempts.map(|attempts| attempts.title.clone());
     function.lines.iter().fold(named, |source, line| source.line(line.number, line.text))
 }

@@ -56,6 +56,13 @@ impl Source {
 }
 
 impl Function {
+    /// Returns the end of the title: the attempts in which it was called, and their outcomes.
+    fn attempt(&self) -> String {
+        let Some(attempt) = &self.source.attempt else { return String::new() };
+        let colon = if self.outcomes.is_empty() { "" } else { ": " };
+        format!(", {attempt}{colon}{}", self.outcomes)
+    }
+
     fn table(&self, shown: &[Shown]) -> Table {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -89,8 +96,7 @@ impl fmt::Display for Lines {
         let ran = self.functions.iter().filter(|function| !function.rows.is_empty());
         let tables: Vec<_> = ran
             .map(|function| {
-                let Source { name, file, attempt, .. } = &function.source;
-                let attempt = attempt.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
+                let (Source { name, file, .. }, attempt) = (&function.source, function.attempt());
                 let file = if file.is_empty() { String::new() } else { format!(" ({file})") };
                 format!("## {name}{file}{attempt}\n\n{}\n", function.table(&shown).trim_fmt())
             })

@@ -52,8 +52,17 @@ impl LineId {
 /// Functions, and numbers for their lines.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    functions: Vec<(LineId, Source)>,
+    functions: Vec<Numbered>,
     next: u32,
+}
+
+/// A function, and the number of its first line.
+#[derive(Clone, Debug)]
+pub(super) struct Numbered {
+    pub(super) first: LineId,
+    pub(super) source: Source,
+    /// Outcomes of its attempts, if rows are separate for attempts and the outcomes are known.
+    pub(super) outcomes: String,
 }
 
 impl Sources {
@@ -68,13 +77,13 @@ impl Sources {
         let first = LineId(self.next);
         let lines = u32::try_from(source.lines.len()).unwrap_or(u32::MAX);
         self.next = self.next.saturating_add(lines);
-        self.functions.push((first, source));
+        self.functions.push(Numbered { first, source, outcomes: String::new() });
         first
     }
 
     /// Gives a line that was added another number and text.
     pub(crate) fn set_line(&mut self, line: LineId, number: u32, text: &str) {
-        if let Some((first, source)) = self.of(line)
+        if let Some(Numbered { first, source, .. }) = self.of(line)
             && let Some(known) = source.lines.get_mut((line.0 - first.0) as usize)
         {
             *known = SourceLine { number, text: text.to_owned() };
@@ -83,21 +92,21 @@ impl Sources {
 
     /// Removes the lines of a function after so many. Their numbers stay taken.
     pub(crate) fn truncate(&mut self, line: LineId, lines: usize) {
-        if let Some((_, source)) = self.of(line) {
-            source.lines.truncate(lines);
+        if let Some(function) = self.of(line) {
+            function.source.lines.truncate(lines);
         }
     }
 
-    /// Gives the function of a line another attempt.
-    pub(crate) fn set_attempt(&mut self, line: LineId, attempt: String) {
-        if let Some((_, source)) = self.of(line) {
-            source.attempt = Some(attempt);
+    /// Sets the outcomes of the attempts in which the function of a line was called.
+    pub(crate) fn set_outcomes(&mut self, line: LineId, outcomes: String) {
+        if let Some(function) = self.of(line) {
+            function.outcomes = outcomes;
         }
     }
 
-    fn of(&mut self, line: LineId) -> Option<(LineId, &mut Source)> {
-        let behind = self.functions.partition_point(|(first, _)| *first <= line);
-        self.functions.get_mut(behind.checked_sub(1)?).map(|(first, source)| (*first, source))
+    fn of(&mut self, line: LineId) -> Option<&mut Numbered> {
+        let behind = self.functions.partition_point(|function| function.first <= line);
+        self.functions.get_mut(behind.checked_sub(1)?)
     }
 
     /// Returns the first number that belongs to no line yet.
@@ -107,14 +116,18 @@ impl Sources {
 
     /// Returns the functions with their first lines, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (LineId, &Source)> {
-        self.functions.iter().map(|(first, source)| (*first, source))
+        self.functions.iter().map(|function| (function.first, &function.source))
+    }
+
+    pub(super) fn numbered(&self) -> &[Numbered] {
+        &self.functions
     }
 
     /// Returns the function of a line, and the line in it.
     #[must_use]
     pub fn get(&self, line: LineId) -> Option<(&Source, &SourceLine)> {
-        let behind = self.functions.partition_point(|(first, _)| *first <= line);
-        let (first, source) = self.functions.get(behind.checked_sub(1)?)?;
+        let behind = self.functions.partition_point(|function| function.first <= line);
+        let Numbered { first, source, .. } = self.functions.get(behind.checked_sub(1)?)?;
         Some((source, source.lines.get((line.0 - first.0) as usize)?))
     }
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 use toma_core::marks::Column;
 
 use super::rows::{DeviceId, Figures, Row, Rows};
-use super::sources::{LineId, Source, SourceLine, Sources};
+use super::sources::{LineId, Numbered, Source, SourceLine, Sources};
 use crate::place::Place;
 use crate::tables::Trace;
 
@@ -74,6 +74,7 @@ struct Traced {
 pub(super) struct Function {
     first: LineId,
     pub(super) source: Source,
+    pub(super) outcomes: String,
     pub(super) rows: BTreeMap<usize, Row>,
     /// Operators of a line, with their names.
     pub(super) operators: BTreeMap<usize, Vec<(String, Row)>>,
@@ -85,7 +86,7 @@ impl Lines {
     pub fn new(sources: &Sources, rows: &Rows) -> Self {
         let by_line = rows.by_line();
         let mut apart: Vec<_> =
-            sources.iter().map(|(first, source)| Function::new(first, source, &by_line)).collect();
+            sources.numbered().iter().map(|function| Function::new(function, &by_line)).collect();
         apart.sort_by(|a, b| a.order().cmp(&b.order()));
         let places = rows.devices().map(|(device, place)| (place.clone(), device)).collect();
         let functions = together(&apart);
@@ -121,7 +122,9 @@ impl Lines {
             let are_apart = self.functions.iter().any(|function| function.source.attempt.is_some());
             let of_trace = Self::operators_of(trace, are_apart);
             for function in &mut self.functions {
-                let is_it = |other: &&Function| other.is_same(function) && function.is_in_attempt(other);
+                let is_it = |other: &&Function| {
+                    other.is_same(function) && other.source.attempt == function.source.attempt
+                };
                 if let Some(same) = of_trace.functions.iter().find(is_it) {
                     function.take_operators(same);
                 }
@@ -294,7 +297,7 @@ fn together(apart: &[Function]) -> Vec<Function> {
             known.merge(function);
         } else {
             let source = Source { attempt: None, ..function.source.clone() };
-            functions.push(Function { source, ..function.clone() });
+            functions.push(Function { source, outcomes: String::new(), ..function.clone() });
         }
     }
     functions
@@ -332,16 +335,6 @@ impl Function {
         (&self.source.name, &self.source.file) == (&other.source.name, &other.source.file)
     }
 
-    /// True if it was called in the attempts of a trace's function. Its text may have their outcomes, too.
-    fn is_in_attempt(&self, of_trace: &Self) -> bool {
-        match (&self.source.attempt, &of_trace.source.attempt) {
-            (Some(own), Some(title)) => {
-                own.strip_prefix(&**title).is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
-            }
-            (own, other) => own.is_none() && other.is_none(),
-        }
-    }
-
     fn merge(&mut self, other: &Self) {
         for (index, row) in &other.rows {
             self.rows.entry(*index).or_default().merge(row);
@@ -358,10 +351,11 @@ impl Function {
         }
     }
 
-    fn new(first: LineId, source: &Source, by_line: &BTreeMap<LineId, Row>) -> Self {
+    fn new(numbered: &Numbered, by_line: &BTreeMap<LineId, Row>) -> Self {
+        let Numbered { first, source, outcomes } = numbered.clone();
         let of = |index: usize| by_line.get(&first.nth(u32::try_from(index).unwrap_or(u32::MAX)));
         let rows = (0..source.lines.len()).filter_map(|index| Some((index, of(index)?.clone()))).collect();
-        Self { first, source: source.clone(), rows, operators: BTreeMap::new() }
+        Self { first, source, outcomes, rows, operators: BTreeMap::new() }
     }
 
     /// Moves rows to the line of their number; those of numbers that the source lacks are lost.
