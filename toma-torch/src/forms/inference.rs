@@ -8,10 +8,9 @@ use toma_core::execute::{Undo, With};
 use toma_core::policy::Policy;
 use toma_core::{Judge, Outcome};
 
-use super::pieces::{after_failure, case_of, cut, decide, result, site_of, splitting_of};
-use crate::error::{Error, ErrorKind};
+use super::pieces::{Pieces, after_failure, attempt, decide, run_piece, tensor_of};
 use crate::ffi::{self, Recording};
-use crate::predict::{Key, Program, Purpose, StepPrediction, Work};
+use crate::predict::{Program, Purpose, StepPrediction, Work};
 use crate::tensor::TensorData;
 
 /// [`forward`](super::forward) with options of your choice.
@@ -66,18 +65,14 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         K: Judge<R, M>,
     {
         let items = data.extent(0);
-        let site = site_of(&self, Location::caller(), data.device(), Purpose::Output, &body);
-        let predicts = self.asks_dry() && self.can_run_dry() && items > 1;
-        let key = predicts.then(|| Key::new(site.clone(), &data));
-        let case = case_of(&self, &data, items, Purpose::Output);
+        let pieces = Pieces::of(&self, Location::caller(), (&data, items), Purpose::Output, &body);
+        let key = pieces.key(&data);
         let (form, undo) = self.lend_undo();
         let undo = RefCell::new(undo);
         let take_back = |piece: Range<usize>| undo.borrow_mut().undo(piece);
         let run = RefCell::new(|recording: Option<&Recording>, piece: Range<usize>| {
             let _off = tch::no_grad_guard();
-            let mut held = cut(recording, || data.hold(0, piece));
-            let rows = body(D::lend(&mut held));
-            then(rows, |rows| result(recording, rows))
+            run_piece(&mut data, &mut body, recording, piece)
         });
         if items == 0 {
             // Ranks vote although nothing can be cut here: the others may have rows.
@@ -92,44 +87,15 @@ impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
         let work = Work { items, room_bytes: 0 };
         let prediction = key.map(|key| StepPrediction::of(key, work, step, |items| take_back(0..items)));
         let alone = Program::default();
-        let splitting = splitting_of(prediction.as_ref(), &alone, site, case);
+        let splitting = pieces.splitting(prediction.as_ref(), &alone);
         decide(&splitting, prediction.as_ref(), &mut *run.borrow_mut(), &take_back);
-        let again = |piece| after_failure(prediction.as_ref(), step, &take_back, piece);
-        let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(again);
+        let clean_up = |piece| after_failure(prediction.as_ref(), step, &take_back, piece);
+        let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(clean_up);
         let initial = form.initial_for_all(items);
         form.evenly().fold(0..items, initial, Tensor::new(), |output, start, end| {
-            if splitting.is_done(start) {
-                return R::of(output.shallow_clone());
-            }
-            let (rows, piece) = splitting.attempt(start..end, &mut *run.borrow_mut(), &take_back);
-            then(rows, |rows| {
-                let output = filled(output, &rows, piece.clone(), items);
-                splitting.ran(&piece);
-                output
-            })
+            let fill = |rows: Tensor, piece: &Range<usize>| filled(output, &rows, piece.clone(), items);
+            attempt(&splitting, (output, start..end), &mut *run.borrow_mut(), &take_back, fill)
         })
-    }
-}
-
-/// Returns the outcome with another tensor, which `next` makes of its own.
-pub(super) fn then<R, S>(outcome: R, next: impl FnOnce(Tensor) -> Tensor) -> R
-where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
-    match outcome.branch::<Tensor>() {
-        ControlFlow::Continue(tensor) => R::of(next(tensor)),
-        ControlFlow::Break(error) => error,
-    }
-}
-
-/// Returns the tensor of a dry attempt.
-pub(super) fn tensor_of<R, S>(outcome: R) -> Result<Tensor, Error>
-where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
-    match outcome.branch::<Tensor>() {
-        ControlFlow::Continue(tensor) => Ok(tensor),
-        ControlFlow::Break(_) => Err(Error::new(ErrorKind::Other, "the body returned an error".to_owned())),
     }
 }
 

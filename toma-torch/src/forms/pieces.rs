@@ -2,17 +2,18 @@
 
 use std::any::type_name;
 use std::ffi::CStr;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
 use tch::Tensor;
 use toma_core::Outcome;
+use toma_core::chunk::{Chunk, Chunked};
 use toma_core::execute::With;
 use toma_core::predict::is_dry;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::ffi::Recording;
-use crate::predict::{Case, Program, Purpose, Run, Site, Splitting, StepPrediction};
+use crate::predict::{Case, Key, Program, Purpose, Run, Site, Splitting, StepPrediction};
 use crate::tensor::TensorData;
 
 /// The scope in which the data of a piece are cut: [`toma_plan::DATA`].
@@ -21,18 +22,47 @@ const DATA: &CStr = c"data";
 /// The scope in which the result of a piece is taken: [`toma_plan::RESULT`].
 const RESULT: &CStr = c"result";
 
-pub(super) fn site_of<P, K, B, F>(
-    form: &With<'_, P, K, B>,
-    caller: &'static Location<'static>,
-    device: tch::Device,
-    purpose: Purpose,
-    _: &F,
-) -> Site {
-    Site::new(caller, device, purpose, form.user_key(), type_name::<F>())
+/// The pieces of a call, with the properties that their prediction and their judgement need.
+pub(super) struct Pieces {
+    site: Site,
+    case: Case,
+    /// True if the call asks for a prediction that can be made.
+    predicts: bool,
+}
+
+impl Pieces {
+    pub(super) fn of<P, K, B, F>(
+        form: &With<'_, P, K, B>,
+        caller: &'static Location<'static>,
+        (data, items): (&impl TensorData, usize),
+        purpose: Purpose,
+        _: &F,
+    ) -> Self {
+        let site = Site::new(caller, data.device(), purpose, form.user_key(), type_name::<F>());
+        let predicts = form.asks_dry() && form.can_run_dry() && items > 1;
+        Self { site, case: case_of(form, data, items, purpose), predicts }
+    }
+
+    /// Returns the key of the prediction, if one can be made.
+    pub(super) fn key(&self, data: &impl TensorData) -> Option<Key> {
+        self.predicts.then(|| Key::new(self.site.clone(), data))
+    }
+
+    /// Returns the judgement on splitting, by the program of the prediction, or `alone`.
+    pub(super) fn splitting<'a>(
+        self,
+        prediction: Option<&'a StepPrediction>,
+        alone: &'a Program,
+    ) -> Splitting<'a> {
+        match prediction {
+            Some(prediction) => prediction.splitting(self.case),
+            None => Splitting::new(self.site, self.case, alone, false),
+        }
+    }
 }
 
 /// Makes the case for a judgement. Without dry runs, a loss that the caller declares is trusted.
-pub(super) fn case_of<P, K, B>(
+fn case_of<P, K, B>(
     form: &With<'_, P, K, B>,
     data: &impl TensorData,
     items: usize,
@@ -44,18 +74,6 @@ pub(super) fn case_of<P, K, B>(
         data.integers(&mut integers);
     }
     Case { items, largest: form.largest(), can_run_dry: form.can_run_dry(), needs_judgement, integers }
-}
-
-pub(super) fn splitting_of<'a>(
-    prediction: Option<&'a StepPrediction>,
-    alone: &'a Program,
-    site: Site,
-    case: Case,
-) -> Splitting<'a> {
-    match prediction {
-        Some(prediction) => prediction.splitting(case),
-        None => Splitting::new(site, case, alone, false),
-    }
 }
 
 /// Decides on splitting before the first attempt. A verdict of another call refuses nothing: if it would, and the whole
@@ -89,8 +107,47 @@ pub(super) fn after_failure(
     }
 }
 
+/// Attempts a piece, or all items if they must not be split. `add` returns the result so far with the tensor of the
+/// items that ran.
+pub(super) fn attempt<R, S>(
+    splitting: &Splitting<'_>,
+    (so_far, piece): (&Tensor, Range<usize>),
+    run: &mut impl Run<R>,
+    undo: &impl Fn(Range<usize>),
+    add: impl FnOnce(Tensor, &Range<usize>) -> Tensor,
+) -> R
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    if splitting.is_done(piece.start) {
+        return R::of(so_far.shallow_clone());
+    }
+    let (outcome, piece) = splitting.attempt(piece, run, undo);
+    then(outcome, |tensor| {
+        let so_far = add(tensor, &piece);
+        splitting.ran(&piece);
+        so_far
+    })
+}
+
+/// Runs the body on a piece of the data.
+pub(super) fn run_piece<D, C, R, S>(
+    data: &mut D,
+    body: &mut impl FnMut(Chunk<'_, D, C>) -> R,
+    recording: Option<&Recording>,
+    piece: Range<usize>,
+) -> R
+where
+    D: Chunked<C>,
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    let mut held = cut(recording, || data.hold(0, piece));
+    let outcome = body(D::lend(&mut held));
+    then(outcome, |tensor| result(recording, tensor))
+}
+
 /// Cuts the data of a piece, in a scope of its own if it is recorded.
-pub(super) fn cut<T>(recording: Option<&Recording>, cut: impl FnOnce() -> T) -> T {
+fn cut<T>(recording: Option<&Recording>, cut: impl FnOnce() -> T) -> T {
     match recording {
         Some(recording) => recording.marked(DATA, cut),
         None => cut(),
@@ -98,9 +155,31 @@ pub(super) fn cut<T>(recording: Option<&Recording>, cut: impl FnOnce() -> T) -> 
 }
 
 /// Returns the result of a piece; in a recording, a scope marks its tensor.
-pub(super) fn result(recording: Option<&Recording>, tensor: Tensor) -> Tensor {
+fn result(recording: Option<&Recording>, tensor: Tensor) -> Tensor {
     match recording.filter(|_| tensor.defined()) {
         Some(recording) => recording.marked(RESULT, || tensor.alias()),
         None => tensor,
+    }
+}
+
+/// Returns the outcome with another tensor, which `next` makes of its own.
+pub(super) fn then<R, S>(outcome: R, next: impl FnOnce(Tensor) -> Tensor) -> R
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    match outcome.branch::<Tensor>() {
+        ControlFlow::Continue(tensor) => R::of(next(tensor)),
+        ControlFlow::Break(error) => error,
+    }
+}
+
+/// Returns the tensor of a dry attempt.
+pub(super) fn tensor_of<R, S>(outcome: R) -> Result<Tensor, Error>
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    match outcome.branch::<Tensor>() {
+        ControlFlow::Continue(tensor) => Ok(tensor),
+        ControlFlow::Break(_) => Err(Error::new(ErrorKind::Other, "the body returned an error".to_owned())),
     }
 }

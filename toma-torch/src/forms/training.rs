@@ -11,14 +11,13 @@ use toma_core::ranks::agrees_later;
 use toma_core::{Judge, Outcome};
 
 use super::first_steps::FirstSteps;
-use super::inference::{tensor_of, then};
 use super::loss::{Loss, Share, Shares};
 use super::optimizer::Steps;
-use super::pieces::{after_failure, case_of, cut, decide, result, site_of, splitting_of};
+use super::pieces::{Pieces, after_failure, attempt, decide, run_piece, tensor_of, then};
 use super::variables::Variables;
 use crate::accumulate_gradients;
 use crate::ffi::Recording;
-use crate::predict::{Key, Program, StepPrediction, Work};
+use crate::predict::{Program, StepPrediction, Work};
 use crate::tensor::TensorData;
 
 /// [`backward`](super::backward) and [`backward_step`](super::backward_step) with options of your choice.
@@ -125,19 +124,15 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         K: Judge<R, M>,
     {
         let (items, device) = (data.extent(0), data.device());
-        let site = site_of(&self, Location::caller(), device, loss.purpose(), &body);
+        let pieces = Pieces::of(&self, Location::caller(), (&data, items), loss.purpose(), &body);
         let (shares, trained) = (Shares::new(loss, items), variables.trainable_variables());
-        let predicts = self.asks_dry() && self.can_run_dry() && items > 1;
-        let key = predicts.then(|| Key::new(site.clone(), &data).with_variables(&trained));
-        let room_bytes = if predicts { variables.room_bytes(&trained) } else { 0 };
-        let case = case_of(&self, &data, items, loss.purpose());
+        let key = pieces.key(&data).map(|key| key.with_variables(&trained));
+        let room_bytes = key.as_ref().map_or(0, |_| variables.room_bytes(&trained));
         let (form, undo) = self.lend_undo();
         let undo = RefCell::new(undo);
         let take_back = |piece: Range<usize>| undo.borrow_mut().undo(piece);
         let run = RefCell::new(|recording: Option<&Recording>, piece: Range<usize>| {
-            let mut held = cut(recording, || data.hold(0, piece));
-            let loss = body(D::lend(&mut held));
-            then(loss, |loss| result(recording, loss))
+            run_piece(&mut data, &mut body, recording, piece)
         });
         let step = |recording: &Recording, items| {
             let loss = tensor_of(run.borrow_mut()(Some(recording), 0..items))?;
@@ -146,25 +141,19 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         let work = Work { items, room_bytes };
         let prediction = key.map(|key| StepPrediction::of(key, work, step, |items| take_back(0..items)));
         let alone = Program::default();
-        let splitting = splitting_of(prediction.as_ref(), &alone, site, case);
+        let splitting = pieces.splitting(prediction.as_ref(), &alone);
         decide(&splitting, prediction.as_ref(), &mut *run.borrow_mut(), &take_back);
-        let again = |piece| after_failure(prediction.as_ref(), step, &take_back, piece);
-        let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(again);
+        let clean_up = |piece| after_failure(prediction.as_ref(), step, &take_back, piece);
+        let form = StepPrediction::lead(prediction.as_ref(), splitting.lead(form)).before_retry(clean_up);
         let (initial, kind) = (form.initial_for_all(items), Cell::new(Kind::Float));
         let losses = form.evenly().fold(0..items, initial, Tensor::new(), |sum, start, end| {
-            if splitting.is_done(start) {
-                return R::of(sum.shallow_clone());
-            }
-            let (loss, piece) = splitting.attempt(start..end, &mut *run.borrow_mut(), &take_back);
-            then(loss, |loss| {
+            let add = |loss: Tensor, piece: &Range<usize>| {
                 kind.set(loss.kind());
-                let sum = added(sum, loss, shares.of(&piece, splitting.combined()), &trained);
-                splitting.ran(&piece);
-                sum
-            })
+                added(sum, loss, shares.of(piece, splitting.combined()), &trained)
+            };
+            attempt(&splitting, (sum, start..end), &mut *run.borrow_mut(), &take_back, add)
         });
-        let zero = || Tensor::zeros([], (Kind::Float, device));
-        then(losses, |sum| if sum.defined() { sum.to_kind(kind.get()) } else { zero() })
+        then(losses, |sum| loss_of_whole(&sum, kind.get(), device))
     }
 
     #[track_caller]
@@ -202,6 +191,11 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
             loss
         })
     }
+}
+
+/// Returns the sum of the losses in the kind of the body's; 0 if nothing counts.
+fn loss_of_whole(sum: &Tensor, kind: Kind, device: tch::Device) -> Tensor {
+    if sum.defined() { sum.to_kind(kind) } else { Tensor::zeros([], (Kind::Float, device)) }
 }
 
 /// Returns the sum of the losses with that of a piece, whose gradients it adds.
