@@ -152,6 +152,22 @@ impl<'a> Call<'a> {
         if offered && self.opens_plain_after_offers(policy, options, switches) {
             return;
         }
+        self.add_stages(options, switches);
+        let shortfall = self.choose_with_stages(policy, options, switches, body);
+        self.report.starts_at(self.machine.first_size());
+        if offered {
+            self.expect_offers();
+        }
+        if self.stages.as_ref().is_some_and(|stages| stages.watch.is_some()) {
+            self.is_watched(options, switches);
+            self.notify_started();
+        }
+        if let Some(shortfall) = shortfall {
+            self.notify_shortfall(shortfall);
+        }
+    }
+
+    fn add_stages(&mut self, options: &Options<'a>, switches: Switches) {
         // A dry run reports no events, because nothing in it is real.
         let is_dry = shield::is_dry();
         let watch = if is_dry { None } else { Watch::new(self.report.name(), options.observer, switches) };
@@ -166,32 +182,33 @@ impl<'a> Call<'a> {
             // Before any user code runs, so that a panic in it is reported to the other ranks.
             self.joins(options);
         }
+    }
+
+    /// Chooses the first step of a call that has stages. Returns the shortfall of the smallest size, if that does not
+    /// fit.
+    fn choose_with_stages(
+        &mut self,
+        policy: &dyn Policy,
+        options: &Options<'a>,
+        switches: Switches,
+        body: Option<&mut dyn DryBody>,
+    ) -> Option<Shortfall> {
         if let Some(first) = options.sizes.first {
             self.machine.starts_at(first);
         }
-        let mut shortfall = None;
-        if disabled {
+        if self.stages.as_ref().is_some_and(|stages| stages.disabled) {
             self.machine.fixed = true;
+            None
         } else if Nesting::now().marks.falls_back {
             self.machine.learn_nothing();
             self.machine.choose_first(policy, None);
+            None
         } else if let Some(predict) = options.predict.filter(|_| !switches.has(Switches::UNPREDICTED)) {
             let body = body.map(|body| body as _);
-            shortfall = self.choose_predicted(policy, Asks { predict, body, lacks: None });
+            self.choose_predicted(policy, Asks { predict, body, lacks: None })
         } else {
-            let measured = self.choose_first(policy, self.needs.anything(), None);
-            shortfall = measured.and_then(|measured| self.machine.shortfall(&measured));
-        }
-        self.report.starts_at(self.machine.first_size());
-        if offered {
-            self.expect_offers();
-        }
-        if self.stages.as_ref().is_some_and(|stages| stages.watch.is_some()) {
-            self.is_watched(options, switches);
-            self.notify_started();
-        }
-        if let Some(shortfall) = shortfall {
-            self.notify_shortfall(shortfall);
+            let measured = self.choose_first(policy, self.needs.anything(), None)?;
+            self.machine.shortfall(&measured)
         }
     }
 
