@@ -69,14 +69,15 @@ impl Splitting<'_> {
         if is_same && runs() && (is_even || self.dry_if_judged(less, run, undo).is_some_and(does_less)) {
             return true;
         }
-        let numbers = if self.reads.get() { ", or with other numbers in them" } else { "" };
-        self.stays_whole(format!(
-            "the body does other things with {} items than with {}{numbers}{}",
-            self.items,
-            if is_even { piece.len() } else { less },
-            self.site.purpose.advice()
-        ));
+        self.stays_whole(self.does_other_things(if is_even { piece.len() } else { less }));
         false
+    }
+
+    /// Reason for not splitting a body that does other things with all items than with `items`.
+    fn does_other_things(&self, items: usize) -> String {
+        let (all, advice) = (self.items, self.site.purpose.advice());
+        let numbers = if self.reads.get() { ", or with other numbers in them" } else { "" };
+        format!("the body does other things with {all} items than with {items}{numbers}{advice}")
     }
 
     pub(super) fn is_of(&self, size: usize, trace: &Trace) -> bool {

@@ -187,10 +187,8 @@ impl<'p> Splitting<'p> {
         if is_checked && !self.reads.get() || piece.len() == self.items {
             return (run(None, piece.clone()), piece);
         }
-        let start = piece.start;
-        let undo_after = |rows: Range<usize>| undo(start + rows.start..start + rows.end);
         let checked = if is_checked { Self::compared } else { Self::checked };
-        if let Some(outcome) = checked(self, &piece, run, &undo_after) {
+        if let Some(outcome) = checked(self, &piece, run, &after(piece.start, undo)) {
             return (outcome, piece);
         }
         self.assert_none_is_done(&piece);
@@ -224,9 +222,8 @@ impl<'p> Splitting<'p> {
         let Ok(trace) = did else { return Some(outcome) };
         let size = piece.len();
         // The piece stays, so effects of dry runs follow its own.
-        let after = |rows: Range<usize>| undo(size + rows.start..size + rows.end);
         let is_known = |trace: &Trace| {
-            (self.is_of(size, trace) || self.is_of_few(size, trace, run, &after))
+            (self.is_of(size, trace) || self.is_of_few(size, trace, run, &after(size, undo)))
                 && self
                     .first
                     .borrow()
@@ -260,26 +257,35 @@ impl<'p> Splitting<'p> {
         if !is_known && !self.is_judged.get() {
             self.judge(run, undo);
         }
-        // While the piece stays, effects of dry runs follow its own.
-        let after = |rows: Range<usize>| undo(piece.len() + rows.start..piece.len() + rows.end);
-        let (outcome, did) = recorded(piece, run);
+        let (size, (outcome, did)) = (piece.len(), recorded(piece, run));
         let Ok(trace) = did else { return Some(outcome) };
-        let is_known = trace.as_ref().is_some_and(|trace| self.is_of(piece.len(), trace));
-        if is_known && self.splits() && self.all_do_as(trace.as_ref(), piece, run, &after) {
+        let is_known = trace.as_ref().is_some_and(|trace| self.is_of(size, trace));
+        // While the piece stays, effects of dry runs follow its own.
+        if is_known && self.splits() && self.all_do_as(trace.as_ref(), piece, run, &after(size, undo)) {
             return Some(self.checked_as(piece, outcome, trace));
         }
         drop(outcome);
-        undo(0..piece.len());
-        if is_known {
-            return None;
-        }
+        undo(0..size);
+        if is_known { None } else { self.judged_and_checked(piece, run, undo) }
+    }
+
+    /// Judges a body that has run other operators than the judged ones, and checks its first piece by that.
+    fn judged_and_checked<R, S>(
+        &self,
+        piece: &Range<usize>,
+        run: &mut impl Run<R>,
+        undo: &impl Fn(Range<usize>),
+    ) -> Option<R>
+    where
+        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    {
         self.judge(run, undo);
         if !self.splits() {
             return None;
         }
-        let (outcome, did) = recorded(piece, run);
+        let (size, (outcome, did)) = (piece.len(), recorded(piece, run));
         let Ok(trace) = did else { return Some(outcome) };
-        let size = piece.len();
+        let after = after(size, undo);
         let is_known = trace
             .as_ref()
             .is_some_and(|trace| self.is_of(size, trace) || self.is_of_few(size, trace, run, &after));
@@ -287,7 +293,7 @@ impl<'p> Splitting<'p> {
             return Some(self.checked_as(piece, outcome, trace));
         }
         drop(outcome);
-        undo(0..piece.len());
+        undo(0..size);
         if self.is_split() {
             let advice = self.site.purpose.advice();
             self.stays_whole(format!("the body does other things for real than in a dry run{advice}"));
@@ -375,6 +381,11 @@ impl<'p> Splitting<'p> {
         }
         self.why.replace(Some(why));
     }
+}
+
+/// Returns the undo of dry runs whose items follow so many others.
+fn after(items: usize, undo: &impl Fn(Range<usize>)) -> impl Fn(Range<usize>) {
+    move |rows: Range<usize>| undo(items + rows.start..items + rows.end)
 }
 
 impl Drop for Splitting<'_> {
