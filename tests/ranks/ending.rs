@@ -361,7 +361,7 @@ fn a_rank_that_dies_before_it_counts_is_not_waited_for_twice() {
     };
     let vote = |attempt| {
         let subject = Subject { attempt, ..Subject::new("batch", "work".to_owned()) };
-        Vote { subject, state: RankState::Ready, next: 4, again: 4 }
+        Vote { subject, state: RankState::Ready, next: 4, retry: 4 }
     };
     let (alive, dies) = (member(0, true), member(1, false));
     let waits = || alive.store().waits.lock().unwrap().clone();

@@ -180,7 +180,7 @@ impl World {
 
 fn vote(attempt: u64, state: RankState, size: usize) -> Vote {
     let subject = Subject { attempt, ..Subject::new("pieces", "work".to_owned()) };
-    Vote { subject, state, next: size, again: size }
+    Vote { subject, state, next: size, retry: size }
 }
 
 fn left() -> RankState {
@@ -204,7 +204,7 @@ fn expected(votes: &[&Vote]) -> Result<(usize, Option<usize>, bool), usize> {
         return Err(rank);
     }
     let failed = (0..votes.len()).filter(|rank| matches!(votes[*rank].state, RankState::Failed(_)));
-    let failed = failed.min_by_key(|rank| votes[*rank].again);
+    let failed = failed.min_by_key(|rank| votes[*rank].retry);
     let size = votes.iter().map(|vote| vote.next).min().unwrap();
     Ok((size, failed, votes.iter().all(|vote| vote.state == RankState::Done)))
 }

@@ -55,7 +55,7 @@ fn exchanges(size: usize, runs: usize, rounds: u32) -> (Duration, Duration) {
         let mut agree = || {
             attempt += 1;
             let subject = Subject { attempt, ..Subject::new("pieces", "bench".to_owned()) };
-            let vote = Vote { subject, state: RankState::Ready, next: 8, again: 8 };
+            let vote = Vote { subject, state: RankState::Ready, next: 8, retry: 8 };
             ranks.cast(vote).and_then(|waiting| waiting()).expect("all agree");
         };
         let mut times = [Vec::new(), Vec::new()];

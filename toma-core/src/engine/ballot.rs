@@ -94,9 +94,9 @@ impl<'a> Ballot<'a> {
         matches!(self.owes, Some(Owes::Failure { .. }))
     }
 
-    pub(super) fn cast(&mut self, state: RankState, next: usize, again: usize) -> Result<Waiting, Error> {
+    pub(super) fn cast(&mut self, state: RankState, next: usize, retry: usize) -> Result<Waiting, Error> {
         self.waits = true;
-        self.ranks.cast(Vote { subject: self.subject.clone(), state, next, again })
+        self.ranks.cast(Vote { subject: self.subject.clone(), state, next, retry })
     }
 
     /// Receives the result of a vote; `None` if it has ended the call.
@@ -124,7 +124,7 @@ impl<'a> Ballot<'a> {
                 subject: self.subject.clone(),
                 state: RankState::Ended(message.to_owned()),
                 next: usize::MAX,
-                again: usize::MAX,
+                retry: usize::MAX,
             }));
         }
     }

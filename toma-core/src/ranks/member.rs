@@ -218,7 +218,7 @@ impl<S: Store> Inner<S> {
         let round = state.round;
         state.round += 1;
         let expected = state.expected.take();
-        let stays = vote.state == RankState::Ready && vote.subject.attempt > 0 && vote.next == vote.again;
+        let stays = vote.state == RankState::Ready && vote.subject.attempt > 0 && vote.next == vote.retry;
         let past = state.first..state.last;
         state.first = state.last;
         let mut writer = Writer::default();
@@ -356,7 +356,7 @@ impl<S: Store> Drop for Inner<S> {
             let (state, none) = (RankState::Ended("its ranks were dropped".to_owned()), usize::MAX);
             let subject = Subject::new("its work", String::new());
             // If this vote cannot be stored, the others wait for the timeout and find this rank missing.
-            drop(self.count(&self.ballot(Vote { subject, state, next: none, again: none })));
+            drop(self.count(&self.ballot(Vote { subject, state, next: none, retry: none })));
         }
     }
 }

@@ -183,7 +183,7 @@ fn ask<R: Group + ?Sized>(
         let refused = format!("{subject} in an attempt on which ranks agree: must be outside of it");
         return Err(Error::Invalid(refused));
     }
-    ranks.cast(Vote { subject, state, next: value, again: value })?().map(Some)
+    ranks.cast(Vote { subject, state, next: value, retry: value })?().map(Some)
 }
 
 macro_rules! forward {

@@ -15,7 +15,7 @@ use crate::classify::Class;
 ///
 /// /// The size at which all ranks continue.
 /// fn size(agreed: &Agreed) -> usize {
-///     if agreed.failed.is_some() { agreed.again } else { agreed.next }
+///     if agreed.failed.is_some() { agreed.retry } else { agreed.next }
 /// }
 /// ```
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub struct Agreed {
     /// The smallest size proposed in case all ranks succeeded; `usize::MAX` if no rank binds the others.
     pub next: usize,
     /// The smallest size proposed in case any rank failed.
-    pub again: usize,
+    pub retry: usize,
     /// The failure of the rank with the smallest proposal, among the ranks on which the attempt failed.
     pub failed: Option<Elsewhere>,
     /// True if a failure was injected. Its consequences are remembered on no rank.
@@ -64,7 +64,7 @@ impl fmt::Display for Elsewhere {
 impl Agreed {
     /// Every rank continues with the size that all of them had.
     pub(super) fn ordinary(size: usize) -> Self {
-        Self { next: size, again: size, failed: None, injected: false, done: false }
+        Self { next: size, retry: size, failed: None, injected: false, done: false }
     }
 
     /// Computes the agreement from the votes of all ranks, in their order.
@@ -75,14 +75,14 @@ impl Agreed {
         let smallest = |size: fn(&Vote) -> usize| votes.iter().map(size).min().unwrap_or(usize::MAX);
         let failed = votes.iter().enumerate().filter_map(|(rank, vote)| match vote.state {
             RankState::Failed(class) | RankState::Injected(class) => {
-                Some((vote.again, Elsewhere { rank, of: votes.len(), class }))
+                Some((vote.retry, Elsewhere { rank, of: votes.len(), class }))
             }
             _ => None,
         });
         Ok(Self {
             next: smallest(|vote| vote.next),
-            again: smallest(|vote| vote.again),
-            failed: failed.min_by_key(|(again, _)| *again).map(|(_, elsewhere)| elsewhere),
+            retry: smallest(|vote| vote.retry),
+            failed: failed.min_by_key(|(retry, _)| *retry).map(|(_, elsewhere)| elsewhere),
             injected: votes.iter().any(|vote| matches!(vote.state, RankState::Injected(_))),
             done: votes.iter().all(|vote| vote.state == RankState::Done),
         })
@@ -117,10 +117,10 @@ pub(super) fn write(verdict: &Result<Agreed, Error>) -> Vec<u8> {
             writer.number(1);
             error::write(error, &mut writer);
         }
-        Ok(Agreed { next, again, failed, injected, done }) => {
+        Ok(Agreed { next, retry, failed, injected, done }) => {
             writer.number(0);
             writer.size(*next);
-            writer.size(*again);
+            writer.size(*retry);
             writer.number(u64::from(*done));
             writer.number(u64::from(*injected));
             writer.number(u64::from(failed.is_some()));
@@ -139,10 +139,10 @@ pub(super) fn read(bytes: &[u8]) -> Option<Result<Agreed, Error>> {
     if reader.number()? == 1 {
         return error::read(&mut reader).map(Err);
     }
-    let (next, again, done) = (reader.size()?, reader.size()?, reader.number()? == 1);
+    let (next, retry, done) = (reader.size()?, reader.size()?, reader.number()? == 1);
     let (injected, has_failed) = (reader.number()? == 1, reader.number()? == 1);
     let failed = if has_failed { Some(failed(&mut reader)?) } else { None };
-    Some(Ok(Agreed { next, again, failed, injected, done }))
+    Some(Ok(Agreed { next, retry, failed, injected, done }))
 }
 
 fn failed(reader: &mut Reader<'_>) -> Option<Elsewhere> {

@@ -77,13 +77,13 @@ pub enum RankState {
 /// use toma::classify::Class;
 /// use toma::ranks::{self, Group as _, RankState, Subject, Vote};
 ///
-/// let vote = |state| Vote { subject: Subject::new("batch", "train".to_owned()), state, next: 8, again: 4 };
+/// let vote = |state| Vote { subject: Subject::new("batch", "train".to_owned()), state, next: 8, retry: 4 };
 /// let votes = [vote(RankState::Ready), vote(RankState::Failed(Class::OutOfMemory))];
 /// let ranks = ranks::threads(2);
 /// let waiting: Vec<_> = ranks.iter().zip(votes).map(|(rank, vote)| rank.cast(vote)).collect::<Result<_, _>>()?;
 /// for wait in waiting {
 ///     let agreed = wait()?;
-///     assert_eq!((agreed.again, agreed.failed.unwrap().rank), (4, 1));
+///     assert_eq!((agreed.retry, agreed.failed.unwrap().rank), (4, 1));
 /// }
 /// # Ok::<(), ranks::Error>(())
 /// ```
@@ -96,14 +96,14 @@ pub struct Vote {
     /// The size it proposes if all ranks succeeded; `usize::MAX` binds no other rank.
     pub next: usize,
     /// The size it proposes if any rank failed.
-    pub again: usize,
+    pub retry: usize,
 }
 
 const CLASSES: [Class; 4] = [Class::OutOfMemory, Class::Transient, Class::Poisoned, Class::Other];
 
 impl Vote {
     pub(super) fn write(&self, writer: &mut Writer) {
-        let Self { subject: Subject { form, call, attempt }, state, next, again } = self;
+        let Self { subject: Subject { form, call, attempt }, state, next, retry } = self;
         writer.text(form);
         writer.text(call);
         writer.number(*attempt);
@@ -117,7 +117,7 @@ impl Vote {
         writer.number(state);
         writer.text(text);
         writer.size(*next);
-        writer.size(*again);
+        writer.size(*retry);
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
@@ -131,7 +131,7 @@ impl Vote {
             injected => RankState::Injected(class_at((injected - 4) / 2)?),
         };
         let subject = Subject { form: Cow::Owned(form), call, attempt };
-        Some(Self { subject, state, next: reader.size()?, again: reader.size()? })
+        Some(Self { subject, state, next: reader.size()?, retry: reader.size()? })
     }
 }
 

@@ -68,7 +68,7 @@ impl<'a> Call<'a> {
         let (proposal, step, done) = (self.machine.proposal(), self.machine.step, self.machine.is_done());
         let ballot = self.ballot().filter(|ballot| !ballot.is_over())?;
         let ready = if done { RankState::Done } else { RankState::Ready };
-        let (next, again) = if done { (usize::MAX, usize::MAX) } else { (proposal, step) };
+        let (next, retry) = if done { (usize::MAX, usize::MAX) } else { (proposal, step) };
         Some(match ballot.owes {
             Some(Owes::Failure { class, injected: false }) => {
                 ballot.cast(RankState::Failed(class), usize::MAX, step)
@@ -76,7 +76,7 @@ impl<'a> Call<'a> {
             Some(Owes::Failure { class, injected: true }) => {
                 ballot.cast(RankState::Injected(class), usize::MAX, step)
             }
-            Some(Owes::Begin | Owes::LeftOut) => ballot.cast(ready, next, again),
+            Some(Owes::Begin | Owes::LeftOut) => ballot.cast(ready, next, retry),
             None if done => {
                 let cast = ballot.cast(RankState::Done, usize::MAX, usize::MAX);
                 self.report.joins();
@@ -103,7 +103,7 @@ impl<'a> Call<'a> {
             (None, _) => {}
             (Some(_), None) => self.machine.adopt(agreed.next),
             (Some(_), Some(elsewhere)) => {
-                self.machine.adopt(agreed.again);
+                self.machine.adopt(agreed.retry);
                 let to = self.machine.step;
                 let follows = elsewhere.rank != rank && to < from;
                 let answer = match pending {
@@ -130,7 +130,7 @@ impl<'a> Call<'a> {
         {
             doubts.begins();
         }
-        let (done, next, again) = (machine.is_done(), machine.proposal(), self.machine.step);
+        let (done, next, retry) = (machine.is_done(), machine.proposal(), self.machine.step);
         // A thread that waits for other ranks must not keep the device from any of them.
         attempt.end();
         let Took { elapsed, measured } = took;
@@ -138,7 +138,7 @@ impl<'a> Call<'a> {
         let ballot = self.ballot().expect("only a call that agrees votes");
         ballot.ahead = Some(ahead);
         let (state, next) = if done { (RankState::Done, usize::MAX) } else { (RankState::Ready, next) };
-        ballot.cast(state, next, again)
+        ballot.cast(state, next, retry)
     }
 
     /// Follows the result of the vote on an attempt that has succeeded on this rank.
@@ -191,7 +191,7 @@ impl<'a> Call<'a> {
         let (step, size) = (self.machine.step, self.machine.size());
         self.report_worked(step);
         self.report.failed_elsewhere(size, elsewhere.class, took.elapsed);
-        let answer = Answer::Follow { to: self.machine.follow(agreed.again), elsewhere };
+        let answer = Answer::Follow { to: self.machine.follow(agreed.retry), elsewhere };
         if let Some(stages) = &mut self.stages {
             stages.failed_size = step;
             if let Some(again) = &mut stages.again {
