@@ -3,11 +3,11 @@
 mod comparing;
 mod correction;
 mod dry;
+mod dry_call;
 mod explain;
 mod judging;
 mod kept;
 mod key;
-mod lent;
 mod making;
 mod pace;
 mod prediction;

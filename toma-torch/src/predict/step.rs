@@ -9,10 +9,10 @@ use toma_core::memory::MemorySource as _;
 use toma_core::predict::{DryCall, Piece, Predict, PredictedSize, Shown, bytes_for_people, now};
 
 use super::dry;
+use super::dry_call;
 use super::judging::{Case, Splitting};
 use super::kept::{Found, Kept, Store};
 use super::key::{Key, Purpose, Site};
-use super::lent;
 use super::making::{predict_from, sizes_of, wide};
 use super::prediction::Prediction;
 use super::printed::{print, print_once};
@@ -79,7 +79,7 @@ impl Predict for DryRun {
     }
 
     fn predict_dry(&self, call: &mut DryCall<'_>) -> Option<PredictedSize> {
-        lent::predict(call)
+        dry_call::predict(call)
     }
 }
 
