@@ -81,7 +81,7 @@ impl Connection {
     }
 
     /// Opens another connection to the same store, so that a wait on it does not block this one.
-    pub(crate) fn again(&self) -> Result<Self, Error> {
+    pub(crate) fn open_another(&self) -> Result<Self, Error> {
         let mut out = ptr::null_mut();
         // SAFETY: the store is open until this is dropped.
         checked(|error| unsafe { toma_store_clone(self.0.as_ptr(), &mut out, error) })?;

@@ -171,7 +171,7 @@ impl Ranks {
         let Joined { member, farewell } = &*self.0;
         let member = match member {
             Kind::Alone(alone) => Kind::Alone(alone.named(name, alone.store().clone())),
-            Kind::Several(member) => Kind::Several(member.named(name, member.store().again()?)),
+            Kind::Several(member) => Kind::Several(member.named(name, member.store().reconnected()?)),
         };
         Ok(Self(Arc::new(Joined { member, farewell: farewell.clone() })))
     }

@@ -29,7 +29,8 @@ impl TcpStore {
     pub fn open(host: &str, port: u16, serves: bool, timeout: Duration) -> Result<Self, Error> {
         let address: Arc<str> = format!("{host}:{port}").into();
         let connection = Connection::open(host, port, serves, timeout);
-        let both = connection.and_then(|connection| Ok([connection.again()?, connection].map(Arc::new)));
+        let both =
+            connection.and_then(|connection| Ok([connection.open_another()?, connection].map(Arc::new)));
         let [waiting, connection] = both.map_err(|error| Error::Store(format!("{address}: {error}")))?;
         Ok(Self { connection, waiting, address, prefix: "".into() })
     }
@@ -39,10 +40,9 @@ impl TcpStore {
     }
 
     /// Returns the same store over new connections.
-    pub(super) fn again(&self) -> Result<Self, Error> {
-        let [connection, waiting] =
-            [self.with_address(self.connection.again())?, self.with_address(self.connection.again())?];
-        Ok(Self { connection: Arc::new(connection), waiting: Arc::new(waiting), ..self.clone() })
+    pub(super) fn reconnected(&self) -> Result<Self, Error> {
+        let open = || self.with_address(self.connection.open_another()).map(Arc::new);
+        Ok(Self { connection: open()?, waiting: open()?, ..self.clone() })
     }
 
     /// Claims the number of this rank, which no other process may have, and checks that all ranks have the same size.
