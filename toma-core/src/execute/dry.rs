@@ -45,7 +45,7 @@ pub(super) trait Hold<R, S> {
     fn hold(&mut self, outcome: R);
 
     /// Drops all held values.
-    fn let_go(&mut self);
+    fn drop_held(&mut self);
 }
 
 /// Drops each value before the next piece begins.
@@ -54,7 +54,7 @@ pub(super) struct DropAll;
 impl<R> Hold<R, ()> for DropAll {
     fn hold(&mut self, _: R) {}
 
-    fn let_go(&mut self) {}
+    fn drop_held(&mut self) {}
 }
 
 /// Collects the values.
@@ -67,7 +67,7 @@ impl<R: Outcome<S>, S> Hold<R, S> for Collect<R::Value> {
         }
     }
 
-    fn let_go(&mut self) {
+    fn drop_held(&mut self) {
         self.0.clear();
     }
 }
@@ -86,7 +86,7 @@ impl<R: Outcome<S>, S> Hold<R, S> for MoveOn<'_, R::Value> {
         }
     }
 
-    fn let_go(&mut self) {
+    fn drop_held(&mut self) {
         if let Some(first) = self.first.take() {
             self.so_far.replace(first);
         }
@@ -109,8 +109,8 @@ where
         failure
     }
 
-    fn let_go(&mut self) {
-        self.hold.let_go();
+    fn drop_held(&mut self) {
+        self.hold.drop_held();
     }
 
     fn undo(&mut self, piece: Range<usize>) {

@@ -98,7 +98,7 @@ pub(crate) trait DryBody {
     fn run(&mut self, piece: Range<usize>) -> Option<Failure>;
 
     /// Drops the held values.
-    fn let_go(&mut self);
+    fn drop_held(&mut self);
 
     /// Undoes other effects of the body on these items.
     fn undo(&mut self, piece: Range<usize>);
@@ -219,7 +219,7 @@ impl DryCall<'_> {
     /// Drops the held values, and undoes the other effects of the pieces, the last first.
     pub fn take_back(&mut self) {
         let Some(body) = &mut self.body else { return };
-        body.let_go();
+        body.drop_held();
         while let Some(piece) = self.begun.pop() {
             body.undo(piece);
         }

@@ -170,25 +170,25 @@ impl<'a> Memory<'a> {
         self.runs[stage] += 1;
         self.reached += usize::from(is_first);
         if let Some(input) = stage.checked_sub(1).filter(|_| is_first) {
-            self.has_been_input(input);
+            self.after_first_use(input);
         }
         Ok(())
     }
 
     /// The first run that takes the output of this stage is over.
-    fn has_been_input(&mut self, stage: usize) {
+    fn after_first_use(&mut self, stage: usize) {
         let cost = &self.costs.stages()[stage];
         // A stage that is saved in part may have dropped the bytes that the program holds.
         if self.saved[stage].is_some_and(|saving| saving.saved_bytes == cost.saved_bytes) {
             self.program_bytes += cost.program_bytes;
         }
         if !self.is_repeated[stage + 1] {
-            self.let_go(stage);
+            self.free_idle(stage);
         }
     }
 
     /// Frees the bytes of a stage's output that backward does not need.
-    fn let_go(&mut self, stage: usize) {
+    fn free_idle(&mut self, stage: usize) {
         let held_bytes = match &mut self.saved[stage] {
             Some(saving) => Some(&mut saving.saved_bytes),
             None => self.held[stage].as_mut(),
@@ -262,7 +262,7 @@ impl<'a> Memory<'a> {
             return Err(Reason::NotSaved);
         }
         self.needs_input(stage)?;
-        self.let_go(stage);
+        self.free_idle(stage);
         let saving = self.saved[stage].take().ok_or(Reason::NotSaved)?;
         let cost = &self.costs.stages()[stage];
         self.hold(stage, self.costs.gradient_bytes(stage), cost.backward_peak(&saving));

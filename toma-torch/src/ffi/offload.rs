@@ -135,7 +135,7 @@ impl Use<'_> {
     }
 
     /// Returns the bytes from which rows were taken.
-    pub(crate) fn let_go(&mut self) -> Option<Box<Arc<dyn Rows>>> {
+    pub(crate) fn take_rows(&mut self) -> Option<Box<Arc<dyn Rows>>> {
         let rows: *mut Arc<dyn Rows> = std::mem::replace(&mut self.host_copy, ptr::null()).cast_mut().cast();
         // SAFETY: the pointer is of a box, made by `stay`, which is taken back once.
         (!rows.is_null()).then(|| unsafe { Box::from_raw(rows) })

@@ -57,9 +57,9 @@ fn lend(shared: &Arc<ManagerState>, ids: &[u64]) {
 }
 
 /// Drops the sources from which rows were gathered.
-fn let_go(uses: &mut [Use<'_>]) {
+fn drop_rows(uses: &mut [Use<'_>]) {
     for storage in uses {
-        drop(storage.let_go());
+        drop(storage.take_rows());
     }
 }
 
@@ -120,7 +120,7 @@ impl Manages for Operators {
         for shared in &registered.managers {
             if let Err(failed) = shared.begin(name, uses) {
                 release(uses);
-                let_go(uses);
+                drop_rows(uses);
                 return Err(failed);
             }
         }
@@ -136,7 +136,7 @@ impl Manages for Operators {
             shared.end(ended);
         }
         release(ended.uses);
-        let_go(ended.uses);
+        drop_rows(ended.uses);
     }
 
     fn hold(&self, uses: &mut [Use<'_>], begins: bool) {
