@@ -566,9 +566,9 @@ void toma_storage_forget(void* remembered) noexcept;
 bool toma_storage_is_gone(const void* remembered) noexcept;
 // True if an operator of a thread that has not entered may be using it.
 bool toma_storage_is_in_use(const void* remembered) noexcept;
-// Makes a strong reference; null if the storage is gone. `let_go` releases it, which may free the storage.
+// Makes a strong reference; null if the storage is gone. `release` drops it, which may free the storage.
 void* toma_storage_keep(void* remembered) noexcept;
-void toma_storage_let_go(void* kept) noexcept;
+void toma_storage_release(void* kept) noexcept;
 // Describes the storage of a tensor (if sparse, of its values, or with `second` of its indices). False for none.
 bool toma_storage_use(const void* tensor, bool second, toma_use* out) noexcept;
 // True if its memory is owned by its allocator alone, or evicted by us. No other thread may move it meanwhile.

@@ -161,7 +161,7 @@ void* toma_storage_keep(void* remembered) noexcept {
   return kept;
 }
 
-void toma_storage_let_go(void* kept) noexcept { Strong::reclaim(&storage_at(kept)); }
+void toma_storage_release(void* kept) noexcept { Strong::reclaim(&storage_at(kept)); }
 
 bool toma_storage_use(const void* tensor, bool second, toma_use* out) noexcept {
   const auto& handle = toma::tensor_of(tensor);

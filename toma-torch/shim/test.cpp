@@ -750,7 +750,7 @@ void leaves(const at::Tensor& tensor) {
   auto* host_copy = new HostCopy(use.bytes);
   CHECK(toma_storage_copy(kept, host_copy->data(), use.bytes, &error) == TOMA_OK);
   toma_memory_drop(toma_storage_take(kept, host_copy, true, "it is evicted"));
-  toma_storage_let_go(kept);
+  toma_storage_release(kept);
   toma_storage_forget(remembered);
 }
 
@@ -766,7 +766,7 @@ void comes(const toma_use& use) {
     CHECK(toma_storage_give(kept, memory) == host_copy);
     delete host_copy;
   }
-  toma_storage_let_go(kept);
+  toma_storage_release(kept);
   toma_storage_forget(remembered);
 }
 
@@ -774,7 +774,7 @@ HostCopy* host_copy_of(const void* storage) {
   void* remembered = toma_storage_remember(storage);
   void* kept = toma_storage_keep(remembered);
   auto* host_copy = static_cast<HostCopy*>(toma_storage_stand_in(kept));
-  toma_storage_let_go(kept);
+  toma_storage_release(kept);
   toma_storage_forget(remembered);
   return host_copy;
 }

@@ -41,7 +41,7 @@ unsafe extern "C" {
     fn toma_storage_is_in_use(remembered: *const c_void) -> bool;
     fn toma_storage_keep(remembered: *mut c_void) -> *mut c_void;
     // These take a pointer from `keep`.
-    fn toma_storage_let_go(kept: *mut c_void);
+    fn toma_storage_release(kept: *mut c_void);
     fn toma_storage_take(
         kept: *mut c_void,
         stand_in: *mut c_void,
@@ -232,8 +232,8 @@ impl StorageRef {
 
 impl Drop for StorageRef {
     fn drop(&mut self) {
-        // SAFETY: it is let go once.
-        unsafe { toma_storage_let_go(self.0.as_ptr()) };
+        // SAFETY: it is released once.
+        unsafe { toma_storage_release(self.0.as_ptr()) };
     }
 }
 
