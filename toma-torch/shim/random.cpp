@@ -89,7 +89,6 @@ void Random::set() const {
   put();
 }
 
-// Draws advance a state; only a seed makes a state fresh, or changes the seed.
 void Random::undo_seed() const {
   const std::lock_guard<std::mutex> lock(of.mutex());
   if (is_seeded_since()) {
@@ -102,12 +101,14 @@ bool Random::was_seeded() const {
   return is_seeded_since();
 }
 
+// Dry runs and measurements draw from other generators, or set the generator back themselves. So a seed of their body
+// stays fresh, and a state from which numbers were drawn is another thread's.
 bool Random::is_seeded_since() const {
   if (!of.device().is_cpu()) {
-    return of.current_seed() != seed || offset_of(of) < offset;
+    return offset_of(of) == 0 && (of.current_seed() != seed || offset != 0);
   }
   const auto now = of_cpu(of).engine();
-  return now.seed() != engine->seed() || (is_fresh(now) && !is_fresh(*engine));
+  return is_fresh(now) && (now.seed() != engine->seed() || !is_fresh(*engine));
 }
 
 bool Random::operator==(const Random& other) const {

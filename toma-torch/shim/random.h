@@ -25,7 +25,8 @@ class Random {
   static std::vector<Random> of_all();
   // Makes this the current state of the generator.
   void set() const;
-  // Does this only if the generator was seeded since. Numbers that other threads drew stay drawn.
+  // Does this only if the generator was seeded since and nothing was drawn from the seed. Numbers that other threads
+  // drew stay drawn, and so do the seeds from which they drew.
   void undo_seed() const;
   bool was_seeded() const;
   const at::Generator& generator() const { return of; }

@@ -79,7 +79,23 @@ pub(super) struct DryForward {
 }
 
 /// Runs the forward of so many items dry; `None` if it cannot run dry.
+///
+/// All threads share a generator. So a body that seems to have seeded it runs again, because another thread may have
+/// done so meanwhile, and a body that seeds does so each time.
 pub(super) fn dry_run<R, S>(
+    size: usize,
+    answer: Answer,
+    run: &mut impl Run<R>,
+    undo: &impl Fn(Range<usize>),
+) -> Option<DryForward>
+where
+    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+{
+    let first = dry_run_once(size, answer, run, undo)?;
+    if first.has_seeded { dry_run_once(size, answer, run, undo) } else { Some(first) }
+}
+
+fn dry_run_once<R, S>(
     size: usize,
     answer: Answer,
     run: &mut impl Run<R>,

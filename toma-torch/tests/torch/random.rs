@@ -1,17 +1,25 @@
 //! A thread that draws random numbers next to dry runs and measurements gets each of its numbers once.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use tch::nn::{self, RNN as _};
 use tch::{Kind, Tensor};
-use toma_torch::{RngState, checkpoint, dry_run};
+use toma_core::predict::is_dry;
+use toma_core::{NoCache, execute};
+use toma_torch::{Backward as _, Loss, RngState, checkpoint, dry_run};
 
 use crate::ground;
 use crate::stage::alone;
 
 const NONE: Option<&Tensor> = None;
+
+/// Draws a number from the process's generator.
+fn draw() -> i64 {
+    Tensor::randint(1 << 30, [1], (Kind::Int64, ground::device())).int64_value(&[0])
+}
 
 /// Draws from the process's generator while `beside` runs on another thread.
 fn drawn_beside(beside: impl FnOnce()) -> Vec<i64> {
@@ -21,7 +29,7 @@ fn drawn_beside(beside: impl FnOnce()) -> Vec<i64> {
         let draws = scope.spawn(|| {
             let mut drawn = Vec::new();
             while !is_over.load(Ordering::Relaxed) {
-                drawn.push(Tensor::randint(1 << 30, [1], (Kind::Int64, ground::device())).int64_value(&[0]));
+                drawn.push(draw());
             }
             drawn
         });
@@ -35,9 +43,7 @@ fn drawn_beside(beside: impl FnOnce()) -> Vec<i64> {
 fn assert_drawn_once(drawn: &[i64]) {
     assert!(drawn.len() > 100, "{} numbers", drawn.len());
     tch::manual_seed(17);
-    let alone = drawn
-        .iter()
-        .map(|_| Tensor::randint(1 << 30, [1], (Kind::Int64, ground::device())).int64_value(&[0]));
+    let alone = drawn.iter().map(|_| draw());
     let differs = alone.zip(drawn).position(|(alone, drawn)| alone != *drawn);
     assert_eq!(differs, None, "of {}", drawn.len());
 }
@@ -132,4 +138,47 @@ fn a_seed_within_a_dry_run_or_a_measurement_is_put_back() {
         checkpoint::with().measure(body).unwrap();
         assert_eq!(RngState::of(ground::device()).unwrap(), before, "measured: {seed} after {drawn}");
     }
+}
+
+/// The other thread draws at once, as one that makes a net does.
+#[test]
+fn a_seed_from_which_another_thread_draws_stays() {
+    let _alone = alone();
+    let seeded = || {
+        tch::manual_seed(5);
+        draw()
+    };
+    let on_another_thread = || thread::scope(|scope| scope.spawn(seeded).join().unwrap());
+    let [first, second] = [seeded(), draw()];
+    let x = Tensor::ones([8, 8], ground::floats()).set_requires_grad(true);
+    tch::manual_seed(3);
+    dry_run(|| assert_eq!(on_another_thread(), first)).unwrap();
+    assert_eq!(draw(), second, "after a dry run");
+    tch::manual_seed(3);
+    let measured = || {
+        assert_eq!(on_another_thread(), first);
+        x.tanh()
+    };
+    checkpoint::with().measure(measured).unwrap();
+    assert_eq!(draw(), second, "after a measurement");
+}
+
+/// Once a piece has run, its body is run dry with all items, and meanwhile another thread seeds.
+#[test]
+fn a_body_that_runs_dry_while_another_thread_seeds_is_split() {
+    let _alone = alone();
+    let data = Tensor::arange(8, ground::doubles());
+    let weight = Tensor::ones([], ground::doubles()).set_requires_grad(true);
+    let (has_run, has_seeded) = (Cell::new(false), Cell::new(false));
+    draw();
+    let loss = execute::with::<NoCache>().max(4).backward(Loss::Found, &weight, &data, |rows| {
+        if !is_dry() {
+            has_run.set(true);
+        } else if has_run.get() && !has_seeded.replace(true) {
+            thread::scope(|scope| scope.spawn(|| tch::manual_seed(5)).join().unwrap());
+        }
+        (rows * &weight).sum(Kind::Double)
+    });
+    assert!(has_seeded.get());
+    assert_eq!((loss.double_value(&[]), weight.grad().double_value(&[])), (28.0, 28.0));
 }
