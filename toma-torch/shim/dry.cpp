@@ -397,8 +397,8 @@ void toma_dry_end(toma_recorder* recorder, toma_dry_outcome* out) noexcept {
     const auto is_on_gpu = [](const toma::DryBlock* block) { return !block->device.is_cpu(); };
     return std::any_of(dry.living.begin(), dry.living.end(), is_on_gpu);
   };
-  // A thread of backward drops the last nodes of a step on a GPU a moment after the step.
-  for (int waits = 0; waits < 100 && keeps_on_gpu(); ++waits) {
+  // A thread of backward drops the last nodes of a step on a GPU a moment after the step, on busy cores much later.
+  for (int waits = 0; waits < 1000 && keeps_on_gpu(); ++waits) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const std::lock_guard<std::mutex> held(dry.lock);
