@@ -315,6 +315,8 @@ fn many_runs_of_two_threads_change_nothing_and_leave_nothing() {
         let before = address_space();
         thread::scope(|scope| {
             scope.spawn(|| {
+                // Threads of its operators would have stacks, which are regions; the number is per thread.
+                tch::set_num_threads(1);
                 let net = shared.lock().unwrap();
                 for _ in 0..each {
                     dry_run(|| step(&net, 5)).unwrap();
