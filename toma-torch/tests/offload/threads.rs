@@ -220,13 +220,14 @@ fn writes_of_an_operator_that_began_before_the_manager_are_kept() {
         let expected = elements(&factor.matmul(&factor)).unwrap();
         let product = Tensor::zeros([1024, 1024], ground::floats());
         let [theirs, begins] = [product.shallow_clone(), factor];
-        let (sends, begun) = std::sync::mpsc::channel();
         let writer = thread::spawn(move || {
-            sends.send(()).unwrap();
+            tch::set_num_threads(1);
             let _written = begins.f_matmul_out(&theirs, &begins).unwrap();
         });
-        begun.recv().unwrap();
-        thread::sleep(std::time::Duration::from_millis(5));
+        // The operator has begun once it has written its first elements.
+        while product.double_value(&[0, 0]) == 0.0 && !writer.is_finished() {
+            thread::yield_now();
+        }
         // A plain manager, because the one of the other tests overwrites memory of evicted storages.
         let manager = Manager::new(&cpu_device());
         let handle = manager.adopt(&product);
