@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 
 use toma::classify::OutOfMemory;
-use toma::leaner::{self, Lean, Wanted, wanted};
+use toma::leaner::{self, Lean};
 use toma::{NoCache, execute, predict};
 
 use crate::region::Region;
@@ -128,20 +128,6 @@ fn threads_do_not_see_each_other() {
         assert_eq!((region.attempts().len(), region.attempts()[1]), (101, (8, 1)));
         assert_eq!(region.asked.load(SeqCst), 1);
     }
-}
-
-#[test]
-fn batches_keep_their_size_and_pieces_may_shrink() {
-    assert_eq!(wanted(), Wanted::KeepsSize);
-    execute::with::<NoCache>().batch(4, |_| {
-        assert_eq!(wanted(), Wanted::KeepsSize);
-        execute::with::<NoCache>().range(0..8, 4, |_, _| assert_eq!(wanted(), Wanted::MayShrink));
-        assert_eq!(wanted(), Wanted::KeepsSize);
-    });
-    execute::with::<NoCache>().map(0..8, 4, |_, _| {
-        execute::with::<NoCache>().batch(2, |_| assert_eq!(wanted(), Wanted::KeepsSize));
-        assert_eq!(wanted(), Wanted::MayShrink);
-    });
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use toma::classify::OutOfMemory;
-use toma::leaner::{Wanted, wanted};
 use toma::{NoCache, execute};
 
 use crate::executor::{block_on, pause, poll};
@@ -13,17 +12,14 @@ use crate::region::Region;
 
 #[toma::batch(initial = 16, cache = NoCache)]
 async fn batches(size: usize, region: &Arc<Region>) -> Result<usize, OutOfMemory> {
-    assert_eq!(wanted(), Wanted::KeepsSize);
     let result = region.run(size);
     pause().await;
-    assert_eq!(wanted(), Wanted::KeepsSize);
     result
 }
 
 #[toma::range(initial = 16, cache = NoCache)]
 async fn ranges(start: usize, end: usize, region: &Arc<Region>) -> Result<(), OutOfMemory> {
     pause().await;
-    assert_eq!(wanted(), Wanted::MayShrink);
     region.run(end - start).map(drop)
 }
 

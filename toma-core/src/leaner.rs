@@ -36,9 +36,9 @@
 //! ```
 //!
 //! # Which plan, and which size
-//! That depends on the meaning of the body's values, and [`wanted`] returns it. A batch is one value of one size: any
-//! plan is better than a smaller batch. Pieces give the same result at any size, so the faster way per item counts. For
-//! that the body reports the time that it has [`repeated`]. [`Adaptive`](crate::Adaptive) and
+//! That depends on the meaning of the body's values. A batch is one value of one size: any plan is better than a
+//! smaller batch. Pieces give the same result at any size, so the faster way per item counts. For that the body reports
+//! the time that it has [`repeated`]. [`Adaptive`](crate::Adaptive) and
 //! [`Throughput`](crate::Throughput) then do not grow into sizes that have to recompute, and leave them if smaller
 //! sizes are faster. A body whose pieces must keep their size as batches do calls [`keep_size`].
 //!
@@ -55,42 +55,6 @@ use std::time::Duration;
 pub use self::left::Lean;
 pub(crate) use self::left::{Action, Left, is_kept, take};
 pub(crate) use self::sites::{has_offered, offers};
-use crate::shield;
-
-/// The preference of the running attempt, if its work does not fit as it is.
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// use toma::leaner::{Wanted, wanted};
-///
-/// let plan = match wanted() {
-///     Wanted::KeepsSize => "the fastest that fits",
-///     Wanted::MayShrink => "the one with the most items per second",
-/// };
-/// assert_eq!(plan, "the fastest that fits");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// A leaner plan, as long as any fits: a batch keeps its size. Also outside of attempts, where nothing shrinks.
-    KeepsSize,
-    /// The faster way per item: pieces may shrink.
-    MayShrink,
-}
-
-/// Returns the preference of the innermost running attempt, by its form.
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// use toma::leaner::{Wanted, wanted};
-/// use toma::{NoCache, execute};
-///
-/// assert_eq!(wanted(), Wanted::KeepsSize);
-/// execute::with::<NoCache>().range(0..8, 4, |_, _| assert_eq!(wanted(), Wanted::MayShrink));
-/// execute::with::<NoCache>().batch(8, |_| assert_eq!(wanted(), Wanted::KeepsSize));
-/// ```
-pub fn wanted() -> Wanted {
-    if shield::inside().is_piece() { Wanted::MayShrink } else { Wanted::KeepsSize }
-}
 
 /// Offers a handle for the running attempt, to be used if the attempt runs out of memory.
 ///

@@ -59,16 +59,15 @@ impl Retryable {
     }
 }
 
-/// Form of the attempt that a thread runs, if any.
+/// Whether a thread runs an attempt, and whether the body of the attempt has left records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inside(u8);
 
 impl Inside {
     /// No attempt, or none that a body can leave records for.
     pub(crate) const NOTHING: Self = Self(0);
-    pub(crate) const PIECE: Self = Self(1);
-    pub(crate) const BATCH: Self = Self(1 << 1);
-    const LEFT: u8 = 1 << 2;
+    pub(crate) const ATTEMPT: Self = Self(1);
+    const LEFT: u8 = 1 << 1;
 
     /// True if the body of the attempt has left records.
     #[inline]
@@ -77,11 +76,7 @@ impl Inside {
     }
 
     pub(crate) fn is_attempt(self) -> bool {
-        self.0 & (Self::PIECE.0 | Self::BATCH.0) != 0
-    }
-
-    pub(crate) fn is_piece(self) -> bool {
-        self.0 & Self::PIECE.0 != 0
+        self.0 & Self::ATTEMPT.0 != 0
     }
 }
 
@@ -94,7 +89,7 @@ thread_local! {
 
 /// The shield of one attempt. One word without padding, so that it is read, set and restored by one instruction each.
 /// It holds the failures that this attempt or an enclosing one would retry, a flag that the last panic inside this
-/// attempt was not printed, and the form of the attempt.
+/// attempt was not printed, and whether it is an attempt.
 #[derive(Clone, Copy)]
 struct Shield(u32);
 
@@ -129,8 +124,7 @@ impl Shield {
     }
 }
 
-/// Runs `body` once under the shield, in an attempt of the form `inside`. A panic is returned as a value. `left` is
-/// called if the body has left records.
+/// Runs `body` once under the shield. A panic is returned as a value. `left` is called if the body has left records.
 #[inline]
 pub(crate) fn run<R>(
     retryable: Retryable,
@@ -156,7 +150,7 @@ pub(crate) fn run<R>(
     }
 }
 
-/// Form of the attempt that this thread runs.
+/// Whether this thread runs an attempt.
 pub(crate) fn inside() -> Inside {
     SHIELD.get().inside()
 }

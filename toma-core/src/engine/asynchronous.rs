@@ -74,7 +74,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     pub(crate) fn prepare<T>(&mut self, part: impl FnOnce() -> T) -> Option<T> {
         let _inside = self.inside();
         let entered = self.call.witnessed().and_then(Witnessed::enter);
-        let guard = Guard { retryable: self.attempt.retryable, inside: self.call.inside() };
+        let guard = Guard::of_attempt(self.attempt.retryable);
         let prepared = guard.run(&Before::now(), part, || self.call.takes_left());
         drop(entered);
         let panic = match prepared {
@@ -95,9 +95,9 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
     where
         K: Judge<R, M>,
     {
-        let (inside, mut left) = (self.call.inside(), None);
+        let mut left = None;
         let receivers = Receivers { witnessed: self.call.witnessed(), left: Some(&mut left) };
-        let (before, result) = self.attempt.run_async(inside, receivers, body).await;
+        let (before, result) = self.attempt.run_async(receivers, body).await;
         let _inside = self.inside();
         if let Some(left) = left {
             self.call.leaves(left);

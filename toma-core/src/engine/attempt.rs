@@ -69,12 +69,11 @@ impl Attempt {
     #[inline]
     pub(super) fn run<R>(
         &mut self,
-        inside: Inside,
         before: &Before,
         body: impl FnOnce() -> R,
         left: impl FnOnce(),
     ) -> Result<R, Panic> {
-        let guard = Guard { retryable: self.retryable, inside };
+        let guard = Guard::of_attempt(self.retryable);
         #[cfg(feature = "testing")]
         if let Some(injected) = inject::ask(self.retryable, self.piece.len()) {
             self.injected = true;
@@ -86,11 +85,10 @@ impl Attempt {
     /// Runs the future `body` as [`run`](Self::run) runs a closure.
     pub(super) async fn run_async<F: Future>(
         &mut self,
-        inside: Inside,
         receivers: Receivers<'_>,
         body: F,
     ) -> (Before, Result<F::Output, Panic>) {
-        let guard = Guard { retryable: self.retryable, inside };
+        let guard = Guard::of_attempt(self.retryable);
         #[cfg(feature = "testing")]
         if let Some(injected) = inject::ask(self.retryable, self.piece.len()) {
             self.injected = true;
@@ -100,16 +98,22 @@ impl Attempt {
     }
 }
 
-/// Failures of a body that would be retried, and the form of the attempt that the thread runs.
+/// Failures of a body that would be retried, and whether it is the body of an attempt.
 #[derive(Clone, Copy)]
 pub(super) struct Guard {
-    pub(super) retryable: Retryable,
-    pub(super) inside: Inside,
+    retryable: Retryable,
+    inside: Inside,
 }
 
 impl Guard {
     /// Guard for code outside of attempts.
     pub(super) const NOTHING: Self = Self { retryable: Retryable::NOTHING, inside: Inside::NOTHING };
+
+    /// Guard for code of an attempt.
+    #[inline]
+    pub(super) fn of_attempt(retryable: Retryable) -> Self {
+        Self { retryable, inside: Inside::ATTEMPT }
+    }
 
     /// Runs `body` once under the shield. A panic is returned as a value, and the thread's modes are restored.
     #[inline]

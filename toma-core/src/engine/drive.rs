@@ -11,16 +11,13 @@ use crate::observe::Answer;
 use crate::outcome::Judge;
 use crate::policy::Policy;
 use crate::ranks::{Agreed, Error};
-use crate::shield::{self, Inside, Panic};
+use crate::shield::{self, Panic};
 use crate::thread_state::Before;
 
 /// A body, and its cleanup after failed attempts.
 pub(crate) trait Work<R> {
     /// True if single items may be left out. A constant, so that other work pays nothing for it.
     const LEAVES_OUT: bool;
-
-    /// Form of its attempts: a batch, or pieces of a whole.
-    const INSIDE: Inside = Inside::PIECE;
 
     fn run(&mut self, piece: Range<usize>) -> R;
     fn cleanup(&mut self) -> &mut impl Cleanup;
@@ -60,7 +57,7 @@ pub(crate) fn next_piece<R, M, W: Work<R>>(
         let before = Before::now();
         let piece = attempt.piece.clone();
         let run = || work.run(piece);
-        let result = attempt.run(W::INSIDE, &before, run, || call.takes_left());
+        let result = attempt.run(&before, run, || call.takes_left());
         match settle_now(call, policy, &mut attempt, (result, &before), judge) {
             Settled::Succeeded(value) => return Some(Ok(value)),
             Settled::Failed(error) => return Some(Err(error)),

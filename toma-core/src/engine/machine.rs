@@ -21,7 +21,7 @@ use crate::classify::Class;
 use crate::memory::Reading;
 use crate::policy::{Bounds, Evidence, Measurements, Policy};
 use crate::predict::Cuts;
-use crate::shield::{Inside, Retryable};
+use crate::shield::Retryable;
 
 /// State of one call. Positions count items from 0; forms add their own offset.
 #[derive(Clone, Debug)]
@@ -195,11 +195,6 @@ impl Machine {
     /// Remaining work after the current piece, in units of the step.
     pub(crate) fn left_behind(&self) -> usize {
         if self.extent.single { 0 } else { self.extent.size(self.cut.end..self.extent.end) }
-    }
-
-    /// Form of the call's attempts.
-    pub(crate) fn inside(&self) -> Inside {
-        if self.is_batch() { Inside::BATCH } else { Inside::PIECE }
     }
 
     /// True for a batch: one piece, at the size that succeeds.

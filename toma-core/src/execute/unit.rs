@@ -5,7 +5,6 @@ use crate::classify::Failure;
 use crate::engine::costs::{Costs, Padding};
 use crate::engine::drive::{Cleanup, Work};
 use crate::engine::pieces::Extent;
-use crate::shield::Inside;
 
 /// Unit of sizes: [items](Items), or [costs](super::ByCost).
 pub trait Unit {
@@ -106,7 +105,6 @@ pub(super) struct Whole<F, B>(pub(super) Job<F, B, Items>);
 
 impl<R, F: FnMut(Range<usize>) -> R, B: Undo> Work<R> for Whole<F, B> {
     const LEAVES_OUT: bool = false;
-    const INSIDE: Inside = Inside::BATCH;
 
     #[inline]
     fn run(&mut self, piece: Range<usize>) -> R {

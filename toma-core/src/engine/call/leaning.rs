@@ -8,15 +8,10 @@ use crate::leaner::{self, Left};
 use crate::nesting::Nesting;
 use crate::observe::Watch;
 use crate::policy::Policy;
-use crate::shield::{self, Inside};
+use crate::shield;
 use crate::switches::Switches;
 
 impl Call<'_> {
-    /// Form of the attempts in which the call's bodies run.
-    pub(crate) fn inside(&self) -> Inside {
-        self.machine.inside()
-    }
-
     /// Takes the records that the attempt's body has left on this thread.
     #[cold]
     pub(crate) fn takes_left(&mut self) {
