@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::record::{Contradiction, Recorder};
 use crate::tables::{
-    Block, Moment, Operator, OperatorId, Scope, ScopeId, Storage, StorageId, Tables, ThreadId, Trace, Use,
+    Block, Operator, OperatorId, Scope, ScopeId, Storage, StorageId, Tables, ThreadId, Trace, Use,
 };
 use crate::tick::Tick;
 
@@ -106,7 +106,6 @@ enum Event<'a> {
     ScopeEnds(ScopeId),
     StorageBegins(ThreadId, &'a Block),
     BlockBegins(ThreadId, StorageId, &'a Block),
-    BlockReplaces(ThreadId, StorageId, &'a Block),
     BlockEnds(ThreadId, StorageId),
     Uses(&'a Use),
 }
@@ -147,23 +146,13 @@ fn events(tables: &Tables) -> Vec<(Tick, Event<'_>)> {
 }
 
 fn of_storage<'a>(id: StorageId, storage: &'a Storage, events: &mut Vec<(Tick, Event<'a>)>) {
-    let mut earlier: Option<&Block> = None;
-    for block in &storage.blocks {
-        if let Some(Moment { tick, thread }) = block.birth {
-            let replaces = |earlier: &Block| earlier.death.is_some_and(|death| death.tick == tick.next());
-            let event = match earlier {
-                None => Event::StorageBegins(thread, block),
-                Some(earlier) if replaces(earlier) => {
-                    events.pop();
-                    Event::BlockReplaces(thread, id, block)
-                }
-                Some(_) => Event::BlockBegins(thread, id, block),
-            };
-            events.push((tick, event));
-        }
-        let death = block.death.map(|death| (death.tick, Event::BlockEnds(death.thread, id)));
-        events.extend(death);
-        earlier = Some(block);
+    for (number, block) in storage.blocks.iter().enumerate() {
+        let begins = |thread| match number {
+            0 => Event::StorageBegins(thread, block),
+            _ => Event::BlockBegins(thread, id, block),
+        };
+        events.extend(block.birth.map(|birth| (birth.tick, begins(birth.thread))));
+        events.extend(block.death.map(|death| (death.tick, Event::BlockEnds(death.thread, id))));
     }
 }
 
@@ -198,7 +187,6 @@ fn play(event: &Event<'_>, recorder: &mut Recorder) -> Result<(), Contradiction>
         Event::ScopeEnds(id) => recorder.end_scope(*id),
         Event::StorageBegins(thread, block) => recorder.birth(*thread, &block.place, block.bytes).map(drop),
         Event::BlockBegins(thread, id, block) => recorder.rebirth(*thread, *id, &block.place, block.bytes),
-        Event::BlockReplaces(thread, id, block) => recorder.grow(*thread, *id, block.bytes),
         Event::BlockEnds(thread, id) => recorder.death(*thread, *id),
         Event::Uses(used) => recorder.uses(used.operator, used.operand.clone()),
     }

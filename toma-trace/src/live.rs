@@ -83,7 +83,7 @@ pub struct Peak {
 pub struct Holder {
     /// The storage.
     pub storage: StorageId,
-    /// Bytes of its block. While a storage grows it holds two blocks, and is listed twice.
+    /// Bytes of its block.
     pub bytes: u64,
 }
 

@@ -210,20 +210,6 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records that a storage moves to a block of another size in the same place: the new block is born, then
-    /// the old one dies.
-    ///
-    /// # Errors
-    ///
-    /// If the storage is unknown or dead, or the bytes of all blocks together overflow.
-    pub fn grow(&mut self, thread: ThreadId, storage: StorageId, bytes: u64) -> Refusable<()> {
-        let place = self.living_block(storage)?.place.clone();
-        let block = self.born(thread, &place, bytes)?;
-        self.death(thread, storage)?;
-        self.tables.storages[storage.0].blocks.push(block);
-        Ok(())
-    }
-
     /// Records that the live block of a storage is freed.
     ///
     /// # Errors

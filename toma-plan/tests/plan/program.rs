@@ -26,7 +26,6 @@ pub(crate) enum Act {
     Call(Place, Bytes, Bytes),
     /// A block that is made outside of all operators.
     Make(Place, Bytes),
-    Grow(Index, Bytes),
     Free(Index),
     /// Frees a block that existed before the step.
     FreeExisting(Index),
@@ -58,7 +57,6 @@ fn act(frees_existing: bool) -> impl Strategy<Value = Act> {
     prop_oneof![
         3 => (place(), bytes(), bytes()).prop_map(|(place, made, scratch)| Act::Call(place, made, scratch)),
         2 => (place(), bytes()).prop_map(|(place, bytes)| Act::Make(place, bytes)),
-        1 => (any::<Index>(), bytes()).prop_map(|(storage, bytes)| Act::Grow(storage, bytes)),
         3 => any::<Index>().prop_map(Act::Free),
         u32::from(frees_existing) => any::<Index>().prop_map(Act::FreeExisting),
     ]
@@ -135,16 +133,13 @@ impl Act {
                 recorder.end_operator(operator).unwrap();
             }
             Self::Make(place, bytes) => living.push(recorder.birth(MAIN, place, bytes.at(size)).unwrap()),
-            Self::Grow(index, bytes) if !living.is_empty() => {
-                recorder.grow(MAIN, *index.get(living), bytes.at(size)).unwrap();
-            }
             Self::Free(index) if !living.is_empty() => {
                 recorder.death(MAIN, living.remove(index.index(living.len()))).unwrap();
             }
             Self::FreeExisting(index) if !existing.is_empty() => {
                 recorder.death(MAIN, existing.remove(index.index(existing.len()))).unwrap();
             }
-            Self::Grow(..) | Self::Free(_) | Self::FreeExisting(_) => {}
+            Self::Free(_) | Self::FreeExisting(_) => {}
         }
     }
 }

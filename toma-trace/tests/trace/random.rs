@@ -16,7 +16,6 @@ pub(crate) enum Action {
     Existing(Place, u64),
     Birth(ThreadId, Place, u64),
     Rebirth(ThreadId, Index, Place, u64),
-    Grow(ThreadId, Index, u64),
     Death(ThreadId, Index),
     BeginOperator(ThreadId),
     EndOperator(Index),
@@ -35,7 +34,6 @@ pub(crate) fn actions() -> impl Strategy<Value = Vec<Action>> {
         4 => (thread(), place(), 0..9_u64).prop_map(|(thread, place, bytes)| Action::Birth(thread, place, bytes)),
         1 => (thread(), index(), place(), 0..9_u64)
             .prop_map(|(thread, storage, place, bytes)| Action::Rebirth(thread, storage, place, bytes)),
-        1 => (thread(), index(), 0..9_u64).prop_map(|(thread, storage, bytes)| Action::Grow(thread, storage, bytes)),
         3 => (thread(), index()).prop_map(|(thread, storage)| Action::Death(thread, storage)),
         2 => thread().prop_map(Action::BeginOperator),
         2 => index().prop_map(Action::EndOperator),
@@ -89,9 +87,6 @@ impl Player {
             Action::Rebirth(thread, storage, place, bytes) => {
                 let storage = self.storage(*storage)?;
                 self.recorder.rebirth(*thread, storage, place, *bytes).ok()?;
-            }
-            Action::Grow(thread, storage, bytes) => {
-                self.recorder.grow(*thread, self.storage(*storage)?, *bytes).ok()?;
             }
             Action::Death(thread, storage) => self.recorder.death(*thread, self.storage(*storage)?).ok()?,
             Action::BeginOperator(thread) => self.begin_operator(*thread),

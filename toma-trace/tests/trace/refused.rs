@@ -22,18 +22,14 @@ const REFUSED: &[(&str, Step)] = &[
         recorder.death(MAIN, storage)?;
         recorder.uses(operator, Operand::new(storage, Access::Reads, &[2]))
     }),
-    ("storage 0 is dead since tick 1", |recorder| {
-        let storage = recorder.existing(&gpu(), 8)?;
-        recorder.death(MAIN, storage)?;
-        recorder.grow(MAIN, storage, 16)
-    }),
     ("storage 0 already has a living block of 8 bytes", |recorder| {
         let storage = recorder.birth(MAIN, &gpu(), 8)?;
         recorder.rebirth(MAIN, storage, &gpu(), 16)
     }),
     ("storage 0 already has a living block of 16 bytes", |recorder| {
         let storage = recorder.existing(&gpu(), 8)?;
-        recorder.grow(MAIN, storage, 16)?;
+        recorder.death(MAIN, storage)?;
+        recorder.rebirth(MAIN, storage, &gpu(), 16)?;
         recorder.rebirth(MAIN, storage, &Place::HOST, 8)
     }),
     ("storage 3 is unknown: 1 are recorded", |recorder| {
@@ -145,7 +141,8 @@ fn an_innermost_operator_is_found_through_scopes() -> Result<(), Contradiction> 
     let scope = recorder.begin_scope(MAIN, label());
     let storage = recorder.birth(MAIN, &gpu(), 8)?;
     let inner = recorder.begin_operator(MAIN, "aten::relu");
-    recorder.grow(MAIN, storage, 16)?;
+    recorder.death(MAIN, storage)?;
+    recorder.rebirth(MAIN, storage, &gpu(), 16)?;
     let trace = recorder.finish();
     let operators: Vec<_> = trace[storage].blocks.iter().map(|block| block.operator).collect();
     assert_eq!(operators, [Some(outer), Some(inner)]);

@@ -39,7 +39,7 @@ proptest! {
     }
 }
 
-/// A storage that is made in an operator and grows, and one from before.
+/// A storage that is made in an operator and gets another block, and one from before.
 fn sample() -> Value {
     let mut recorder = Recorder::new();
     let scope = recorder.begin_scope(MAIN, Label::new(ScopeKind::Line, "f").at("src/main.rs", 3));
@@ -47,7 +47,8 @@ fn sample() -> Value {
     let there = recorder.existing(&gpu(), 100).unwrap();
     let made = recorder.birth(MAIN, &gpu(), 8).unwrap();
     recorder.uses(operator, Operand::new(there, Access::Reads, &[25])).unwrap();
-    recorder.grow(MAIN, made, 16).unwrap();
+    recorder.death(MAIN, made).unwrap();
+    recorder.rebirth(MAIN, made, &gpu(), 16).unwrap();
     recorder.end_operator(operator).unwrap();
     recorder.end_scope(scope).unwrap();
     serde_json::from_str(&recorder.finish().to_json()).unwrap()
@@ -94,7 +95,7 @@ fn a_broken_text_is_refused_by_name() {
             with(first, json!([])),
             "the event of tick 5 contradicts earlier ones: storage 1 is unknown: 1 are recorded",
         ),
-        (with("/trace/storages/1/blocks/1/birth", Value::Null), "the clock goes from tick 4 to tick 6"),
+        (with("/trace/storages/1/blocks/1/birth", Value::Null), "the clock goes from tick 5 to tick 7"),
         (
             with("/trace/storages/1/blocks/0/place", json!("moon")),
             "a trace cannot be read: unknown place \"moon\": expected `host` or `kind:index`",

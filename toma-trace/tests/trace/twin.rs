@@ -24,7 +24,7 @@ impl Twin {
         let holds = |id: StorageId| self.now().iter().find(|(storage, ..)| *storage == id).cloned();
         Some(match action {
             Action::Rebirth(_, index, ..) => storage(index).is_some_and(|id| holds(id).is_none()),
-            Action::Grow(_, index, _) | Action::Death(_, index) => storage(index).and_then(holds).is_some(),
+            Action::Death(_, index) => storage(index).and_then(holds).is_some(),
             Action::Existing(..) | Action::Birth(..) | Action::BeginOperator(_) | Action::BeginScope(_) => {
                 true
             }
@@ -41,12 +41,6 @@ impl Twin {
             }
             (Action::Birth(_, place, bytes) | Action::Rebirth(_, _, place, bytes), Some(id)) => {
                 now.push((id, place.clone(), *bytes));
-            }
-            (Action::Grow(_, _, bytes), Some(id)) => {
-                let old = now.iter().position(|(storage, ..)| *storage == id).unwrap();
-                now.push((id, now[old].1.clone(), *bytes));
-                self.0.push(now.clone());
-                now.remove(old);
             }
             (Action::Death(..), Some(id)) => now.retain(|(storage, ..)| *storage != id),
             _ => {}
@@ -65,9 +59,7 @@ fn played(actions: &[Action]) -> (Trace, Twin) {
     for action in actions {
         let expected = twin.follows(&player, action);
         let named = match action {
-            Action::Rebirth(_, index, ..) | Action::Grow(_, index, _) | Action::Death(_, index) => {
-                player.storage(*index)
-            }
+            Action::Rebirth(_, index, ..) | Action::Death(_, index) => player.storage(*index),
             _ => None,
         };
         let accepted = player.play(action);
