@@ -33,8 +33,7 @@ fn shrinks() {
 #[test]
 fn a_second_witness_is_refused() {
     let _session = Session::new();
-    let refused = witness::register(&Second).unwrap_err();
-    assert_eq!(refused.to_string(), "witness: one is registered already, and there is room for one");
+    assert!(!witness::register(&Second));
 }
 
 #[test]

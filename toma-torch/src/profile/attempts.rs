@@ -41,7 +41,7 @@ impl Witness for Attempts {
 
 /// Registers the witness for recordings. If the program has registered its own, recordings have no attempts.
 pub(crate) fn register() {
-    let _ = witness::register(&Attempts);
+    witness::register(&Attempts);
 }
 
 /// Switches the reports to the recording on or off.

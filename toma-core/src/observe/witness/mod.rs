@@ -47,20 +47,18 @@
 //!     }
 //! }
 //!
-//! witness::register(&Allocator)?;
+//! assert!(witness::register(&Allocator));
 //! witness::listen(true);
 //! execute::with::<NoCache>().range(0..8, 8, |start, end| allocate((end - start) * 1000))?;
 //! witness::listen(false);
 //! let report = report::last().unwrap();
 //! assert_eq!(report.filled.as_deref(), Some("8000 bytes for 8 items"));
 //! assert!(report.to_string().contains("\n  filled   8000 bytes for 8 items\n"));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok::<(), OutOfMemory>(())
 //! ```
 
 mod witnessed;
 
-use std::error::Error;
-use std::fmt;
 use std::sync::OnceLock;
 
 use crate::classify::Class;
@@ -174,7 +172,8 @@ pub enum Ended {
     Abandoned,
 }
 
-/// Registers the witness of the process, permanently. It is not notified until it [listens](listen).
+/// Registers the witness of the process, permanently. It is not notified until it [listens](listen). Returns false if
+/// one is registered already: there is room for one.
 ///
 /// ```
 /// # extern crate toma_core as toma;
@@ -188,14 +187,10 @@ pub enum Ended {
 /// #     fn ended(&self, _: &Attempted<'_>, _: Ended) {}
 /// #     fn filled(&self) -> Option<String> { None }
 /// # }
-/// witness::register(&Allocator)?; // `Allocator` implements `Witness`
-/// # Ok::<(), witness::AlreadyRegistered>(())
+/// assert!(witness::register(&Allocator)); // `Allocator` implements `Witness`
 /// ```
-///
-/// # Errors
-/// When one is registered already: there is room for one.
-pub fn register(witness: &'static dyn Witness) -> Result<(), AlreadyRegistered> {
-    REGISTERED.set(witness).map_err(|_| AlreadyRegistered(()))
+pub fn register(witness: &'static dyn Witness) -> bool {
+    REGISTERED.set(witness).is_ok()
 }
 
 /// Switches the witness on or off.
@@ -214,33 +209,3 @@ pub fn register(witness: &'static dyn Witness) -> Result<(), AlreadyRegistered> 
 pub fn listen(on: bool) {
     Switches::set(Switches::WITNESSED, on);
 }
-
-/// The error of [`register`] for a second witness.
-///
-/// ```
-/// # extern crate toma_core as toma;
-/// # use toma::observe::witness::{Attempted, Ended, Witness};
-/// use toma::observe::witness;
-///
-/// # struct Allocator;
-/// # impl Witness for Allocator {
-/// #     fn enter(&self, _: &Attempted<'_>) {}
-/// #     fn leave(&self) {}
-/// #     fn ended(&self, _: &Attempted<'_>, _: Ended) {}
-/// #     fn filled(&self) -> Option<String> { None }
-/// # }
-/// witness::register(&Allocator)?;
-/// let error = witness::register(&Allocator).unwrap_err();
-/// assert_eq!(error.to_string(), "witness: one is registered already, and there is room for one");
-/// # Ok::<(), witness::AlreadyRegistered>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AlreadyRegistered(());
-
-impl fmt::Display for AlreadyRegistered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("witness: one is registered already, and there is room for one")
-    }
-}
-
-impl Error for AlreadyRegistered {}
