@@ -70,11 +70,9 @@ impl<'a> Call<'a> {
         let ready = if done { RankState::Done } else { RankState::Ready };
         let (next, retry) = if done { (usize::MAX, usize::MAX) } else { (proposal, step) };
         Some(match ballot.owes {
-            Some(Owes::Failure { class, injected: false }) => {
-                ballot.cast(RankState::Failed(class), usize::MAX, step)
-            }
-            Some(Owes::Failure { class, injected: true }) => {
-                ballot.cast(RankState::Injected(class), usize::MAX, step)
+            Some(Owes::Failure { class, injected }) => {
+                let failed = if injected { RankState::Injected } else { RankState::Failed };
+                ballot.cast(failed(class), usize::MAX, step)
             }
             Some(Owes::Begin | Owes::LeftOut) => ballot.cast(ready, next, retry),
             None if done => {

@@ -179,12 +179,8 @@ impl ReportBuilder {
     }
 
     pub(crate) fn failed(&mut self, size: usize, class: Class, elapsed: Option<Duration>) {
-        self.figures.attempts += 1;
-        self.add(Tried { size, failed: Some(class), ..Tried::default() });
-        let report = &mut self.history().report;
-        report.out_of_memory += usize::from(class == Class::OutOfMemory);
-        report.time_lost += elapsed.unwrap_or_default();
-        report.time_lost_is_exact &= elapsed.is_some();
+        self.history().report.out_of_memory += usize::from(class == Class::OutOfMemory);
+        self.failed_elsewhere(size, class, elapsed);
     }
 
     /// Records an attempt that failed on another rank; not counted as out of memory on this rank.
