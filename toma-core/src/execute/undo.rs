@@ -32,9 +32,9 @@ impl LacksView {
     #[inline]
     pub(crate) fn hold<V>(&self, hold: impl FnOnce() -> V) -> V {
         self.0.set(true);
-        let held = hold();
+        let view = hold();
         self.0.set(false);
-        held
+        view
     }
 
     /// Returns true, once, if the last attempt lacks its view.

@@ -6,14 +6,13 @@ use std::ops::{ControlFlow, Range};
 use std::panic::Location;
 
 use tch::Tensor;
-use toma_core::Outcome;
 use toma_core::chunk::{Chunk, Chunked};
 use toma_core::execute::With;
 use toma_core::predict::is_dry;
 
 use crate::error::{Error, ErrorKind};
 use crate::ffi::Recording;
-use crate::predict::{Case, Key, Program, Purpose, Run, Site, Splitting, StepPrediction};
+use crate::predict::{Case, Key, Program, Purpose, Run, Site, Splitting, StepPrediction, TensorOutcome};
 use crate::tensor::TensorData;
 
 /// The scope in which the data of a piece are cut: [`toma_plan::DATA`].
@@ -78,14 +77,12 @@ fn case_of<P, K, B>(
 
 /// Decides on splitting before the first attempt. A verdict of another call refuses nothing: if it would, and the whole
 /// is not predicted to fit, the body is judged anew.
-pub(super) fn decide<R, S>(
+pub(super) fn decide<R: TensorOutcome<S>, S>(
     splitting: &Splitting<'_>,
     prediction: Option<&StepPrediction>,
     run: &mut impl Run<R>,
     undo: &impl Fn(Range<usize>),
-) where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
+) {
     if prediction.is_some_and(|prediction| splitting.is_in_doubt() && !prediction.fits_whole()) {
         splitting.judge(run, undo);
     }
@@ -109,16 +106,13 @@ pub(super) fn after_failure(
 
 /// Attempts a piece, or all items if they must not be split. `add` returns the result so far with the tensor of the
 /// items that ran.
-pub(super) fn attempt<R, S>(
+pub(super) fn attempt<R: TensorOutcome<S>, S>(
     splitting: &Splitting<'_>,
     (so_far, piece): (&Tensor, Range<usize>),
     run: &mut impl Run<R>,
     undo: &impl Fn(Range<usize>),
     add: impl FnOnce(Tensor, &Range<usize>) -> Tensor,
-) -> R
-where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
+) -> R {
     if splitting.is_done(piece.start) {
         return R::of(so_far.shallow_clone());
     }
@@ -139,7 +133,7 @@ pub(super) fn run_piece<D, C, R, S>(
 ) -> R
 where
     D: Chunked<C>,
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
+    R: TensorOutcome<S>,
 {
     let mut held = cut(recording, || data.hold(0, piece));
     let outcome = body(D::lend(&mut held));
@@ -163,10 +157,7 @@ fn result(recording: Option<&Recording>, tensor: Tensor) -> Tensor {
 }
 
 /// Returns the outcome with another tensor, which `next` makes of its own.
-pub(super) fn then<R, S>(outcome: R, next: impl FnOnce(Tensor) -> Tensor) -> R
-where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
+pub(super) fn then<R: TensorOutcome<S>, S>(outcome: R, next: impl FnOnce(Tensor) -> Tensor) -> R {
     match outcome.branch::<Tensor>() {
         ControlFlow::Continue(tensor) => R::of(next(tensor)),
         ControlFlow::Break(error) => error,
@@ -174,10 +165,7 @@ where
 }
 
 /// Returns the tensor of a dry attempt.
-pub(super) fn tensor_of<R, S>(outcome: R) -> Result<Tensor, Error>
-where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
+pub(super) fn tensor_of<R: TensorOutcome<S>, S>(outcome: R) -> Result<Tensor, Error> {
     match outcome.branch::<Tensor>() {
         ControlFlow::Continue(tensor) => Ok(tensor),
         ControlFlow::Break(_) => Err(Error::new(ErrorKind::Other, "the body returned an error".to_owned())),

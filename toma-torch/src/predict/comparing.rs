@@ -2,14 +2,12 @@
 
 use std::ops::Range;
 
-use tch::Tensor;
-use toma_core::Outcome;
 use toma_plan::Judged;
 use toma_trace::Trace;
 
 use super::judging::Splitting;
 use super::making::{sizes_of, wide};
-use super::runs::{Answer, Run, dry_run, dry_trace};
+use super::runs::{Answer, Run, TensorOutcome, dry_run, dry_trace};
 
 /// Answers to a body that reads numbers, in addition to 1, so that a branch on them shows: signs, sizes, and comparisons
 /// of one number with the next. A Boolean is true unless the answer is 0, and no integer is negative.
@@ -31,16 +29,13 @@ impl Splitting<'_> {
     /// than 1. Later pieces have an item less if the items do not divide evenly.
     ///
     /// A loss that the caller declares is trusted.
-    pub(super) fn all_do_as<R, S>(
+    pub(super) fn all_do_as<R: TensorOutcome<S>, S>(
         &self,
         did: Option<&Trace>,
         piece: &Range<usize>,
         run: &mut impl Run<R>,
         undo: &impl Fn(Range<usize>),
-    ) -> bool
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
+    ) -> bool {
         if !self.can_run_dry || self.site.purpose.is_given().is_some() {
             return true;
         }
@@ -88,16 +83,13 @@ impl Splitting<'_> {
 
     /// True if fewer items than were judged do the same, as far as libraries let them, which may run other operators
     /// for few.
-    pub(super) fn is_of_few<R, S>(
+    pub(super) fn is_of_few<R: TensorOutcome<S>, S>(
         &self,
         size: usize,
         trace: &Trace,
         run: &mut impl Run<R>,
         undo: &impl Fn(Range<usize>),
-    ) -> bool
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
+    ) -> bool {
         let dry = self.is_few(size).then(|| dry_trace(size, run, undo)).flatten();
         dry.is_some_and(|dry| Judged::is_same([&dry, trace])) && self.is_of_few_judged(size, trace)
     }
@@ -110,15 +102,12 @@ impl Splitting<'_> {
     }
 
     /// Returns the forward of so many items in a dry run, if it is of the judged program.
-    fn dry_if_judged<R, S>(
+    fn dry_if_judged<R: TensorOutcome<S>, S>(
         &self,
         size: usize,
         run: &mut impl Run<R>,
         undo: &impl Fn(Range<usize>),
-    ) -> Option<Trace>
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
+    ) -> Option<Trace> {
         let does = |trace: &Trace| {
             if self.is_few(size) { self.is_of_few_judged(size, trace) } else { self.is_of(size, trace) }
         };

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tch::Tensor;
 use toma_core::execute::With;
-use toma_core::{Outcome, report};
+use toma_core::report;
 use toma_plan::{Combined, Judged};
 use toma_trace::Trace;
 
@@ -21,7 +21,7 @@ use super::key::{Purpose, Site};
 use super::making::sizes_of;
 use super::prediction::Prediction;
 use super::printed::print_once;
-use super::runs::{Run, UNJUDGED, judged, recorded};
+use super::runs::{Run, TensorOutcome, UNJUDGED, judged, recorded};
 use super::verdict::Verdict;
 use crate::ffi;
 
@@ -169,15 +169,12 @@ impl<'p> Splitting<'p> {
     ///
     /// `undo` takes back the effects of a piece. Dry runs begin with the first item, and their effects follow those of
     /// pieces that are done.
-    pub(crate) fn attempt<R, S>(
+    pub(crate) fn attempt<R: TensorOutcome<S>, S>(
         &self,
         piece: Range<usize>,
         run: &mut impl Run<R>,
         undo: &impl Fn(Range<usize>),
-    ) -> (R, Range<usize>)
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
+    ) -> (R, Range<usize>) {
         let whole = 0..self.items;
         if !self.is_split() {
             return (run(None, whole.clone()), whole);
@@ -207,15 +204,12 @@ impl<'p> Splitting<'p> {
     }
 
     /// Returns the outcome of a further piece of a body that reads, or `None` if its operators are not the judged ones.
-    fn compared<R, S>(
+    fn compared<R: TensorOutcome<S>, S>(
         &self,
         piece: &Range<usize>,
         run: &mut impl Run<R>,
         undo: &impl Fn(Range<usize>),
-    ) -> Option<R>
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
+    ) -> Option<R> {
         // The first piece made its casts itself.
         ffi::toma_casts_clear();
         let (outcome, did) = recorded(piece, run);
@@ -242,15 +236,12 @@ impl<'p> Splitting<'p> {
     }
 
     /// Returns the outcome of the first piece of a size, or `None` if the call must not be split.
-    fn checked<R, S>(
+    fn checked<R: TensorOutcome<S>, S>(
         &self,
         piece: &Range<usize>,
         run: &mut impl Run<R>,
         undo: &impl Fn(Range<usize>),
-    ) -> Option<R>
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
+    ) -> Option<R> {
         // Earlier pieces may have left casts of weights.
         ffi::toma_casts_clear();
         let is_known = self.judged.borrow().as_deref().is_some_and(|judged| !judged.counts_rows());
@@ -270,15 +261,12 @@ impl<'p> Splitting<'p> {
     }
 
     /// Judges a body that has run other operators than the judged ones, and checks its first piece by that.
-    fn judged_and_checked<R, S>(
+    fn judged_and_checked<R: TensorOutcome<S>, S>(
         &self,
         piece: &Range<usize>,
         run: &mut impl Run<R>,
         undo: &impl Fn(Range<usize>),
-    ) -> Option<R>
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
+    ) -> Option<R> {
         self.judge(run, undo);
         if !self.splits() {
             return None;
@@ -356,10 +344,7 @@ impl<'p> Splitting<'p> {
     }
 
     /// Judges the body by dry runs of its forward.
-    pub(crate) fn judge<R, S>(&self, run: &mut impl Run<R>, undo: &impl Fn(Range<usize>))
-    where
-        R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-    {
+    pub(crate) fn judge<R: TensorOutcome<S>, S>(&self, run: &mut impl Run<R>, undo: &impl Fn(Range<usize>)) {
         let sizes = sizes_of(self.items);
         let judged = if self.can_run_dry { judged(sizes, run, undo) } else { Err(UNJUDGED) };
         let judged = judged.map_err(|why| self.unjudged.set(why)).ok().map(Arc::new);

@@ -27,6 +27,6 @@ pub(crate) use key::{Key, Purpose, Site};
 pub use making::predict;
 pub use prediction::Prediction;
 pub(crate) use recent::Recent;
-pub(crate) use runs::Run;
+pub(crate) use runs::{Run, TensorOutcome};
 pub use step::DryRun;
 pub(crate) use step::{StepPrediction, Work};

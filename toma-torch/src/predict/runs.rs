@@ -18,11 +18,16 @@ pub(crate) trait Run<R>: FnMut(Option<&Recording>, Range<usize>) -> R {}
 
 impl<R, F: FnMut(Option<&Recording>, Range<usize>) -> R> Run<R> for F {}
 
+/// The outcome of a body whose value is a tensor.
+pub(crate) trait TensorOutcome<S>: Outcome<S, Value = Tensor, Of<Tensor> = Self> + Sized {}
+
+impl<R: Outcome<S, Value = Tensor, Of<Tensor> = R>, S> TensorOutcome<S> for R {}
+
 /// Runs a piece. Returns `Err` if it has failed, otherwise its forward if that could be recorded.
-pub(super) fn recorded<R, S>(piece: &Range<usize>, run: &mut impl Run<R>) -> (R, Result<Option<Trace>, ()>)
-where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
+pub(super) fn recorded<R: TensorOutcome<S>, S>(
+    piece: &Range<usize>,
+    run: &mut impl Run<R>,
+) -> (R, Result<Option<Trace>, ()>) {
     cpu::count();
     let Ok(recording) = Recording::begin() else { return (run(None, piece.clone()), Ok(None)) };
     let outcome = run(Some(&recording), piece.clone());
@@ -39,14 +44,11 @@ pub(super) const UNJUDGED: &str = "it could not be judged by dry runs";
 pub(super) const SEEDS: &str = "it seeds random numbers, so each piece would draw the same";
 
 /// Returns the program of two sizes, or the reason why there is none.
-pub(super) fn judged<R, S>(
+pub(super) fn judged<R: TensorOutcome<S>, S>(
     sizes: [u32; 2],
     run: &mut impl Run<R>,
     undo: &impl Fn(Range<usize>),
-) -> Result<Judged, &'static str>
-where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
+) -> Result<Judged, &'static str> {
     let mut forward = |size| {
         let ran = dry_run(wide(size), Answer::always(1.0), run, undo).ok_or(UNJUDGED)?;
         if ran.has_seeded { Err(SEEDS) } else { ran.forward.ok_or(UNJUDGED) }
@@ -82,28 +84,22 @@ pub(super) struct DryForward {
 ///
 /// All threads share a generator. So a body that seems to have seeded it runs again, because another thread may have
 /// done so meanwhile, and a body that seeds does so each time.
-pub(super) fn dry_run<R, S>(
+pub(super) fn dry_run<R: TensorOutcome<S>, S>(
     size: usize,
     answer: Answer,
     run: &mut impl Run<R>,
     undo: &impl Fn(Range<usize>),
-) -> Option<DryForward>
-where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
+) -> Option<DryForward> {
     let first = dry_run_once(size, answer, run, undo)?;
     if first.has_seeded { dry_run_once(size, answer, run, undo) } else { Some(first) }
 }
 
-fn dry_run_once<R, S>(
+fn dry_run_once<R: TensorOutcome<S>, S>(
     size: usize,
     answer: Answer,
     run: &mut impl Run<R>,
     undo: &impl Fn(Range<usize>),
-) -> Option<DryForward>
-where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
+) -> Option<DryForward> {
     let (mut has_failed, mut has_seeded) = (true, false);
     let forward = |recording: &Recording| {
         recording.answer(answer.first, answer.step);
@@ -122,13 +118,10 @@ where
 }
 
 /// Returns the forward of so many items in a dry run that answers 1; `None` if the body cannot run dry.
-pub(super) fn dry_trace<R, S>(
+pub(super) fn dry_trace<R: TensorOutcome<S>, S>(
     size: usize,
     run: &mut impl Run<R>,
     undo: &impl Fn(Range<usize>),
-) -> Option<Trace>
-where
-    R: Outcome<S, Value = Tensor, Of<Tensor> = R>,
-{
+) -> Option<Trace> {
     dry_run(size, Answer::always(1.0), run, undo)?.forward
 }
