@@ -70,7 +70,8 @@ struct toma_modes {
   uint64_t autocast_dtypes;
 };
 
-// Properties of an operator by its name: the columns of `toma_trace::operators` that the shim uses.
+// Properties of an operator by its name: the columns of `toma_trace::operators` that the shim uses, in the order of
+// their bits.
 struct toma_named {
   bool gathers, hands_back, detaches, writes_workspace, resizes, calls_others, calls_others_on_cpu, calls_none, copies_operands;
   bool takes_scratch, takes_no_scratch, runs_on_meta, reads_statistics, reduces;

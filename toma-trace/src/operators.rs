@@ -16,6 +16,8 @@ mod rows;
 
 pub use rows::{RowRule, row_rule, window_dims};
 
+// toma-torch passes the first 14 to its shim, in the order of their bits.
+
 /// Reads only those rows of its first argument that its indices name.
 pub const GATHERS: u32 = 1 << 0;
 /// May return its argument itself, whose memory the program then reads.
