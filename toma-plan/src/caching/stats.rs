@@ -15,8 +15,6 @@ pub struct Bytes {
 pub struct DeviceStats {
     /// Bytes of blocks in use, including those added by rounding up.
     pub allocated: Bytes,
-    /// Bytes of blocks that are in use or wait for another stream: with one stream, the allocated ones.
-    pub active: Bytes,
     /// Bytes of segments.
     pub reserved: Bytes,
     /// Requested bytes of blocks in use.
@@ -39,13 +37,11 @@ impl Bytes {
 impl DeviceStats {
     pub(super) fn occupy(&mut self, taken: u64, requested: u64) {
         self.allocated.add(taken);
-        self.active.add(taken);
         self.requested.add(requested);
     }
 
     pub(super) fn give_back(&mut self, taken: u64, requested: u64) {
         self.allocated.subtract(taken);
-        self.active.subtract(taken);
         self.requested.subtract(requested);
     }
 }
