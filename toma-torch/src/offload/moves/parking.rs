@@ -107,18 +107,23 @@ impl ManagerState {
             if entry.location == Location::Parked || !self.is_large(entry) {
                 continue;
             }
-            let Some(kept) = entry.storage.keep() else { continue };
             let known =
                 ParkedStorage { id, serial: entry.serial, was_evicted: entry.location == Location::Evicted };
-            entry.location = Location::Evicting;
-            let words = evicted_message(&entry.words(), &self.device);
-            let (bytes, copy, name) = (entry.bytes, entry.copy.take(), entry.name.clone());
-            let note = entry.note.clone();
-            marked.push(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, note, words });
+            marked.extend(self.mark(known, entry, Location::Evicting));
         }
         drop(table);
         marked.sort_by_key(|one| one.known.serial);
         Ok(marked)
+    }
+
+    /// Marks a storage as moving; `None` if it is gone.
+    fn mark(&self, known: ParkedStorage, entry: &mut Entry, moves: Location) -> Option<Marked> {
+        let kept = entry.storage.keep()?;
+        entry.location = moves;
+        let words = evicted_message(&entry.words(), &self.device);
+        let (bytes, copy, name) = (entry.bytes, entry.copy.take(), entry.name.clone());
+        let note = entry.note.clone();
+        Some(Marked { known, kept, bytes, has_copy: copy.is_some(), copy, name, note, words })
     }
 
     fn in_use(&self, used: &[String]) -> Error {
@@ -248,15 +253,8 @@ impl ManagerState {
         table.resuming = Some(thread::current().id());
         let marked = storages.iter().filter_map(|&known| {
             let entry = table.entries.get_mut(&known.id)?;
-            if entry.serial != known.serial || entry.location != Location::Parked {
-                return None;
-            }
-            let kept = entry.storage.keep()?;
-            entry.location = Location::Fetching { ahead: false };
-            let words = evicted_message(&entry.words(), &self.device);
-            let (bytes, name) = (entry.bytes, entry.name.clone());
-            let note = entry.note.clone();
-            Some(Marked { known, kept, bytes, copy: None, has_copy: true, name, note, words })
+            let is_parked = entry.serial == known.serial && entry.location == Location::Parked;
+            is_parked.then(|| self.mark(known, entry, Location::Fetching { ahead: false })).flatten()
         });
         marked.collect()
     }
@@ -275,7 +273,7 @@ impl ManagerState {
                 Ok(())
             }
             Err(failed) => {
-                self.park_again(evicted.into_iter().chain(coming).collect());
+                self.stay_off(evicted.into_iter().chain(coming).collect(), Location::Parked, |_, _| {});
                 Err(failed)
             }
         }
@@ -321,29 +319,22 @@ impl ManagerState {
         }
     }
 
-    fn park_again(&self, marked: Vec<Marked>) {
-        let mut table = self.table();
-        for one in &marked {
-            if let Some(entry) = table.entries.get_mut(&one.known.id) {
-                entry.location = Location::Parked;
-            }
-        }
-        table.resuming = None;
-        self.books.changed.notify_all();
-        drop(table);
-        drop(marked);
-    }
-
     /// Turns marked storages into ordinary evicted ones.
     pub(crate) fn mark_evicted(&self, marked: Vec<Marked>) {
+        self.stay_off(marked, Location::Evicted, |one, entry| {
+            let is_free = ffi::toma_offload_is_watched() && entry.is_some_and(|entry| !entry.is_used());
+            one.kept.refuse((!is_free).then_some(&one.words));
+        });
+    }
+
+    /// Ends the resuming of storages that stay off the device. `before` is called for each before it is there.
+    fn stay_off(&self, marked: Vec<Marked>, location: Location, before: impl Fn(&Marked, Option<&Entry>)) {
         let mut table = self.table();
         for one in &marked {
             let entry = table.entries.get_mut(&one.known.id);
-            let is_free =
-                ffi::toma_offload_is_watched() && entry.as_ref().is_some_and(|entry| !entry.is_used());
-            one.kept.refuse((!is_free).then_some(&one.words));
+            before(one, entry.as_deref());
             if let Some(entry) = entry {
-                entry.location = Location::Evicted;
+                entry.location = location;
             }
         }
         table.resuming = None;
