@@ -31,48 +31,51 @@ std::atomic<int32_t> threads{0};
 // True in a fork of the process that made a manager.
 std::atomic<bool> is_forked{false};
 
+template <class F>
+void each_storage_in(const at::Tensor& tensor, const F& body) {
+  if (tensor.has_storage()) {
+    body(*tensor.storage().unsafeGetStorageImpl(), tensor.device());
+  } else {
+    each_part_of(tensor, [&](const at::Tensor& part) { each_storage_in(part, body); });
+  }
+}
+
+template <class F>
+void each_storage_in(const c10::IValue& value, const F& body) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) {
+      each_storage_in(value.toTensor(), body);
+    }
+  } else if (value.isStorage()) {
+    const auto storage = value.toStorage();
+    body(*storage.unsafeGetStorageImpl(), storage.device());
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      each_storage_in(element, body);
+    }
+  }
+}
+
 struct Uses {
   c10::SmallVector<toma_use, 8> all;
   // Smaller storages are left out.
   uint64_t least = least_bytes.load(std::memory_order_relaxed);
 
-  void add(const c10::Storage& storage, c10::Device device, bool writes) {
-    auto* impl = storage.unsafeGetStorageImpl();
-    const auto known = std::find_if(all.begin(), all.end(), [&](const toma_use& use) { return use.storage == impl; });
-    if (known != all.end()) {
-      known->writes |= writes;
-    } else if (const auto use = use_of(*impl, device, writes); use.bytes > 0 && use.bytes >= least) {
-      all.push_back(use);
-    }
-  }
-
-  void add(const at::Tensor& tensor, bool writes) {
-    if (tensor.has_storage()) {
-      add(tensor.storage(), tensor.device(), writes);
-    } else {
-      each_part_of(tensor, [&](const at::Tensor& part) { add(part, writes); });
-    }
+  void add(const c10::IValue& value, bool writes) {
+    each_storage_in(value, [&](c10::StorageImpl& storage, c10::Device device) {
+      const auto known = std::find_if(all.begin(), all.end(), [&](const toma_use& use) { return use.storage == &storage; });
+      if (known != all.end()) {
+        known->writes |= writes;
+      } else if (const auto use = use_of(storage, device, writes); use.bytes > 0 && use.bytes >= least) {
+        all.push_back(use);
+      }
+    });
   }
 
   // Marks the storage of a table of which only rows are read.
   void gather(const at::Tensor& table) {
     for (auto& use : all) {
       use.is_gathered |= use.storage == storage_of(table);
-    }
-  }
-
-  void add(const c10::IValue& value, bool writes) {
-    if (value.isTensor()) {
-      if (value.toTensor().defined()) {
-        add(value.toTensor(), writes);
-      }
-    } else if (value.isStorage()) {
-      const auto storage = value.toStorage();
-      add(storage, storage.device(), writes);
-    } else if (value.isList()) {
-      for (const c10::IValue& element : value.toListRef()) {
-        add(element, writes);
-      }
     }
   }
 };
@@ -220,24 +223,6 @@ struct PinnedUses final : at::ObserverContext {
   Uses uses;
 };
 
-template <class F>
-void each_storage_in(const c10::IValue& value, const F& body) {
-  if (value.isTensor()) {
-    const auto& tensor = value.toTensor();
-    if (tensor.defined() && tensor.has_storage()) {
-      body(*tensor.storage().unsafeGetStorageImpl());
-    } else if (tensor.defined()) {
-      each_part_of(tensor, [&](const at::Tensor& part) { body(*part.storage().unsafeGetStorageImpl()); });
-    }
-  } else if (value.isStorage()) {
-    body(*value.toStorage().unsafeGetStorageImpl());
-  } else if (value.isList()) {
-    for (const c10::IValue& element : value.toListRef()) {
-      each_storage_in(element, body);
-    }
-  }
-}
-
 // Pins the storages of an operator on a thread that has not entered.
 [[gnu::noinline]] std::unique_ptr<PinnedUses> held_by(const at::RecordFunction& function) {
   // An unknown operator is assumed to write its arguments.
@@ -280,7 +265,7 @@ std::unique_ptr<at::ObserverContext> others_begin(const at::RecordFunction& func
       if (storage != nullptr) {
         begins(*storage);
       } else if (!input.isDouble() && !input.isInt() && !input.isBool()) {
-        each_storage_in(input, begins);
+        each_storage_in(input, [&](const c10::StorageImpl& storage, c10::Device) { begins(storage); });
       }
     }
   }
