@@ -8,7 +8,6 @@
 //!
 //! `fold` lends the value so far to the body. So a failed attempt cannot have changed it, and nothing is
 //! cloned.
-#![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
 use std::cell::{Cell, RefCell};
 use std::ops::{ControlFlow, Range};

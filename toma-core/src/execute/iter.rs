@@ -1,5 +1,3 @@
-#![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
-
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::mem;

@@ -57,7 +57,6 @@ pub trait Forward<K> {
 impl<P: Policy, K, B: Undo> Forward<K> for With<'_, P, K, B> {
     #[track_caller]
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
     fn forward<D, C, R, S, M>(self, mut data: D, mut body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
     where
         D: Chunked<C> + TensorData,

@@ -1,5 +1,7 @@
 //! A whole step of a program that uses tch, in pieces that fit: one line in place of one line.
 
+#![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
+
 mod first_steps;
 mod inference;
 mod loss;
@@ -56,7 +58,6 @@ use crate::{Device, DryRun, TensorData};
 /// size.
 #[track_caller]
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 pub fn forward<D, C, R, S, M>(data: D, body: impl FnMut(Chunk<'_, D, C>) -> R) -> R
 where
     D: Chunked<C> + TensorData,
@@ -90,7 +91,6 @@ where
 /// As [`Backward::backward`].
 #[track_caller]
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 pub fn backward<D, C, R, S, M>(
     variables: &(impl Variables + ?Sized),
     data: D,
@@ -136,7 +136,6 @@ where
 /// As [`Backward::backward`].
 #[track_caller]
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 pub fn backward_step<D, C, R, S, M>(
     optimizer: impl Steps,
     data: D,

@@ -110,7 +110,6 @@ pub trait Backward<K> {
 impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
     #[track_caller]
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
     fn backward<D, C, R, S, M>(
         self,
         loss: Loss<'_>,
@@ -158,7 +157,6 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
 
     #[track_caller]
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
     fn backward_step<D, C, R, S, M>(
         self,
         loss: Loss<'_>,
