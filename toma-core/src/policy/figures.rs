@@ -6,7 +6,7 @@
     reason = "sizes and bytes are estimates here; a cast saturates, and the engine bounds every size"
 )]
 
-pub(super) fn share(part: usize, whole: usize) -> f64 {
+pub(crate) fn share(part: usize, whole: usize) -> f64 {
     number(part) / number(whole)
 }
 
@@ -14,7 +14,7 @@ pub(super) fn number(size: usize) -> f64 {
     size as f64
 }
 
-pub(super) fn bytes(bytes: u64) -> f64 {
+pub(crate) fn bytes(bytes: u64) -> f64 {
     bytes as f64
 }
 
@@ -22,7 +22,7 @@ pub(super) fn whole(size: f64) -> usize {
     size as usize
 }
 
-pub(super) fn whole_bytes(bytes: f64) -> u64 {
+pub(crate) fn whole_bytes(bytes: f64) -> u64 {
     bytes as u64
 }
 

@@ -34,7 +34,7 @@ mod calibrate;
 pub(crate) mod decay;
 mod doubt;
 mod facts;
-mod figures;
+pub(crate) mod figures;
 mod fit;
 pub(crate) mod halve;
 mod measurements;

@@ -17,6 +17,7 @@ use crate::classify::Class;
 use crate::engine::evidence::{self, FailedAt};
 use crate::engine::meter::Measured;
 use crate::observe::{Answer, Shortfall};
+use crate::policy::figures::{bytes, share, whole_bytes};
 use crate::policy::{Measurements, Policy, Sample};
 
 impl Machine {
@@ -222,15 +223,9 @@ impl Machine {
 
 /// Scales a sample to another size. Packed pieces are of many sizes, and a step that followed them would shrink with
 /// each. The constant part of an attempt is scaled too, so the result is rather too large.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "estimates, which are not negative; and a cast saturates"
-)]
 fn in_proportion(sample: Sample, size: usize) -> Sample {
-    let factor = size as f64 / sample.size as f64;
+    let factor = share(size, sample.size);
     let time = sample.time.map(|time| time.mul_f64(factor));
-    let bytes = sample.bytes.map(|bytes| (bytes as f64 * factor) as u64);
+    let bytes = sample.bytes.map(|needed| whole_bytes(bytes(needed) * factor));
     Sample { size, time, repeated: sample.repeated.mul_f64(factor), bytes }
 }
