@@ -166,6 +166,7 @@ pub use profiler::{Depth, Profiler, Profiling};
 pub use recording::{Peak, Recording};
 pub use run::{Run, run};
 pub use running::{label, optimizer};
+pub use switch::clear;
 #[doc(inline)]
 pub use toma_core::marks::Column;
 // Re-exported so that one import list is enough; documented where they are defined.
@@ -176,15 +177,3 @@ pub use toma_trace::lines::Lines;
 
 pub(crate) use attempts::register;
 pub(crate) use switch::{install, print};
-
-/// Discards the recording of `TOMA_PROFILE` so far, as [`Profiling::clear`] does for a profiler's.
-///
-/// ```
-/// use toma_torch::profile;
-///
-/// // ... a warm-up that the table of `TOMA_PROFILE=1` should not show ...
-/// profile::clear();
-/// ```
-pub fn clear() {
-    switch::clear();
-}

@@ -103,8 +103,15 @@ fn write_all(recording: &Recording, folder: &Path) -> Result<(), Error> {
     recording.write_perfetto(folder.join("perfetto.json"))
 }
 
-/// Discards the recording of the variable so far.
-pub(super) fn clear() {
+/// Discards the recording of `TOMA_PROFILE` so far, as [`Profiling::clear`] does for a profiler's.
+///
+/// ```
+/// use toma_torch::profile;
+///
+/// // ... a warm-up that the table of `TOMA_PROFILE=1` should not show ...
+/// profile::clear();
+/// ```
+pub fn clear() {
     if let Some((_, profiling)) = &mut *running() {
         profiling.clear();
     }
