@@ -127,17 +127,13 @@ impl Live {
     fn of<'t>(blocks: impl Iterator<Item = &'t Block>) -> Self {
         let mut changes: Vec<_> = blocks.flat_map(changes).collect();
         changes.sort_unstable_by_key(|(tick, _)| *tick);
-        let mut steps = vec![(Tick::START, 0)];
+        let mut steps = vec![(Tick::START, 0_u64)];
         for (tick, change) in changes {
             let (last, bytes) = steps[steps.len() - 1];
-            let bytes = match change {
-                Change::Born(more) => bytes + more,
-                Change::Died(less) => bytes - less,
-            };
             if tick == last {
                 steps.pop();
             }
-            steps.push((tick, bytes));
+            steps.push((tick, bytes.wrapping_add(change)));
         }
         Self { steps }
     }
@@ -176,13 +172,9 @@ impl Live {
     }
 }
 
-enum Change {
-    Born(u64),
-    Died(u64),
-}
-
-fn changes(block: &Block) -> impl Iterator<Item = (Tick, Change)> + use<> {
+/// Returns the bytes that are added at each tick. A death adds negative ones, with wrap-around.
+fn changes(block: &Block) -> impl Iterator<Item = (Tick, u64)> + use<> {
     let birth = block.birth.map_or(Tick::START, |birth| birth.tick);
-    let death = block.death.map(|death| (death.tick, Change::Died(block.bytes)));
-    [(birth, Change::Born(block.bytes))].into_iter().chain(death)
+    let death = block.death.map(|death| (death.tick, block.bytes.wrapping_neg()));
+    [(birth, block.bytes)].into_iter().chain(death)
 }
