@@ -1,10 +1,9 @@
 //! Tensors in toma's traits: as data that is worked on in chunks, and as values that bodies return.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use candle_core::{DeviceLocation, Error, Tensor};
-use toma_core::Outcome;
 use toma_core::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
 
 /// The kind of tensors, by which they implement traits of another crate; it is inferred and never has to be
@@ -28,18 +27,7 @@ use toma_core::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
 #[derive(Clone, Copy, Debug)]
 pub struct Tensors;
 
-impl Outcome<Tensors> for Tensor {
-    type Value = Self;
-    type Of<U> = U;
-
-    fn branch<U>(self) -> ControlFlow<U, Self> {
-        ControlFlow::Continue(self)
-    }
-
-    fn of<U>(value: U) -> U {
-        value
-    }
-}
+toma_core::ready! { Tensors: [] Tensor; }
 
 macro_rules! chunked {
     ($($tensor:ty),*) => {$(

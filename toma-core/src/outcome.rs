@@ -101,15 +101,18 @@ impl<T, E> Outcome<Fallible> for Result<T, E> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Plain<T>(pub T);
 
+/// Makes types values that never fail, of a kind that the crate of the types or of the kind has.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! ready {
-    ($([$($generics:tt)*] $type:ty;)*) => {$(
-        impl<$($generics)*> Outcome<Ready> for $type {
+    ($kind:ty: $([$($generics:tt)*] $type:ty;)*) => {$(
+        impl<$($generics)*> $crate::Outcome<$kind> for $type {
             type Value = Self;
             type Of<U> = U;
 
             #[inline]
-            fn branch<U>(self) -> ControlFlow<U, Self> {
-                ControlFlow::Continue(self)
+            fn branch<U>(self) -> ::core::ops::ControlFlow<U, Self> {
+                ::core::ops::ControlFlow::Continue(self)
             }
 
             #[inline]
@@ -120,7 +123,7 @@ macro_rules! ready {
     )*};
 }
 
-ready! {
+ready! { Ready:
     [] (); [] bool; [] char; [] String;
     [] u8; [] u16; [] u32; [] u64; [] u128; [] usize;
     [] i8; [] i16; [] i32; [] i64; [] i128; [] isize;

@@ -6,10 +6,9 @@
 //! instructions.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use tch::{Kind, TchError, Tensor};
-use toma_core::Outcome;
 use toma_core::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
 
 /// Marker by which tensors implement traits of another crate; programs never have to write it.
@@ -29,20 +28,7 @@ use toma_core::chunk::{Chunk, ChunkOf, Chunked, Held, axis};
 #[derive(Clone, Copy, Debug)]
 pub struct Tensors;
 
-impl Outcome<Tensors> for Tensor {
-    type Value = Self;
-    type Of<U> = U;
-
-    #[inline]
-    fn branch<U>(self) -> ControlFlow<U, Self> {
-        ControlFlow::Continue(self)
-    }
-
-    #[inline]
-    fn of<U>(value: U) -> U {
-        value
-    }
-}
+toma_core::ready! { Tensors: [] Tensor; }
 
 macro_rules! chunked {
     ($($tensor:ty),*) => {$(
