@@ -10,7 +10,7 @@ use toma_core::{Judge, Outcome};
 
 use super::pieces::{Pieces, after_failure, attempt, decide, run_piece, tensor_of};
 use crate::ffi::{self, Recording};
-use crate::predict::{Program, Purpose, StepPrediction, TensorOutcome, Work};
+use crate::predict::{Program, Purpose, StepPrediction, Work};
 use crate::tensor::TensorData;
 
 /// [`forward`](super::forward) with options of your choice.
