@@ -34,20 +34,20 @@ use crate::tables::{Label, Operand, OperatorId, ScopeKind, StorageId, ThreadId, 
 #[derive(Clone, Debug, Default)]
 pub struct TraceBuilder {
     recorder: Recorder,
-    open: HashMap<ThreadId, Vec<Begun>>,
+    open: HashMap<ThreadId, Vec<Opened>>,
     /// Storages of live blocks by address.
     live_blocks: HashMap<u64, StorageId>,
 }
 
 /// A scope or an operator that has begun on a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Begun {
+enum Opened {
     Frame(Open),
     Line(Open),
     Other(Open),
 }
 
-impl Begun {
+impl Opened {
     fn open(self) -> Open {
         let (Self::Frame(open) | Self::Line(open) | Self::Other(open)) = self;
         open
@@ -97,7 +97,7 @@ impl Reader for TraceBuilder {
             Event::OperatorBegins { name, node } => self.operator_begins(thread, name, *node),
             Event::ScopeBegins { kind, name, node } => {
                 let label = Label::new(*kind, name);
-                self.begins(thread, numbered(label, *node), Begun::Other);
+                self.begins(thread, numbered(label, *node), Opened::Other);
                 Ok(())
             }
             Event::Ends { duration } => self.ends(thread, *duration),
@@ -145,12 +145,12 @@ impl TraceBuilder {
         match mark {
             Mark::Enters(at) => {
                 let label = Label::new(ScopeKind::Function, &at.function).at(&at.file, at.number);
-                self.begins(thread, label, Begun::Frame);
+                self.begins(thread, label, Opened::Frame);
                 Ok(())
             }
             Mark::Line(at) => self.line(thread, line(at)),
             Mark::LeftTo(at) => self.line(thread, line(at).with("resumed", &[])),
-            Mark::Leaves => self.end(thread, |begun| matches!(begun, Begun::Frame(_))),
+            Mark::Leaves => self.end(thread, |begun| matches!(begun, Opened::Frame(_))),
         }
     }
 
@@ -158,25 +158,25 @@ impl TraceBuilder {
     fn line(&mut self, thread: ThreadId, label: Label) -> Refusable<()> {
         let open = self.open.entry(thread).or_default();
         match open.last().copied() {
-            Some(Begun::Line(before)) => {
+            Some(Opened::Line(before)) => {
                 open.pop();
                 self.end_one(before)?;
             }
-            Some(Begun::Frame(_)) => {}
+            Some(Opened::Frame(_)) => {}
             _ => return Ok(()),
         }
-        self.begins(thread, label, Begun::Line);
+        self.begins(thread, label, Opened::Line);
         Ok(())
     }
 
     fn operator_begins(&mut self, thread: ThreadId, name: &str, node: Option<Node>) -> Refusable<()> {
         let operator = self.recorder.begin_operator(thread, name);
-        self.open.entry(thread).or_default().push(Begun::Other(Open::Operator(operator)));
+        self.open.entry(thread).or_default().push(Opened::Other(Open::Operator(operator)));
         let Some(node) = node else { return Ok(()) };
         self.recorder.attribute(operator, "sequence", &[node.sequence()])
     }
 
-    fn begins(&mut self, thread: ThreadId, label: Label, begun: impl FnOnce(Open) -> Begun) {
+    fn begins(&mut self, thread: ThreadId, label: Label, begun: impl FnOnce(Open) -> Opened) {
         let scope = self.recorder.begin_scope(thread, label);
         self.open.entry(thread).or_default().push(begun(Open::Scope(scope)));
     }
@@ -201,10 +201,10 @@ impl TraceBuilder {
         if let Some((operator, duration)) = self.innermost(thread).zip(duration) {
             self.recorder.duration(operator, duration)?;
         }
-        self.end(thread, |begun| matches!(begun, Begun::Other(_)))
+        self.end(thread, |begun| matches!(begun, Opened::Other(_)))
     }
 
-    fn end(&mut self, thread: ThreadId, is_it: impl Fn(&Begun) -> bool) -> Refusable<()> {
+    fn end(&mut self, thread: ThreadId, is_it: impl Fn(&Opened) -> bool) -> Refusable<()> {
         let open = self.open.entry(thread).or_default();
         let Some(at) = open.iter().rposition(is_it) else { return Ok(()) };
         let ended = open.split_off(at);

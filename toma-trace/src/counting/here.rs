@@ -11,7 +11,7 @@ use super::makers::Makers;
 use super::moments::Moments;
 use super::names::{NameId, name};
 use super::owner::Owner;
-use super::packed::{Block, Packed, lower};
+use super::packed::{Packed, PackedBlock, lower};
 use super::shared::{Shared, number, running};
 use crate::event::{Mark, Node};
 use crate::lines::{DeviceId, LineId, Stack};
@@ -180,7 +180,7 @@ impl Here {
         self.detect_numbered_operator();
         let born = self.stack.allocated(DeviceId(device.into()), bytes);
         let operator = self.operators.last().copied().unwrap_or(NameId::NONE);
-        let position = self.record(Packed::Born(Block { device, address, bytes, operator }));
+        let position = self.record(Packed::Born(PackedBlock { device, address, bytes, operator }));
         Owner::new(self.shared.number, born, self.moment_of(position), self.optimizers > 0)
     }
 
@@ -192,7 +192,7 @@ impl Here {
 
     pub(super) fn freed(&mut self, device: u8, address: u64, bytes: u64, owner: Owner) {
         self.stack.freed(DeviceId(device.into()), bytes, owner.born(self.shared.number));
-        self.record(Packed::Died(Block { device, address, bytes, operator: NameId::NONE }));
+        self.record(Packed::Died(PackedBlock { device, address, bytes, operator: NameId::NONE }));
     }
 
     fn gradient_of(&mut self, node: Node) {

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::here::Here;
 use super::names::NameId;
 use super::owner::{EXEMPT, Owner};
-use super::packed::{Block, Packed};
+use super::packed::{Packed, PackedBlock};
 use crate::lines::{Born, DeviceId};
 
 thread_local! {
@@ -72,7 +72,8 @@ impl Here {
     pub(super) fn left(&mut self, device: u8, address: u64, bytes: u64, owner: Owner) -> Owner {
         let born = owner.born(self.shared.number);
         self.stack.left(DeviceId(device.into()), bytes, born);
-        let position = self.record(Packed::Died(Block { device, address, bytes, operator: NameId::NONE }));
+        let position =
+            self.record(Packed::Died(PackedBlock { device, address, bytes, operator: NameId::NONE }));
         if born.is_some() { owner } else { self.taken_over(position, owner) }
     }
 
@@ -89,7 +90,7 @@ impl Here {
             self.record(Packed::Fetches(owner.moment()));
         }
         let operator = self.operators.last().copied().unwrap_or(NameId::NONE);
-        let position = self.record(Packed::Born(Block { device, address, bytes, operator }));
+        let position = self.record(Packed::Born(PackedBlock { device, address, bytes, operator }));
         if born.is_some() { owner } else { self.taken_over(position, owner) }
     }
 

@@ -8,12 +8,12 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 pub struct NameId(pub(super) u32);
 
 #[derive(Default)]
-struct Names {
+struct NameTable {
     numbers: HashMap<&'static str, NameId>,
     texts: Vec<&'static str>,
 }
 
-static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
+static NAMES: LazyLock<Mutex<NameTable>> = LazyLock::new(Mutex::default);
 
 /// Returns the number of a name, which is valid for the whole process. Callers cache it, because each name is kept
 /// forever.
@@ -25,7 +25,7 @@ pub fn name(text: &str) -> NameId {
     known.or_else(|| names.add(text)).unwrap_or(NameId::NONE)
 }
 
-impl Names {
+impl NameTable {
     fn add(&mut self, text: &str) -> Option<NameId> {
         self.texts.try_reserve(1).ok()?;
         self.numbers.try_reserve(1).ok()?;
@@ -40,7 +40,7 @@ impl Names {
     }
 }
 
-fn names() -> MutexGuard<'static, Names> {
+fn names() -> MutexGuard<'static, NameTable> {
     NAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -21,13 +21,13 @@ pub(super) enum Packed {
     Ends,
     /// The next block of this thread belongs to the storage that was born at this moment.
     Fetches(u32),
-    Born(Block),
-    Died(Block),
+    Born(PackedBlock),
+    Died(PackedBlock),
 }
 
 /// Memory of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct PackedBlock {
     pub(super) device: u8,
     pub(super) address: u64,
     pub(super) bytes: u64,
@@ -64,7 +64,7 @@ impl Packed {
     pub(super) fn read([first, second, third]: Words) -> (u32, Self) {
         let [half, low] = [first >> THREAD, first].map(lower);
         let (line, name, node) = (LineId(half), NameId(half), Node(second));
-        let block = || Block::read(half, second, third);
+        let block = || PackedBlock::read(half, second, third);
         let packed = match low & ((1 << KIND) - 1) {
             0 => Self::Mark(Mark::Enters(line)),
             1 => Self::Mark(Mark::Line(line)),
@@ -88,7 +88,7 @@ pub(super) fn lower(word: u64) -> u32 {
     u32::try_from(word & u64::from(u32::MAX)).unwrap_or_default()
 }
 
-impl Block {
+impl PackedBlock {
     fn half(self) -> u32 {
         u32::from(self.device) << DEVICE | self.operator.0 & ((1 << DEVICE) - 1)
     }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn packed_events_are_read() {
-        let block = |operator| Block { device: 255, address: u64::MAX, bytes: 1 << 60, operator };
+        let block = |operator| PackedBlock { device: 255, address: u64::MAX, bytes: 1 << 60, operator };
         for packed in [
             Packed::Mark(Mark::Enters(LineId(7))),
             Packed::Mark(Mark::Line(LineId(u32::MAX))),

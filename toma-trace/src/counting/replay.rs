@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::failure::Living;
 use super::names::NameId;
 use super::owner::Owner;
-use super::packed::{Block, Packed, lower};
+use super::packed::{Packed, PackedBlock, lower};
 use super::shared::Shared;
 use crate::builder::TraceBuilder;
 use crate::event::{Event, Location, Memory, Node, Reader as _};
@@ -113,7 +113,7 @@ impl<'a> Replay<'a> {
         Some(Location::new(&source.name, &source.file, at.number, &at.text))
     }
 
-    fn memory(&self, block: Block) -> Option<Memory> {
+    fn memory(&self, block: PackedBlock) -> Option<Memory> {
         let place = self.places.get(usize::from(block.device))?.clone();
         Some(Memory { address: block.address, place, bytes: block.bytes })
     }
@@ -150,7 +150,7 @@ impl<'a> Replay<'a> {
 
     /// Adds a live block that no event mentions.
     fn lives(&mut self, device: u8, Living { address, bytes, .. }: Living) -> Option<()> {
-        let memory = self.memory(Block { device, address, bytes, operator: NameId::NONE })?;
+        let memory = self.memory(PackedBlock { device, address, bytes, operator: NameId::NONE })?;
         self.older.insert(address, self.builder.storage_of(&memory).ok()?);
         Some(())
     }

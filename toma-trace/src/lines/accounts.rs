@@ -102,7 +102,7 @@ pub(super) struct Account {
     /// The current line, for threads that are in none.
     pub(super) line: AtomicU32,
     /// State that other threads write, by device.
-    pub(super) shared: Box<[Shared]>,
+    pub(super) shared: Box<[SharedCounts]>,
     pub(super) lines: Growing<LineCounters>,
     /// Counters of events in no line.
     pub(super) outside: LineCounters,
@@ -110,7 +110,7 @@ pub(super) struct Account {
 
 /// State that other threads write into an account, for one device.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedCounts {
     /// Highest levels since the current line began.
     pub(super) watermark: Gauge,
     /// Counts of threads in no line, while this was the only thread in a line.
@@ -175,10 +175,10 @@ const READY_LINES: u32 = 254;
 
 /// All accounts. The account of a thread that has ended is reused by another thread, because rows add up.
 #[derive(Debug, Default)]
-pub(super) struct Accounts(OnceLock<Box<Link>>);
+pub(super) struct Accounts(OnceLock<Box<AccountLink>>);
 
 #[derive(Debug)]
-struct Link {
+struct AccountLink {
     account: Arc<Account>,
     next: Accounts,
 }
@@ -214,10 +214,10 @@ impl Accounts {
     }
 
     fn add(&self, devices: usize) -> Arc<Account> {
-        let shared = (0..devices).map(|_| Shared::default()).collect();
+        let shared = (0..devices).map(|_| SharedCounts::default()).collect();
         let account =
             Arc::new(Account { taken: true.into(), is_used: true.into(), shared, ..Account::default() });
-        let mut link = Box::new(Link { account: Arc::clone(&account), next: Self::default() });
+        let mut link = Box::new(AccountLink { account: Arc::clone(&account), next: Self::default() });
         let mut end = self;
         loop {
             match end.0.set(link) {

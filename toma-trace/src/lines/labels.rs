@@ -15,7 +15,7 @@ pub(super) struct Labels {
 
 /// The function that rows belong to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Function {
+struct TracedFunction {
     file: String,
     name: String,
     /// The attempt it was called in, if attempts are separate: the first of its name, so that they stay in order.
@@ -24,7 +24,7 @@ struct Function {
 
 /// Position of a scope, and its text if that is known.
 struct Position {
-    function: Function,
+    function: TracedFunction,
     number: u32,
     text: Option<String>,
 }
@@ -34,7 +34,7 @@ impl Labels {
         let has_functions = trace.scopes().any(|(_, scope)| scope.label.kind == ScopeKind::Function);
         let places =
             if has_functions { in_functions(trace, are_attempts_apart) } else { by_themselves(trace) };
-        let mut functions = BTreeMap::<&Function, BTreeMap<u32, Option<&str>>>::new();
+        let mut functions = BTreeMap::<&TracedFunction, BTreeMap<u32, Option<&str>>>::new();
         for place in places.values() {
             let text = functions.entry(&place.function).or_default().entry(place.number).or_default();
             *text = text.or(place.text.as_deref());
@@ -56,7 +56,7 @@ impl Labels {
     }
 }
 
-fn source(function: &Function, texts: &BTreeMap<u32, Option<&str>>) -> Source {
+fn source(function: &TracedFunction, texts: &BTreeMap<u32, Option<&str>>) -> Source {
     let mut source = Source::new(&function.name, &function.file);
     source.attempt = function.attempt.as_ref().map(|(_, name)| name.clone());
     let unknown = format!("fn {}", function.name);
@@ -66,8 +66,8 @@ fn source(function: &Function, texts: &BTreeMap<u32, Option<&str>>) -> Source {
 /// Returns the positions of functions and their lines.
 fn in_functions(trace: &Trace, are_attempts_apart: bool) -> BTreeMap<ScopeId, Position> {
     let mut positions = BTreeMap::new();
-    let mut open = BTreeMap::<ThreadId, Vec<(&Scope, Function)>>::new();
-    let mut attempts = Attempts::default();
+    let mut open = BTreeMap::<ThreadId, Vec<(&Scope, TracedFunction)>>::new();
+    let mut attempts = OpenAttempts::default();
     for (id, scope) in trace.scopes() {
         let open = open.entry(scope.interval.thread).or_default();
         open.retain(|(function, _)| function.interval.contains(scope.interval.begin));
@@ -77,12 +77,12 @@ fn in_functions(trace: &Trace, are_attempts_apart: bool) -> BTreeMap<ScopeId, Po
             ScopeKind::Attempt if are_attempts_apart => attempts.begins(id, scope),
             ScopeKind::Function => {
                 let (file, attempt) = (file.clone().unwrap_or_default(), attempts.around(scope));
-                let function = Function { file, name: name.clone(), attempt };
+                let function = TracedFunction { file, name: name.clone(), attempt };
                 positions.insert(id, Position { function: function.clone(), number, text: None });
                 open.push((scope, function));
             }
             ScopeKind::Line => {
-                let position = |function: &Function| Position {
+                let position = |function: &TracedFunction| Position {
                     function: function.clone(),
                     number,
                     text: Some(name.clone()),
@@ -97,14 +97,14 @@ fn in_functions(trace: &Trace, are_attempts_apart: bool) -> BTreeMap<ScopeId, Po
 
 /// Attempts that have begun so far.
 #[derive(Default)]
-struct Attempts<'a> {
+struct OpenAttempts<'a> {
     /// Attempts that may not have ended.
     begun: Vec<&'a Scope>,
     /// First attempt of each name.
     firsts: BTreeMap<&'a str, ScopeId>,
 }
 
-impl<'a> Attempts<'a> {
+impl<'a> OpenAttempts<'a> {
     fn begins(&mut self, id: ScopeId, scope: &'a Scope) {
         self.begun.retain(|earlier| scope.interval.begin < earlier.interval.end);
         self.begun.push(scope);
@@ -130,7 +130,7 @@ fn by_themselves(trace: &Trace) -> BTreeMap<ScopeId, Position> {
     for (id, scope) in scopes {
         let next = u32::try_from(numbers.len() + 1).unwrap_or(u32::MAX);
         let number = *numbers.entry(&scope.label.name).or_insert(next);
-        let function = Function { file: "trace".to_owned(), name: "scopes".to_owned(), attempt: None };
+        let function = TracedFunction { file: "trace".to_owned(), name: "scopes".to_owned(), attempt: None };
         places.insert(id, Position { function, number, text: Some(scope.label.name.clone()) });
     }
     places

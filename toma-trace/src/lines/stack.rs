@@ -50,7 +50,7 @@ pub struct Stack {
     /// The line whose operator's gradient is computed.
     pub(super) gradient_of: Option<LineId>,
     /// The frames of the thread, each with its current stay.
-    frames: Vec<Frame>,
+    frames: Vec<LineFrame>,
     /// The part of each frame that is separate for each device: as many entries for each frame as there are devices.
     by_device: Vec<Stay>,
     /// Number of frames in each line, over all attempts.
@@ -59,7 +59,7 @@ pub struct Stack {
 
 /// A function that a thread is in.
 #[derive(Debug)]
-struct Frame {
+struct LineFrame {
     /// The current line.
     line: LineId,
     /// Distance of its line numbers from those of the same function in no attempt, so that recursion counts once.
@@ -122,7 +122,7 @@ impl Stack {
             }
             self.by_device.push(Stay { start, ..Stay::default() });
         }
-        self.frames.push(Frame { line, shift, left_to: None, began: Duration::ZERO });
+        self.frames.push(LineFrame { line, shift, left_to: None, began: Duration::ZERO });
         self.begin(line, self.rows.now());
     }
 
@@ -191,7 +191,7 @@ impl Stack {
     /// Makes a line current in the innermost frame, whose stays know their start.
     fn begin(&mut self, line: LineId, now: Duration) {
         let Some(frame) = self.frames.last_mut() else { return };
-        *frame = Frame { line, left_to: None, began: now, ..*frame };
+        *frame = LineFrame { line, left_to: None, began: now, ..*frame };
         let index = frame.depth();
         self.account.line.store(line.0, Relaxed);
         if self.depths.len() <= index {
@@ -208,7 +208,7 @@ impl Stack {
 
     /// Ends the current stay of the innermost frame, and records the start of the next one.
     fn end(&mut self, now: Duration) {
-        let Some(frame @ &Frame { line, began, .. }) = self.frames.last() else { return };
+        let Some(frame @ &LineFrame { line, began, .. }) = self.frames.last() else { return };
         let row = self.account.lines.at(line.0);
         let depth = &mut self.depths[frame.depth()];
         *depth -= 1;
@@ -240,7 +240,7 @@ impl Drop for Stack {
     }
 }
 
-impl Frame {
+impl LineFrame {
     /// Returns the index of its line among the depths of a thread.
     fn depth(&self) -> usize {
         self.line.0.saturating_sub(self.shift) as usize

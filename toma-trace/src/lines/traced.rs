@@ -33,12 +33,12 @@ impl Lines {
     /// [Separate](Self::by_attempt) attempts of one name are one group.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
-        let lines = Replay::new(trace, None).lines(trace);
+        let lines = LineReplay::new(trace, None).lines(trace);
         let is_attempt = |scope: &Scope| scope.label.kind == ScopeKind::Attempt;
         if !trace.scopes().any(|(_, scope)| is_attempt(scope)) {
             return lines;
         }
-        let mut replay = Replay::new(trace, None);
+        let mut replay = LineReplay::new(trace, None);
         replay.labels = Labels::of(trace, true);
         lines.with_apart(replay.lines(trace))
     }
@@ -52,7 +52,7 @@ impl Lines {
     }
 
     pub(super) fn operators_of(trace: &Trace, are_attempts_apart: bool) -> Self {
-        let mut replay = Replay::new(trace, None);
+        let mut replay = LineReplay::new(trace, None);
         replay.labels = Labels::of(trace, are_attempts_apart);
         replay.operators = Some(BTreeMap::new());
         replay.replay(trace);
@@ -70,30 +70,30 @@ impl Lines {
     /// As [`of`](Self::of), as if an allocator had served the blocks of one place.
     #[must_use]
     pub fn served(trace: &Trace, by: Served<'_>) -> Self {
-        Replay::new(trace, Some(by)).lines(trace)
+        LineReplay::new(trace, Some(by)).lines(trace)
     }
 }
 
 /// Returns file and number of the line in which each block was born, in the order of the trace.
 pub(crate) fn birth_lines(trace: &Trace) -> Vec<Option<String>> {
-    let mut replay = Replay::new(trace, None);
+    let mut replay = LineReplay::new(trace, None);
     replay.replay(trace);
     if !replay.labels.has_functions {
         return vec![None; replay.blocks.len()];
     }
-    let line = |held: &Held| replay.labels.sources.get(held.born?.line()?);
+    let line = |held: &CountedBlock| replay.labels.sources.get(held.born?.line()?);
     let lines = replay.blocks.iter().map(line);
     lines.map(|line| line.map(|(source, line)| format!("{}:{}", source.file, line.number))).collect()
 }
 
 /// Replays a trace to rows.
-struct Replay<'a> {
+struct LineReplay<'a> {
     labels: Labels,
     served: Option<Served<'a>>,
     rows: Arc<Rows>,
     threads: BTreeMap<ThreadId, Thread>,
     /// The blocks of the trace, in its order.
-    blocks: Vec<Held>,
+    blocks: Vec<CountedBlock>,
     /// Time of the operators so far, in nanoseconds.
     clock: Arc<AtomicU64>,
     /// The line of the operator that made the node of a number.
@@ -112,19 +112,19 @@ struct Thread {
 
 /// A block, as its device counts it.
 #[derive(Clone)]
-struct Held {
+struct CountedBlock {
     place: Place,
     bytes: u64,
     /// `None` if the block existed before the trace.
     born: Option<Born>,
 }
 
-impl<'a> Replay<'a> {
+impl<'a> LineReplay<'a> {
     fn new(trace: &Trace, mut served: Option<Served<'a>>) -> Self {
         let mut blocks = Vec::new();
         let mut before = BTreeMap::<Place, u64>::new();
         for (number, (_, block)) in trace.blocks().enumerate() {
-            let mut held = Held { place: block.place.clone(), bytes: 0, born: None };
+            let mut held = CountedBlock { place: block.place.clone(), bytes: 0, born: None };
             let there = before.entry(shown(&held.place, served.as_ref())).or_default();
             if block.birth.is_none() {
                 held.bytes = requested(number, block, served.as_mut());
@@ -179,7 +179,7 @@ impl<'a> Replay<'a> {
 }
 
 /// Scopes and operators.
-impl Replay<'_> {
+impl LineReplay<'_> {
     fn begins(&mut self, id: ScopeId, scope: &Scope) {
         let maker = scope.label.sequence().and_then(|number| self.maker(number));
         let line = self.labels.line(id);
@@ -258,7 +258,7 @@ fn is_resumed(scope: &Scope) -> bool {
 }
 
 /// Blocks.
-impl Replay<'_> {
+impl LineReplay<'_> {
     fn born(&mut self, number: usize, block: &Block, thread: ThreadId) {
         let bytes = requested(number, block, self.served.as_mut());
         let device = self.device(number);
@@ -270,7 +270,7 @@ impl Replay<'_> {
     }
 
     fn dies(&mut self, number: usize, thread: ThreadId) {
-        let Held { place, bytes, born, .. } = self.blocks[number].clone();
+        let CountedBlock { place, bytes, born, .. } = self.blocks[number].clone();
         if let Some(served) = self.served.as_mut().filter(|served| served.place == place) {
             served.allocator.free(number);
         }

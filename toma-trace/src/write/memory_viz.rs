@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::pickle::Pickler;
-use super::stacks::{Frame, stacks};
+use super::stacks::{SourceFrame, stacks};
 use crate::happenings::{Happening, happenings};
 use crate::holdings::{Catalog, Category};
 use crate::place::Place;
@@ -65,22 +65,22 @@ pub fn memory_viz(trace: &Trace, catalog: &Catalog, to: impl Write) -> io::Resul
 }
 
 struct Snapshot<'a> {
-    rows: Vec<Row<'a>>,
-    events: Vec<Event>,
+    rows: Vec<BlockRow<'a>>,
+    events: Vec<BlockEvent>,
     devices: u64,
 }
 
 /// A block.
-struct Row<'a> {
+struct BlockRow<'a> {
     block: &'a Block,
     category: Category,
     device: u64,
     address: u64,
     /// Frames of the birth, innermost first. Empty for a block from before the trace.
-    frames: Vec<Frame<'a>>,
+    frames: Vec<SourceFrame<'a>>,
 }
 
-struct Event {
+struct BlockEvent {
     action: &'static str,
     row: usize,
     tick: Tick,
@@ -93,16 +93,17 @@ impl<'a> Snapshot<'a> {
         let mut address = GRAIN;
         for ((storage, block), stack) in trace.blocks().zip(stacks(trace)) {
             let category = catalog.category(storage);
-            let mut frames = vec![Frame { file: category.name(), line: 0, name: catalog.name(storage) }];
+            let mut frames =
+                vec![SourceFrame { file: category.name(), line: 0, name: catalog.name(storage) }];
             frames.extend(stack);
-            rows.push(Row { block, category, device: numbers[&block.place], address, frames });
+            rows.push(BlockRow { block, category, device: numbers[&block.place], address, frames });
             address = address.saturating_add(rounded(block.bytes));
         }
         let devices = numbers.values().max().map_or(0, |last| last + 1);
         Self { rows, events: events(trace), devices }
     }
 
-    fn event<W: Write>(&self, pickler: &mut Pickler<W>, event: &Event) -> io::Result<()> {
+    fn event<W: Write>(&self, pickler: &mut Pickler<W>, event: &BlockEvent) -> io::Result<()> {
         let row = &self.rows[event.row];
         let is_segment = event.action.starts_with("segment");
         // The page shows the frames of the birth, or of the death if the birth was before the trace.
@@ -122,7 +123,7 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-fn events(trace: &Trace) -> Vec<Event> {
+fn events(trace: &Trace) -> Vec<BlockEvent> {
     let mut events = Vec::new();
     for (Moment { tick, .. }, happening) in happenings(trace) {
         let (row, actions): (_, &[_]) = match happening {
@@ -130,12 +131,12 @@ fn events(trace: &Trace) -> Vec<Event> {
             Happening::Dies(row) => (row, &["free_requested", "free_completed", "segment_free"]),
             _ => continue,
         };
-        events.extend(actions.iter().map(|action| Event { action, row, tick }));
+        events.extend(actions.iter().map(|action| BlockEvent { action, row, tick }));
     }
     events
 }
 
-impl Row<'_> {
+impl BlockRow<'_> {
     fn segment_bytes(&self) -> u64 {
         rounded(self.block.bytes)
     }
@@ -185,7 +186,7 @@ fn never_hidden(name: &str) -> Cow<'_, str> {
     })
 }
 
-fn write_frame<W: Write>(pickler: &mut Pickler<W>, frame: &Frame<'_>) -> io::Result<()> {
+fn write_frame<W: Write>(pickler: &mut Pickler<W>, frame: &SourceFrame<'_>) -> io::Result<()> {
     pickler.dict(|pickler| {
         pickler.entry_text("filename", frame.file)?;
         pickler.entry_int("line", frame.line.into())?;

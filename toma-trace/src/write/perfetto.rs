@@ -10,7 +10,7 @@ use crate::tables::{Interval, ThreadId, Trace};
 
 /// One entry. `dur` is only for intervals, `args` only for entries with values.
 #[derive(Serialize)]
-struct Entry<'a> {
+struct PerfettoEntry<'a> {
     name: &'a str,
     cat: &'a str,
     ph: &'a str,
@@ -51,11 +51,11 @@ pub fn perfetto(trace: &Trace, to: impl Write) -> io::Result<()> {
     list.to.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
     for thread in threads(trace) {
         let args = json!({ "name": thread.to_string() });
-        list.push(&Entry { tid: thread.0, args, ..entry("thread_name", "", "M") })?;
+        list.push(&PerfettoEntry { tid: thread.0, args, ..entry("thread_name", "", "M") })?;
     }
     for (_, scope) in trace.scopes() {
         let args = json!({ "file": scope.label.file, "line": scope.label.line });
-        list.push(&Entry { args, ..interval(&scope.label.name, "scope", scope.interval) })?;
+        list.push(&PerfettoEntry { args, ..interval(&scope.label.name, "scope", scope.interval) })?;
     }
     for (_, operator) in trace.operators() {
         list.push(&interval(&operator.name, "operator", operator.interval))?;
@@ -64,7 +64,7 @@ pub fn perfetto(trace: &Trace, to: impl Write) -> io::Result<()> {
         let name = place.to_string();
         for (tick, bytes) in trace.live(place).steps() {
             // One value for each entry, because some viewers refuse a file with several.
-            list.push(&Entry {
+            list.push(&PerfettoEntry {
                 ts: tick.count(),
                 args: json!({ "bytes": bytes }),
                 ..entry(&name, "memory", "C")
@@ -74,15 +74,15 @@ pub fn perfetto(trace: &Trace, to: impl Write) -> io::Result<()> {
     list.to.write_all(b"]}")
 }
 
-fn entry<'a>(name: &'a str, cat: &'a str, ph: &'a str) -> Entry<'a> {
-    Entry { name, cat, ph, pid: 1, tid: 0, ts: 0, dur: None, args: Value::Null }
+fn entry<'a>(name: &'a str, cat: &'a str, ph: &'a str) -> PerfettoEntry<'a> {
+    PerfettoEntry { name, cat, ph, pid: 1, tid: 0, ts: 0, dur: None, args: Value::Null }
 }
 
 /// Returns the entry of an interval. No two events share a tick, so intervals of a thread are strictly nested.
-fn interval<'a>(name: &'a str, cat: &'a str, interval: Interval) -> Entry<'a> {
+fn interval<'a>(name: &'a str, cat: &'a str, interval: Interval) -> PerfettoEntry<'a> {
     let ts = interval.begin.count();
     let dur = Some(interval.end.count() - ts);
-    Entry { tid: interval.thread.0, ts, dur, ..entry(name, cat, "X") }
+    PerfettoEntry { tid: interval.thread.0, ts, dur, ..entry(name, cat, "X") }
 }
 
 fn threads(trace: &Trace) -> BTreeSet<ThreadId> {
@@ -96,7 +96,7 @@ struct List<W> {
 }
 
 impl<W: Write> List<W> {
-    fn push(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+    fn push(&mut self, entry: &PerfettoEntry<'_>) -> io::Result<()> {
         let comma: &[u8] = if self.is_empty { b"\n" } else { b",\n" };
         self.is_empty = false;
         self.to.write_all(comma)?;
