@@ -1,12 +1,12 @@
 //! Adapts plans to first runs that differ from the planned ones.
 
 use super::error::Reason;
-use super::simulator::Memory;
+use super::simulator::PlanMemory;
 use super::{Action, Costs};
 
 /// Returns `planned` with `first`, which has already run, in place of its first actions. Legal if `first` is.
 pub(super) fn grafted(costs: &Costs, first: &[Action], planned: &[Action]) -> Vec<Action> {
-    let mut graft = Graft { memory: Memory::new(costs), actions: Vec::new() };
+    let mut graft = Graft { memory: PlanMemory::new(costs), actions: Vec::new() };
     for &action in first.iter().chain(planned.get(first.len()..).unwrap_or_default()) {
         graft.take(action);
     }
@@ -14,7 +14,7 @@ pub(super) fn grafted(costs: &Costs, first: &[Action], planned: &[Action]) -> Ve
 }
 
 struct Graft<'a> {
-    memory: Memory<'a>,
+    memory: PlanMemory<'a>,
     actions: Vec<Action>,
 }
 

@@ -3,7 +3,7 @@
 //! All are first built as sequences of runs. [`laid`] then decides which runs hold their input, and drops
 //! runs that serve nothing.
 
-use super::simulator::Memory;
+use super::simulator::PlanMemory;
 use super::{Action, Costs};
 
 /// Changes that save time: a repeat left out, or a stage saved in a way that costs less.
@@ -76,7 +76,7 @@ impl Detour {
 
 pub(super) fn detours(costs: &Costs, actions: &[Action]) -> Vec<Detour> {
     let mut detours = Vec::new();
-    let mut memory = Memory::new(costs);
+    let mut memory = PlanMemory::new(costs);
     for (index, &action) in actions.iter().enumerate() {
         let stage = action.stage();
         if index < costs.stages().len() {

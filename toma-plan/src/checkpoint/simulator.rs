@@ -48,7 +48,7 @@ pub struct Simulated {
 ///
 /// [`Illegal`] names the first action that cannot run, or the stage whose backward is missing.
 pub fn simulate(costs: &Costs, actions: &[Action]) -> Result<Simulated, Illegal> {
-    let mut memory = Memory::of_plan(costs, actions);
+    let mut memory = PlanMemory::of_plan(costs, actions);
     for (index, &action) in actions.iter().enumerate() {
         memory.step(action).map_err(|reason| Illegal { index, action: Some(action), reason })?;
     }
@@ -60,7 +60,7 @@ pub fn simulate(costs: &Costs, actions: &[Action]) -> Result<Simulated, Illegal>
 
 /// Simulates actions; `None` if they are illegal or need more than `most_bytes`.
 pub(super) fn simulate_within(costs: &Costs, actions: &[Action], most_bytes: u64) -> Option<Simulated> {
-    let mut memory = Memory::of_plan(costs, actions);
+    let mut memory = PlanMemory::of_plan(costs, actions);
     for &action in actions {
         memory.step(action).ok().filter(|()| memory.peak_bytes <= most_bytes)?;
     }
@@ -68,7 +68,7 @@ pub(super) fn simulate_within(costs: &Costs, actions: &[Action], most_bytes: u64
 }
 
 /// Memory that is held between two actions.
-pub(super) struct Memory<'a> {
+pub(super) struct PlanMemory<'a> {
     costs: &'a Costs,
     /// Bytes of outputs that are held in addition to saved activations.
     held: Vec<Option<u64>>,
@@ -92,7 +92,7 @@ pub(super) struct Memory<'a> {
     extra_seconds: f64,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> PlanMemory<'a> {
     pub(super) fn new(costs: &'a Costs) -> Self {
         let count = costs.stages().len();
         let bytes = costs.gradient_bytes(count);

@@ -11,7 +11,7 @@
 use std::ops::RangeInclusive;
 
 use super::line::{Line, largest};
-use super::pieces::{Pieces, Run};
+use super::pieces::{PieceRun, Pieces};
 
 /// The pieces of a step in one place.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl Grown {
 
     /// Returns the largest size up to `most` at which so many full pieces need at most `bytes`.
     fn largest_of_full(&self, bytes: u64, count: u64, most: u64) -> Option<u64> {
-        self.largest_of(|pieces| Pieces::lines([Run { pieces, size: SIZE, count }]), bytes, most)
+        self.largest_of(|pieces| Pieces::lines([PieceRun { pieces, size: SIZE, count }]), bytes, most)
     }
 
     fn largest_of<'a, L>(&'a self, lines: impl Fn(&'a Pieces) -> L, bytes: u64, most: u64) -> Option<u64>
@@ -112,7 +112,7 @@ impl Grown {
     fn even(&self, count: u64, work: Work) -> impl Iterator<Item = Line> {
         let (larger, smaller) = (work.items.div_ceil(count), work.items / count);
         let more = work.items % count;
-        let run = |size, count| Run {
+        let run = |size, count| PieceRun {
             pieces: self.at(size),
             size: Line { fixed: size.into(), per_item: 0 },
             count,
@@ -124,10 +124,10 @@ impl Grown {
 
 impl Work {
     /// Returns so many pieces, all full but the last, as lines over their size.
-    fn ragged<'a>(self, count: u64, full: &'a Pieces, rest: &'a Pieces) -> [Run<'a>; 3] {
+    fn ragged<'a>(self, count: u64, full: &'a Pieces, rest: &'a Pieces) -> [PieceRun<'a>; 3] {
         let before = count - 1;
         let left = Line { fixed: self.items.into(), per_item: -i128::from(before) };
-        let run = |pieces, size, count| Run { pieces, size, count };
+        let run = |pieces, size, count| PieceRun { pieces, size, count };
         [run(full, SIZE, before), run(rest, left, 1), run(full, SIZE, self.repeats)]
     }
 }

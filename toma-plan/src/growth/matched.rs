@@ -56,10 +56,10 @@ fn points(traces: &[Recorded<'_>], bytes: impl Iterator<Item = Option<u64>>) -> 
 }
 
 /// Blocks that are matched in their order.
-type Groups<'a> = BTreeMap<Group<'a>, Vec<(StorageId, &'a Block)>>;
+type Groups<'a> = BTreeMap<BlockGroup<'a>, Vec<(StorageId, &'a Block)>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Group<'a> {
+struct BlockGroup<'a> {
     span: Span,
     place: &'a Place,
     is_scratch: bool,
@@ -92,12 +92,15 @@ fn groups(trace: &Trace) -> Groups<'_> {
             Span::Within(operator) => Some(trace[operator].interval.end),
         };
         let is_scratch = block.death.is_some_and(|death| end.is_some_and(|end| death.tick < end));
-        groups.entry(Group { span, place: &block.place, is_scratch }).or_default().push((storage, block));
+        groups
+            .entry(BlockGroup { span, place: &block.place, is_scratch })
+            .or_default()
+            .push((storage, block));
     }
     groups
 }
 
-fn bytes(groups: &Groups<'_>, group: &Group<'_>, position: usize) -> Option<u64> {
+fn bytes(groups: &Groups<'_>, group: &BlockGroup<'_>, position: usize) -> Option<u64> {
     groups.get(group)?.get(position).map(|(_, block)| block.bytes)
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Pieces {
 
 /// Pieces of one size that run one after the other.
 #[derive(Clone, Copy)]
-pub(super) struct Run<'a> {
+pub(super) struct PieceRun<'a> {
     pub(super) pieces: &'a Pieces,
     /// The size of each piece, as a line over another number.
     pub(super) size: Line,
@@ -42,9 +42,9 @@ impl Pieces {
     /// Returns the lines of which the highest counts, as lines over the number that the runs' sizes depend on: the
     /// first piece, and the first and the last further piece of each run, on top of the bytes that earlier pieces left.
     /// A further piece may leave a negative number of bytes; many pieces together do not.
-    pub(super) fn lines<'a>(runs: impl IntoIterator<Item = Run<'a>>) -> impl Iterator<Item = Line> {
+    pub(super) fn lines<'a>(runs: impl IntoIterator<Item = PieceRun<'a>>) -> impl Iterator<Item = Line> {
         let mut ground = None;
-        runs.into_iter().filter(|run| run.count > 0).flat_map(move |Run { pieces, size, count }| {
+        runs.into_iter().filter(|run| run.count > 0).flat_map(move |PieceRun { pieces, size, count }| {
             let is_first = ground.is_none();
             let first = if is_first { pieces.first.lines() } else { &[] };
             let begin = ground.unwrap_or_else(|| pieces.left.over(size));

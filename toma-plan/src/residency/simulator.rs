@@ -70,7 +70,7 @@ enum Lies {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct StorageState {
     lies: Lies,
     has_copy: bool,
     last_use: u64,
@@ -80,7 +80,7 @@ struct Simulator<'a> {
     step: &'a Step,
     terms: &'a Terms,
     timeline: Timeline,
-    states: Vec<State>,
+    states: Vec<StorageState>,
     /// Storages on the device that may be evicted.
     movable: BTreeSet<usize>,
     /// Bytes on the device.
@@ -96,7 +96,10 @@ impl<'a> Simulator<'a> {
             step,
             terms,
             timeline: Timeline::new(step),
-            states: vec![State { lies: Lies::Nowhere, has_copy: false, last_use: 0 }; step.storages.len()],
+            states: vec![
+                StorageState { lies: Lies::Nowhere, has_copy: false, last_use: 0 };
+                step.storages.len()
+            ],
             movable: BTreeSet::new(),
             resident: 0,
             links: Links::new(*terms, step.storages.len()),
@@ -159,7 +162,7 @@ impl<'a> Simulator<'a> {
     }
 
     fn make(&mut self, storage: usize, now: u64) {
-        self.states[storage] = State { lies: Lies::Nowhere, has_copy: false, last_use: now };
+        self.states[storage] = StorageState { lies: Lies::Nowhere, has_copy: false, last_use: now };
         self.comes(storage);
         self.links.made(storage);
     }

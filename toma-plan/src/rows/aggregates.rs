@@ -2,12 +2,12 @@
 
 use toma_trace::operators::RowRule;
 
-use super::rules::{Call, Input, Numbers};
+use super::rules::{Input, Numbers, RowCall};
 use super::tensors::Batch;
 use super::values::Value;
 use super::{Combined, Coupling};
 
-impl Call<'_> {
+impl RowCall<'_> {
     /// Combines aggregates: sums, means, and their products with constants.
     pub(super) fn of_aggregates(&self, rule: RowRule) -> Result<Combined, Coupling> {
         let aggregates = || {

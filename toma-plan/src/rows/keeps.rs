@@ -3,7 +3,7 @@
 use toma_trace::Access;
 use toma_trace::operators::{RowRule, window_dims};
 
-use super::rules::{Call, Input, Numbers, is_training};
+use super::rules::{Input, Numbers, RowCall, is_training};
 use super::tensors::{Batch, Tensor};
 use super::values::{Layout, Value};
 use super::{Combined, Coupling};
@@ -34,7 +34,7 @@ impl Taken<'_> {
     }
 }
 
-impl Call<'_> {
+impl RowCall<'_> {
     /// Returns the value of a result, if the call takes rows.
     pub(super) fn of_rows(&self, rule: RowRule, result: &Tensor<'_>) -> Result<Value, Coupling> {
         if self.inputs.iter().any(|input| matches!(input.value, Value::Aggregate(_))) {
@@ -366,7 +366,7 @@ fn selected(rows: &[Taken<'_>], factor: u64) -> Result<Layout, Coupling> {
     Ok(Layout { merged, mask: Some(mask.tensor.operand.storage) })
 }
 
-impl Call<'_> {
+impl RowCall<'_> {
     /// True if the call normalizes rows by statistics of the batch.
     pub(super) fn takes_batch_statistics(&self) -> bool {
         let is_over_batch =

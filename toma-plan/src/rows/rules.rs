@@ -26,7 +26,7 @@ pub(super) struct Walk {
 }
 
 /// A call and its arguments.
-pub(super) struct Call<'a> {
+pub(super) struct RowCall<'a> {
     pub(super) name: &'a str,
     pub(super) operators: [&'a Operator; 2],
     pub(super) inputs: Vec<Input<'a>>,
@@ -82,7 +82,7 @@ impl Walk {
                 return results.iter().for_each(|result| self.values.note(result, &value));
             }
         };
-        let call = Call {
+        let call = RowCall {
             name,
             operators: twin.operators,
             inputs,
@@ -229,7 +229,7 @@ fn attribute<'a>(operator: &'a Operator, name: &str) -> Option<&'a [i64]> {
     operator.attributes.iter().find(|given| given.name == name).map(|given| &*given.values)
 }
 
-impl Call<'_> {
+impl RowCall<'_> {
     /// Returns the value of a result.
     fn value(&self, result: &Tensor<'_>) -> Result<Value, Coupling> {
         let has = |is: fn(&Value) -> bool| self.inputs.iter().any(|input| is(&input.value));

@@ -29,14 +29,14 @@ pub struct Draft {
     /// Live bytes before the last operator.
     last_alive: u64,
     /// The current stage.
-    begun: Option<Begun>,
+    begun: Option<BegunStage>,
     /// Bytes dropped by the stages that this draft has ended.
     dropped_before: u64,
 }
 
 /// Begin of a stage.
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct BegunStage {
     op: u32,
     /// Live bytes before or after that operator.
     alive: u64,
@@ -55,7 +55,7 @@ impl Draft {
         let alive = alive_bytes(recording, 0..current + 1);
         let last_alive = std::mem::replace(&mut self.last_alive, alive);
         let first_op = recording.stages[current as usize].first_op;
-        let marked = Begun { op: first_op, alive, is_found: false };
+        let marked = BegunStage { op: first_op, alive, is_found: false };
         let begun = self.begun.filter(|begun| begun.op == first_op).unwrap_or(marked);
         let dropped = recording.dropped_bytes(current, current);
         let is_large = MOST_STAGES * dropped >= self.dropped_before && recording.ops >= first_op + FEWEST_OPS;
@@ -71,7 +71,7 @@ impl Draft {
             return Boundary::None;
         };
         self.dropped_before += dropped;
-        self.begun = Some(Begun { op: recording.ops, alive, is_found: true });
+        self.begun = Some(BegunStage { op: recording.ops, alive, is_found: true });
         boundary
     }
 }
