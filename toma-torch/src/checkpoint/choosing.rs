@@ -10,9 +10,9 @@ use super::With;
 use super::budget::Budget;
 use super::leaner::Leaner;
 use super::learned::{self, RegionKey, Structure};
-use super::running::Running;
+use super::running::RunningRegion;
 use crate::error::{Error, ErrorKind};
-use crate::ffi::{Begun, Chosen};
+use crate::ffi::{BegunRegion, Chosen};
 use crate::memory::Device;
 
 /// Chooses the plans of one region.
@@ -20,17 +20,17 @@ use crate::memory::Device;
 pub(super) struct Choosing<'a> {
     form: &'a With<'a>,
     key: &'a RegionKey,
-    running: &'a Running,
+    running: &'a RunningRegion,
     /// The known structure that this run matches so far, and its byte budget.
     taken: Option<(Arc<Structure>, Budget)>,
 }
 
 impl<'a> Choosing<'a> {
-    pub(super) fn new(form: &'a With<'a>, key: &'a RegionKey, running: &'a Running) -> Self {
+    pub(super) fn new(form: &'a With<'a>, key: &'a RegionKey, running: &'a RunningRegion) -> Self {
         Self { form, key, running, taken: None }
     }
 
-    pub(super) fn choose(&mut self, begun: Begun<'_>) -> Result<Chosen, Error> {
+    pub(super) fn choose(&mut self, begun: BegunRegion<'_>) -> Result<Chosen, Error> {
         match self.taken.take() {
             None => self.first(begun),
             Some((other, budget)) => self.further(&other, budget, begun),
@@ -42,7 +42,7 @@ impl<'a> Choosing<'a> {
         self.taken.as_ref().map(|(structure, _)| structure.clone())
     }
 
-    fn first(&mut self, begun: Begun<'_>) -> Result<Chosen, Error> {
+    fn first(&mut self, begun: BegunRegion<'_>) -> Result<Chosen, Error> {
         let print = begun.prints[0];
         let elsewhere = || learned::elsewhere(print, self.form.plan?);
         let Some(known) = learned::structure(self.key, print, self.form.plan).or_else(elsewhere) else {
@@ -57,7 +57,12 @@ impl<'a> Choosing<'a> {
     }
 
     /// Continues as another known structure, unless the user gave the plan.
-    fn further(&mut self, other: &Structure, budget: Budget, begun: Begun<'_>) -> Result<Chosen, Error> {
+    fn further(
+        &mut self,
+        other: &Structure,
+        budget: Budget,
+        begun: BegunRegion<'_>,
+    ) -> Result<Chosen, Error> {
         let (None, Some(now)) = (self.form.plan, self.running.plan()) else { return Ok(Chosen::default()) };
         let Some(known) = learned::continuation(self.key, other, begun) else {
             return Ok(Chosen::default());

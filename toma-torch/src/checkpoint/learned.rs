@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use toma_plan::checkpoint::{Action, Costs, Plan, Solver, TooSmall};
 
 use super::measured::MeasuredRegion;
-use crate::ffi::{Begun, Region};
+use crate::ffi::{BegunRegion, Region};
 
 /// Most call sites in the cache; the one added first is removed first.
 const MOST_REGIONS: usize = 1024;
@@ -293,7 +293,11 @@ pub(super) fn structure(key: &RegionKey, print: u64, plan: Option<&Plan>) -> Opt
 
 /// Returns another known structure with the operators and stages that the region has run so far. Called when a region
 /// that was planned as `other` deviates from it.
-pub(super) fn continuation(key: &RegionKey, other: &Structure, begun: Begun<'_>) -> Option<Arc<Structure>> {
+pub(super) fn continuation(
+    key: &RegionKey,
+    other: &Structure,
+    begun: BegunRegion<'_>,
+) -> Option<Arc<Structure>> {
     let cache = cache();
     let operators = begun.operators();
     let is_it = |structure: &&Arc<Structure>| {

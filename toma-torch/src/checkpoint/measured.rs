@@ -6,17 +6,17 @@ use std::sync::Arc;
 use toma_plan::checkpoint::recording::Measured;
 use toma_plan::checkpoint::{Costs, InvalidCosts};
 
-use super::running::Running;
+use super::running::RunningRegion;
 use crate::ffi::Region;
 
 #[derive(Debug)]
 pub(super) struct MeasuredRegion {
     region: Region,
-    running: Arc<Running>,
+    running: Arc<RunningRegion>,
 }
 
 impl MeasuredRegion {
-    pub(super) fn new(region: Region, running: Arc<Running>) -> Self {
+    pub(super) fn new(region: Region, running: Arc<RunningRegion>) -> Self {
         Self { region, running }
     }
 

@@ -14,7 +14,7 @@ use super::choosing::Choosing;
 use super::learned::{self, RegionKey};
 use super::measured::MeasuredRegion;
 use super::report::{self, Ran};
-use super::running::Running;
+use super::running::RunningRegion;
 use crate::ModeGuard;
 use crate::cpu;
 use crate::error::{Error, ErrorKind};
@@ -101,7 +101,7 @@ fn recorded<R>(form: &With<'_>, key: RegionKey, body: impl FnOnce() -> R) -> Res
     if form.keep_size {
         leaner::keep_size();
     }
-    let running = Arc::new(Running::default());
+    let running = Arc::new(RunningRegion::default());
     let mut choosing = Choosing::new(form, &key, &running);
     let options = RegionOptions { verify: form.verify, undoes: false, observer: running.clone() };
     let recording = RecordingRegion::begin(|begun| choosing.choose(begun), options)?;
@@ -156,7 +156,7 @@ fn measure(form: &With<'_>, key: &RegionKey, body: impl FnOnce() -> Tensor) -> R
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     cpu::count();
-    let running = Arc::new(Running::default());
+    let running = Arc::new(RunningRegion::default());
     let options = RegionOptions { verify: form.verify, undoes: true, observer: running.clone() };
     let recording = RecordingRegion::begin(|_| Ok(Chosen::default()), options)?;
     let _modes = ModeGuard::new();

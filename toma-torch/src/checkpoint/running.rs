@@ -13,10 +13,10 @@ use crate::ffi::{Moment, Observes};
 use crate::memory::Device;
 
 #[derive(Debug, Default)]
-pub(super) struct Running(Mutex<State>);
+pub(super) struct RunningRegion(Mutex<RegionState>);
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct RegionState {
     /// `None` while the region is measured.
     planned: Option<PromisedPlan>,
     /// Stages of a region without a plan.
@@ -31,7 +31,7 @@ struct PromisedPlan {
     promise: Option<Promise>,
 }
 
-impl Running {
+impl RunningRegion {
     pub(super) fn begin(&self, plan: Arc<Plan>, on: &Device) {
         let promise = Some(device::promise(on, plan.peak_bytes()));
         self.state().planned = Some(PromisedPlan { plan, promise });
@@ -42,7 +42,7 @@ impl Running {
         self.state().planned.as_ref().map(|planned| planned.plan.clone())
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, RegionState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -62,7 +62,7 @@ impl PromisedPlan {
     }
 }
 
-impl Observes for Running {
+impl Observes for RunningRegion {
     fn observe(&self, moment: Moment<'_>, now: Readings, recording: Recording<'_>) -> bool {
         if let Moment::Repeated { run, .. } = &moment {
             leaner::repeated(Duration::from_nanos(run.elapsed_ns));
@@ -75,7 +75,7 @@ impl Observes for Running {
     }
 }
 
-impl State {
+impl RegionState {
     fn answer(&mut self, moment: Moment<'_>, now: Readings, recording: Recording<'_>) -> bool {
         let Self { draft, ledger, .. } = self;
         match moment {

@@ -53,7 +53,7 @@ pub(crate) use operators::install_operators;
 use profile::{node, operator_of_stack};
 pub(crate) use profile::{position, report_operators};
 pub(crate) use region::{
-    Begun, Chosen, RecordingRegion, Region, RegionOptions, toma_region_cut, toma_region_install,
+    BegunRegion, Chosen, RecordingRegion, Region, RegionOptions, toma_region_cut, toma_region_install,
     toma_region_records,
 };
 pub(crate) use rng::{rng_state, set_rng_state};

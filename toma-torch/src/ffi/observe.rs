@@ -119,7 +119,7 @@ impl Recording {
         let numbers = unsafe { slice_of(raw.numbers, raw.number_count) };
         // SAFETY: see above.
         let names = unsafe { slice_of(raw.names, raw.name_bytes) };
-        let tables = Tables { numbers, names, marks: &self.marked.borrow().marks, is_dry: self.is_dry };
+        let tables = EventTables { numbers, names, marks: &self.marked.borrow().marks, is_dry: self.is_dry };
         let contradicts = |refused| Error::new(ErrorKind::Other, format!("recorded step: {refused}"));
         events.iter().try_for_each(|raw| {
             let event = tables.event(raw);
@@ -154,14 +154,14 @@ impl Drop for Recording {
 }
 
 /// Data that events refer to.
-struct Tables<'a> {
+struct EventTables<'a> {
     numbers: &'a [i64],
     names: &'a [u8],
     marks: &'a [Mark<(&'static Function, u32)>],
     is_dry: bool,
 }
 
-impl<'a> Tables<'a> {
+impl<'a> EventTables<'a> {
     /// Translates an event, whose kind is a `toma_event_kind`. Returns `None` if its line is unknown.
     fn event(&self, raw: &RawEvent) -> Option<Event<'a>> {
         let name = || self.name(raw);

@@ -37,7 +37,7 @@ struct RawChosen {
 /// `toma_region_figures` of the shim.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Figures {
+pub(crate) struct RegionFigures {
     pub(crate) operators: u64,
     /// `u64::MAX` for none.
     pub(crate) differs: u64,
@@ -89,7 +89,7 @@ unsafe extern "C" {
     fn toma_region_undo(region: *mut c_void, error: &mut RawError) -> i32;
     fn toma_region_drop(region: *mut c_void);
     fn toma_region_lacking(region: *const c_void) -> u64;
-    fn toma_region_figures_of(region: *const c_void) -> Figures;
+    fn toma_region_figures_of(region: *const c_void) -> RegionFigures;
     // These write at most `room` elements, and return the number of all.
     fn toma_region_prints(region: *const c_void, out: *mut u64, room: usize) -> usize;
     fn toma_region_kept(region: *const c_void, out: *mut c_char, room: usize) -> usize;
@@ -97,7 +97,7 @@ unsafe extern "C" {
 
 /// First operators of a region.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun<'a> {
+pub(crate) struct BegunRegion<'a> {
     /// Fingerprint of each operator, of which the last has not run.
     pub(crate) prints: &'a [u64],
     /// True if all of them have run and no more follow.
@@ -105,7 +105,7 @@ pub(crate) struct Begun<'a> {
     pub(crate) device: DeviceId,
 }
 
-impl Begun<'_> {
+impl BegunRegion<'_> {
     /// Number of operators that have run.
     pub(crate) fn operators(&self) -> usize {
         self.prints.len() - usize::from(!self.is_whole)
@@ -123,9 +123,9 @@ pub(crate) struct Chosen {
 }
 
 /// Called before the first operator, and where an operator differs from the known structure.
-type Chooses<'a> = dyn FnMut(Begun<'_>) -> Result<Chosen, Error> + 'a;
+type Chooses<'a> = dyn FnMut(BegunRegion<'_>) -> Result<Chosen, Error> + 'a;
 
-struct Choosing<'a> {
+struct ChoosingContext<'a> {
     choose: Box<Chooses<'a>>,
     chosen: Chosen,
 }
@@ -137,11 +137,11 @@ extern "C" fn choose(
     error: &mut RawError,
 ) -> i32 {
     // SAFETY: it is the context passed by `begin`, which lives until the region ends, and is used by this thread alone.
-    let choosing = unsafe { &mut *context.cast::<Choosing<'_>>() };
+    let choosing = unsafe { &mut *context.cast::<ChoosingContext<'_>>() };
     let RawBegun { prints, print_count, is_whole, device } = begun;
     // SAFETY: so many live until this returns, and there is at least one.
     let prints = unsafe { slice::from_raw_parts(prints, print_count) };
-    match (choosing.choose)(Begun { prints, is_whole, device }) {
+    match (choosing.choose)(BegunRegion { prints, is_whole, device }) {
         Ok(chosen) => choosing.chosen = chosen,
         Err(failed) => return error.fill(&failed),
     }
@@ -162,16 +162,17 @@ pub(crate) struct RecordingRegion<'a> {
     region: Option<Region>,
     /// The shim holds the address of the box.
     #[expect(dead_code, reason = "lent to the shim")]
-    choosing: Box<Choosing<'a>>,
+    choosing: Box<ChoosingContext<'a>>,
 }
 
 impl<'a> RecordingRegion<'a> {
     /// Begins a region. `choosing` must not panic.
     pub(crate) fn begin(
-        choosing: impl FnMut(Begun<'_>) -> Result<Chosen, Error> + 'a,
+        choosing: impl FnMut(BegunRegion<'_>) -> Result<Chosen, Error> + 'a,
         options: RegionOptions,
     ) -> Result<Self, Error> {
-        let mut choosing = Box::new(Choosing { choose: Box::new(choosing), chosen: Chosen::default() });
+        let mut choosing =
+            Box::new(ChoosingContext { choose: Box::new(choosing), chosen: Chosen::default() });
         let mut region = ptr::null_mut();
         let context = (&raw mut *choosing).cast();
         let RegionOptions { verify, undoes, observer } = options;
@@ -225,7 +226,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> RegionFigures {
         // SAFETY: the region lives until it is dropped.
         unsafe { toma_region_figures_of(self.0.as_ptr()) }
     }

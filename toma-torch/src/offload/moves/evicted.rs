@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::CString;
 use std::sync::Arc;
 
-use super::host::Block;
+use super::host::HostBlock;
 use super::tally::EvictedTally;
 use super::weights_file::{Part, part};
 use crate::error::{EVICTED, Error};
@@ -67,7 +67,7 @@ impl Drop for Booked {
 /// Bytes of an evicted storage. Shared, so that operators can gather rows while another thread fetches the storage.
 #[derive(Debug)]
 pub(crate) enum Source {
-    Host(Block),
+    Host(HostBlock),
     /// Read from the file at each use.
     File(Part),
 }

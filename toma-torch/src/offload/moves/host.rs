@@ -58,7 +58,7 @@ impl Host {
     }
 
     /// Returns a block with capacity for `bytes`.
-    pub(crate) fn block(self: &Arc<Self>, bytes: u64) -> Result<Block, Error> {
+    pub(crate) fn block(self: &Arc<Self>, bytes: u64) -> Result<HostBlock, Error> {
         let size = bytes.next_multiple_of(GRAIN);
         let (reused, _unlocked) = {
             let mut pool = self.pool();
@@ -66,7 +66,7 @@ impl Host {
         };
         let buffer = reused.map_or_else(|| self.buffer(size), |larger| Ok(self.fitted(larger, size)));
         let buffer = buffer.inspect_err(|_| self.pool().used_bytes -= size)?;
-        Ok(Block { buffer, size, host: Arc::clone(self) })
+        Ok(HostBlock { buffer, size, host: Arc::clone(self) })
     }
 
     /// Shrinks a reused buffer to `size` bytes, because the excess would be counted nowhere.
@@ -139,13 +139,13 @@ impl Pool {
 
 /// A block of host memory, which goes back to the pool when it is dropped, on any thread.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub(crate) struct HostBlock {
     buffer: HostBytes,
     size: u64,
     host: Arc<Host>,
 }
 
-impl Block {
+impl HostBlock {
     pub(crate) fn bytes(&self) -> &[u8] {
         self.buffer.bytes()
     }
@@ -156,7 +156,7 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for HostBlock {
     fn drop(&mut self) {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();

@@ -9,7 +9,7 @@ use toma_plan::residency::{Plan, Step, Terms};
 use super::counts::add;
 use super::state::ManagerState;
 use super::table::Location;
-use crate::offload::step::known_step::{KnownStep, Learned};
+use crate::offload::step::known_step::{KnownStep, LearnedStep};
 
 /// How often late fetches cause a new plan. Each plan assumes that the links are slower by the factor `SLOWER`.
 const MOST_ADAPTIONS: u64 = 4;
@@ -109,7 +109,7 @@ impl ManagerState {
     }
 
     /// Plans a recorded step, and follows it from the next operator on.
-    pub(crate) fn learn(&self, (mut known, bound): Learned) {
+    pub(crate) fn learn(&self, (mut known, bound): LearnedStep) {
         known.plan = self.plan_of(&known, false);
         self.table().steps.follow(Arc::new(known), &bound);
     }

@@ -17,7 +17,7 @@ pub(crate) struct KnownStep {
 }
 
 /// A step, and the storages that are live when it begins.
-pub(crate) type Learned = (KnownStep, Bound);
+pub(crate) type LearnedStep = (KnownStep, Bound);
 
 /// A storage that an operator uses or makes.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct UsedStorage {
 #[derive(Debug, Default)]
 pub(crate) struct Ensuing {
     /// A step that has become known, still without a plan.
-    pub(crate) known: Option<Box<Learned>>,
+    pub(crate) known: Option<Box<LearnedStep>>,
     /// Storages that the plan evicts now.
     pub(crate) evicts: Vec<u64>,
     /// True if a repetition of the step has ended.

@@ -21,7 +21,7 @@ use super::known_step::{Bound, KnownStep, UsedStorage};
 pub(crate) struct StepRecorder {
     /// Index of the operator at which the program has marked the second repetition.
     pub(crate) half: Option<usize>,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<RecordedOperator>,
     lives: Vec<Life>,
     /// Indices in `lives` of live storages, by id.
     numbers: HashMap<u64, usize>,
@@ -29,7 +29,7 @@ pub(crate) struct StepRecorder {
 }
 
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct RecordedOperator {
     print: u64,
     /// Bytes of all storages that are live when the operator begins.
     living_bytes: u64,
@@ -58,7 +58,14 @@ impl StepRecorder {
         let uses = uses.collect();
         let living_bytes = self.living_bytes;
         let (inside_bytes, duration) = (0, Duration::ZERO);
-        self.rows.push(Row { print, living_bytes, uses, made: Vec::new(), inside_bytes, duration });
+        self.rows.push(RecordedOperator {
+            print,
+            living_bytes,
+            uses,
+            made: Vec::new(),
+            inside_bytes,
+            duration,
+        });
     }
 
     /// Ends the lives of storages that are gone: they died before the next operator.
@@ -162,7 +169,11 @@ impl<'a> Folded<'a> {
     }
 
     /// Builds the step: operators are those of `second`, the storages they make those of `first`.
-    fn known(mut self, first: &[Row], second: &[Row]) -> Option<(KnownStep, HashMap<usize, usize>)> {
+    fn known(
+        mut self,
+        first: &[RecordedOperator],
+        second: &[RecordedOperator],
+    ) -> Option<(KnownStep, HashMap<usize, usize>)> {
         let operators = second.iter().map(|row| self.operator(row)).collect();
         let made = first.iter().map(|row| row.made.iter().map(|life| self.number(*life)).collect()).collect();
         let step = Step { operators, storages: self.storages };
@@ -188,7 +199,7 @@ impl<'a> Folded<'a> {
         self.storages.len() - 1
     }
 
-    fn operator(&mut self, row: &Row) -> Operator {
+    fn operator(&mut self, row: &RecordedOperator) -> Operator {
         let uses =
             row.uses.iter().map(|used| Use { storage: self.number(used.storage), writes: used.writes });
         Operator { uses: uses.collect(), inside_bytes: row.inside_bytes, duration: row.duration }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toma_plan::residency::Periods;
 
-use super::known_step::{Ensuing, KnownStep, Learned, UsedStorage};
+use super::known_step::{Ensuing, KnownStep, LearnedStep, UsedStorage};
 use super::position::StepPosition;
 use super::recorder::StepRecorder;
 
@@ -120,7 +120,7 @@ impl Steps {
     }
 
     /// Called when the program marks the beginning of a step. Returns a step that has just become known.
-    pub(crate) fn step_begins(&mut self) -> Option<Learned> {
+    pub(crate) fn step_begins(&mut self) -> Option<LearnedStep> {
         if !std::mem::replace(&mut self.is_marked, true) {
             // Discards a step that was detected by its period: the program now marks steps itself.
             self.recording = None;
