@@ -7,7 +7,7 @@
 use super::Class;
 
 /// A class, and the texts that imply it if all of them are in the message.
-pub(super) type Row = (Class, &'static [&'static str]);
+pub(super) type TextRow = (Class, &'static [&'static str]);
 
 const OUT_OF_MEMORY: Class = Class::OutOfMemory;
 const TRANSIENT: Class = Class::Transient;
@@ -35,7 +35,7 @@ fn precedence(class: Class) -> u8 {
     }
 }
 
-pub(super) fn matches((_, parts): &Row, text: &str) -> bool {
+pub(super) fn matches((_, parts): &TextRow, text: &str) -> bool {
     parts.iter().all(|part| text.contains(part))
 }
 
@@ -63,10 +63,10 @@ fn is_too_big(text: &str) -> bool {
 /// crate's own type.
 pub(super) const WHOLE: &[&str] = &["std::bad_alloc", "bad allocation", "out of memory"];
 
-pub(super) const TABLES: &[&[Row]] =
+pub(super) const TABLES: &[&[TextRow]] =
     &[TORCH, CUDA, LIBRARIES, NCCL, ONEDNN, INTEL, CUDARC, METAL, CUBECL, ONNX, WGPU, XLA, TRITON, CPP, RUST];
 
-const TORCH: &[Row] = &[
+const TORCH: &[TextRow] = &[
     (OUT_OF_MEMORY, &["cuda out of memory."]),
     (OUT_OF_MEMORY, &["hip out of memory."]),
     (OUT_OF_MEMORY, &["xpu out of memory."]),
@@ -92,7 +92,7 @@ const TORCH: &[Row] = &[
 ];
 
 /// Texts of the CUDA and HIP runtimes, which any library may print.
-const CUDA: &[Row] = &[
+const CUDA: &[TextRow] = &[
     (OUT_OF_MEMORY, &["cuda error: out of memory"]),
     (OUT_OF_MEMORY, &["hip error: out of memory"]),
     (POISONED, &["an illegal memory access was encountered"]),
@@ -112,7 +112,7 @@ const CUDA: &[Row] = &[
 ];
 
 /// Texts of cuBLAS, cuDNN and similar libraries.
-const LIBRARIES: &[Row] = &[
+const LIBRARIES: &[TextRow] = &[
     (OUT_OF_MEMORY, &["cublas_status_alloc_failed"]),
     (OUT_OF_MEMORY, &["cusolver_status_alloc_failed"]),
     (OUT_OF_MEMORY, &["cufft_alloc_failed"]),
@@ -140,23 +140,23 @@ const LIBRARIES: &[Row] = &[
 ];
 
 /// Texts of collectives, which must not be retried on only one rank: the other ranks would wait forever.
-const NCCL: &[Row] = &[
+const NCCL: &[TextRow] = &[
     (LOOK_ALIKE, &["cuda failure 2 'out of memory"]),
     (LOOK_ALIKE, &["cuda failure 'out of memory"]),
     (LOOK_ALIKE, &["ncclunhandledcudaerror"]),
     (LOOK_ALIKE, &["failed to cuda calloc"]),
 ];
 
-const ONEDNN: &[Row] =
+const ONEDNN: &[TextRow] =
     &[(TRANSIENT, &["could not create a memory object"]), (TRANSIENT, &["could not execute a primitive"])];
 
-const INTEL: &[Row] = &[
+const INTEL: &[TextRow] = &[
     (OUT_OF_MEMORY, &["ur_result_error_out_of_device_memory"]),
     (OUT_OF_MEMORY, &["ur_result_error_out_of_host_memory"]),
 ];
 
 /// Texts of cudarc; candle prints them, too.
-const CUDARC: &[Row] = &[
+const CUDARC: &[TextRow] = &[
     (OUT_OF_MEMORY, &["cuda_error_out_of_memory"]),
     (POISONED, &["cuda_error_ecc_uncorrectable"]),
     (POISONED, &["cuda_error_nvlink_uncorrectable"]),
@@ -178,13 +178,13 @@ const CUDARC: &[Row] = &[
 
 /// Texts of candle if Metal gives no buffer, even one of no bytes, as Display and as Debug write them. For other
 /// resources than buffers the text means that a shader is wrong.
-const METAL: &[Row] = &[
+const METAL: &[TextRow] = &[
     (OUT_OF_MEMORY, &["failed to create metal resource: buffer"]),
     (OUT_OF_MEMORY, &["failedtocreateresource( buffer"]),
 ];
 
 /// Texts of cubecl; burn prints them, too.
-const CUBECL: &[Row] = &[
+const CUBECL: &[TextRow] = &[
     (OUT_OF_MEMORY, &["out of device memory allocating"]),
     (OUT_OF_MEMORY, &["an out-of-memory error happened during launch"]),
     (OUT_OF_MEMORY, &["can't allocate buffer of size:"]),
@@ -193,7 +193,7 @@ const CUBECL: &[Row] = &[
     (OUT_OF_MEMORY, &["memory pool capacity exceeded: failed to reserve"]),
 ];
 
-const ONNX: &[Row] = &[
+const ONNX: &[TextRow] = &[
     (OUT_OF_MEMORY, &["failed to allocate memory for requested buffer of size"]),
     (OUT_OF_MEMORY, &["cuda failure 2: out of memory"]),
     (OUT_OF_MEMORY, &["is smaller than requested bytes of"]),
@@ -201,25 +201,25 @@ const ONNX: &[Row] = &[
     (OUT_OF_MEMORY, &["8007000e not enough memory resources are available"]),
 ];
 
-const WGPU: &[Row] = &[
+const WGPU: &[TextRow] = &[
     (OUT_OF_MEMORY, &["wgpu error: out of memory"]),
     (OUT_OF_MEMORY, &["wgpu error: validation error", "not enough memory left"]),
     (POISONED, &["parent device is lost"]),
 ];
 
-const XLA: &[Row] = &[(OUT_OF_MEMORY, &["resource_exhausted: out of memory"])];
+const XLA: &[TextRow] = &[(OUT_OF_MEMORY, &["resource_exhausted: out of memory"])];
 
 /// Shared memory of one kernel, which does not depend on the free memory.
-const TRITON: &[Row] = &[(LOOK_ALIKE, &["out of resource: shared memory"])];
+const TRITON: &[TextRow] = &[(LOOK_ALIKE, &["out of resource: shared memory"])];
 
-const CPP: &[Row] = &[
+const CPP: &[TextRow] = &[
     // thrust and RMM extend the text of `std::bad_alloc`.
     (OUT_OF_MEMORY, &["cudaerrormemoryallocation: out of memory"]),
     (OUT_OF_MEMORY, &["std::bad_alloc: out_of_memory:"]),
 ];
 
 /// Debug and Display forms of types that are out of memory, for errors of which only the text is left.
-const RUST: &[Row] = &[
+const RUST: &[TextRow] = &[
     (OUT_OF_MEMORY, &["tryreserveerror { kind:"]),
     // The same error of other collections, such as hashbrown's.
     (OUT_OF_MEMORY, &["allocerror { layout: layout { size:"]),

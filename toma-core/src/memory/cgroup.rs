@@ -15,7 +15,7 @@ use super::kernel_file::KernelFile;
 
 /// One control group whose files may hold a memory limit.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ControlGroup {
     version: &'static Version,
     limit: PathBuf,
     usage: PathBuf,
@@ -32,7 +32,7 @@ struct Version {
 }
 
 /// The group of a process in one hierarchy: a line `id:controllers:path`.
-struct Member<'a> {
+struct Membership<'a> {
     id: &'a str,
     controllers: &'a str,
     path: &'a str,
@@ -69,8 +69,12 @@ const NO_LIMIT: u64 = 1 << 62;
 ///
 /// # Errors
 /// If one of the two files is malformed or `mountinfo` cannot be read.
-pub(super) fn groups(membership: &KernelFile<'_>, mountinfo: &Path, root: &Path) -> io::Result<Vec<Group>> {
-    let mut members = membership.parse_lines(Member::parse)?;
+pub(super) fn groups(
+    membership: &KernelFile<'_>,
+    mountinfo: &Path,
+    root: &Path,
+) -> io::Result<Vec<ControlGroup>> {
+    let mut members = membership.parse_lines(Membership::parse)?;
     members.retain(|member| member.version().is_some());
     if members.is_empty() {
         return Ok(Vec::new());
@@ -82,7 +86,7 @@ pub(super) fn groups(membership: &KernelFile<'_>, mountinfo: &Path, root: &Path)
     Ok(members.iter().flat_map(|member| member.groups(&mounts, root)).collect())
 }
 
-impl<'a> Member<'a> {
+impl<'a> Membership<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let mut parts = line.splitn(3, ':');
         Some(Self { id: parts.next()?, controllers: parts.next()?, path: parts.next()? })
@@ -97,14 +101,14 @@ impl<'a> Member<'a> {
     }
 
     /// Returns all visible groups of this hierarchy, from the process's own up.
-    fn groups(&self, mounts: &[Mount<'_>], root: &Path) -> Vec<Group> {
+    fn groups(&self, mounts: &[Mount<'_>], root: &Path) -> Vec<ControlGroup> {
         let Some(version) = self.version() else { return Vec::new() };
         let shown = mounts.iter().filter(|mount| mount.shows(version));
         // The mount that shows most groups. One that does not show the process's own group still shows its topmost
         // one.
         let best = shown.min_by_key(|mount| (mount.inside(self.path).is_none(), mount.root.len()));
         let folders = best.map(|mount| mount.levels(self.path)).unwrap_or_default();
-        folders.iter().map(|folder| Group::new(version, &root.join(folder))).collect()
+        folders.iter().map(|folder| ControlGroup::new(version, &root.join(folder))).collect()
     }
 }
 
@@ -138,7 +142,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-impl Group {
+impl ControlGroup {
     fn new(version: &'static Version, folder: &Path) -> Self {
         let [limit, usage, stat] =
             [version.limit, version.usage, "memory.stat"].map(|file| folder.join(file));

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use super::cgroup::{self, Group};
+use super::cgroup::{self, ControlGroup};
 use super::kernel_file::{KernelFile, address_space_bytes};
 use super::limit::rlimit;
 use super::{MemorySource, Reading};
@@ -53,7 +53,7 @@ struct Scratch {
     buffer: Vec<u8>,
     /// The text of `/proc/self/cgroup` for which `groups` were found.
     membership: Option<String>,
-    groups: Vec<Group>,
+    groups: Vec<ControlGroup>,
 }
 
 impl Host {

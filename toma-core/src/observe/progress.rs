@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::figures::Progress;
-use self::screen::{Line, Screen};
+use self::screen::{Screen, ScreenLine};
 use super::{Answer, Event, EventKind, Observer};
 use crate::switches::Switches;
 
@@ -66,7 +66,7 @@ struct OnScreen {
 struct CallBar {
     id: u64,
     progress: Progress,
-    line: Line,
+    line: ScreenLine,
     started: Instant,
     refreshed: Instant,
     /// The shortest time from `refreshed` to the next refresh.
@@ -158,7 +158,14 @@ impl OnScreen {
             (Screen::Terminal(_), false) => Duration::ZERO,
         };
         let now = Instant::now();
-        self.calls.push(CallBar { id, progress, line: Line::None, started: now, refreshed: now, period });
+        self.calls.push(CallBar {
+            id,
+            progress,
+            line: ScreenLine::None,
+            started: now,
+            refreshed: now,
+            period,
+        });
     }
 
     fn learn(&mut self, id: u64, kind: &EventKind<'_>) {
@@ -169,7 +176,7 @@ impl OnScreen {
             self.screen.print(note);
         }
         let now = Instant::now();
-        let is_stale = note.is_some() && matches!(call.line, Line::Drawn(_));
+        let is_stale = note.is_some() && matches!(call.line, ScreenLine::Drawn(_));
         if matches!(kind, EventKind::Answered { answer: Answer::GiveUp(_), .. }) {
             // Cleared now, because nothing can be drawn once the panic of a body continues.
             self.screen.clear(&mut call.line);

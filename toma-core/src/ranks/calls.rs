@@ -20,10 +20,10 @@ use super::Error;
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Calls(Mutex<State>);
+pub struct Calls(Mutex<CallState>);
 
 #[derive(Debug, Default)]
-enum State {
+enum CallState {
     #[default]
     Idle,
     Runs(String),
@@ -40,18 +40,18 @@ impl Calls {
         let call = call.to_string();
         let mut state = self.lock();
         match &*state {
-            State::Idle => {
-                *state = State::Runs(call);
+            CallState::Idle => {
+                *state = CallState::Runs(call);
                 Ok(Running(self))
             }
-            State::Runs(running) => Err(Error::Busy { running: running.clone(), call }),
-            State::Lost(lost) => {
+            CallState::Runs(running) => Err(Error::Busy { running: running.clone(), call }),
+            CallState::Lost(lost) => {
                 Err(Error::Store(format!("{lost} was dropped while it waited for the votes of other ranks")))
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CallState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -78,8 +78,8 @@ impl Running<'_> {
     /// Marks that the call ends without the answer to its last vote, so that no other call can follow it.
     pub(crate) fn is_lost(&self) {
         let mut state = self.0.lock();
-        if let State::Runs(call) = &mut *state {
-            *state = State::Lost(mem::take(call));
+        if let CallState::Runs(call) = &mut *state {
+            *state = CallState::Lost(mem::take(call));
         }
     }
 }
@@ -87,8 +87,8 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        if matches!(*state, State::Runs(_)) {
-            *state = State::Idle;
+        if matches!(*state, CallState::Runs(_)) {
+            *state = CallState::Idle;
         }
     }
 }

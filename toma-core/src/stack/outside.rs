@@ -27,7 +27,7 @@ impl<F: FnMut(usize)> Outside<F> {
     ///
     /// Once outside the library every frame counts, whatever its address: a program may continue on a stack of its own,
     /// below the one it left.
-    pub(super) fn visit(&mut self, frame: &impl Frame) -> ControlFlow<()> {
+    pub(super) fn visit(&mut self, frame: &impl StackFrame) -> ControlFlow<()> {
         if self.inside && frame.stack_pointer() <= self.entry {
             return ControlFlow::Continue(());
         }
@@ -39,7 +39,7 @@ impl<F: FnMut(usize)> Outside<F> {
 }
 
 /// One function on the stack that has not returned, as an unwinder reports it.
-pub(super) trait Frame {
+pub(super) trait StackFrame {
     /// The stack pointer with which it will continue: the frames of all its callees lie below.
     fn stack_pointer(&self) -> usize;
 

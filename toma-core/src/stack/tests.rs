@@ -3,7 +3,7 @@ use std::hint::black_box;
 
 use proptest::prelude::*;
 
-use super::outside::Frame;
+use super::outside::StackFrame;
 use super::walk::portable;
 use super::*;
 
@@ -13,7 +13,7 @@ struct Fake {
     function_start: usize,
 }
 
-impl Frame for Fake {
+impl StackFrame for Fake {
     fn stack_pointer(&self) -> usize {
         self.stack_pointer
     }

@@ -1,7 +1,7 @@
 //! The walk itself, with all of its unsafe code: one module per family of platforms.
 #![expect(unsafe_code, reason = "walking a stack means calling the unwinder of the platform")]
 
-use super::outside::{Frame, Outside};
+use super::outside::{Outside, StackFrame};
 
 #[cfg(any(not(unix), target_arch = "arm", target_arch = "s390x"))]
 pub(super) use portable::frames;
@@ -18,7 +18,7 @@ mod unwinder {
     use std::ffi::{c_int, c_void};
     use std::ptr;
 
-    use super::{Frame, Outside};
+    use super::{Outside, StackFrame};
 
     /// Makes the unwinder continue with the next frame.
     const NO_REASON: c_int = 0;
@@ -52,7 +52,7 @@ mod unwinder {
         if outside.visit(&Context(context)).is_break() { NORMAL_STOP } else { NO_REASON }
     }
 
-    impl Frame for Context {
+    impl StackFrame for Context {
         /// The unwinder calls this value the canonical frame address, that of the function called from this frame: the
         /// value that this frame's own stack pointer will have on return.
         fn stack_pointer(&self) -> usize {
@@ -76,7 +76,7 @@ mod unwinder {
 /// allocation failure each.
 #[cfg(any(test, not(unix), target_arch = "arm", target_arch = "s390x"))]
 pub(super) mod portable {
-    use super::{Frame, Outside};
+    use super::{Outside, StackFrame};
 
     /// Passes the frames of this thread to `outside`, the innermost first.
     pub(in super::super) fn frames<F: FnMut(usize)>(outside: &mut Outside<F>) {
@@ -94,7 +94,7 @@ pub(super) mod portable {
         unsafe { backtrace::trace_unsynchronized(visit) };
     }
 
-    impl Frame for backtrace::Frame {
+    impl StackFrame for backtrace::Frame {
         fn stack_pointer(&self) -> usize {
             self.sp().addr()
         }

@@ -13,7 +13,7 @@ pub(super) enum Screen {
 
 /// The display of one call.
 #[derive(Default)]
-pub(super) enum Line {
+pub(super) enum ScreenLine {
     #[default]
     None,
     Drawn(ProgressBar),
@@ -42,32 +42,32 @@ impl Screen {
     }
 
     /// Shows the current progress of the call.
-    pub(super) fn refresh(&mut self, line: &mut Line, progress: &Progress) {
+    pub(super) fn refresh(&mut self, line: &mut ScreenLine, progress: &Progress) {
         let Self::Terminal(lines) = self else {
-            *line = Line::Logged;
+            *line = ScreenLine::Logged;
             return self.print(&progress.line());
         };
         let (figures, position) = (progress.figures(), progress.done as u64);
-        if let Line::Drawn(bar) = line {
+        if let ScreenLine::Drawn(bar) = line {
             bar.set_position(position);
             bar.set_message(figures);
         } else {
             let bar = lines.add(bar(progress).with_message(figures).with_position(position));
             bar.tick();
-            *line = Line::Drawn(bar);
+            *line = ScreenLine::Drawn(bar);
         }
     }
 
     /// Ends the display of the call. A log that has shown its progress also shows its end.
-    pub(super) fn end(&mut self, line: &mut Line, progress: &Progress) {
-        if matches!(line, Line::Logged) {
+    pub(super) fn end(&mut self, line: &mut ScreenLine, progress: &Progress) {
+        if matches!(line, ScreenLine::Logged) {
             self.print(&progress.line());
         }
         self.clear(line);
     }
 
-    pub(super) fn clear(&mut self, line: &mut Line) {
-        if let (Self::Terminal(lines), Line::Drawn(bar)) = (self, std::mem::take(line)) {
+    pub(super) fn clear(&mut self, line: &mut ScreenLine) {
+        if let (Self::Terminal(lines), ScreenLine::Drawn(bar)) = (self, std::mem::take(line)) {
             bar.finish_and_clear();
             lines.remove(&bar);
         }
