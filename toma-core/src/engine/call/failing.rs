@@ -29,19 +29,11 @@ impl Call<'_> {
         panic: Option<&Panic>,
     ) -> Answer {
         let failed = self.look_at(attempt, failure, panic);
-        let size = self.machine.size();
         let lacked = self.machine.lacked(&failed);
         let answer = self.answer(policy, attempt, &failed);
-        self.notify_failed(attempt, failure, &failed, size);
+        self.notify_failed(attempt, failure, &failed);
         self.notify_shortfall_of(&failed, lacked);
-        let injected = self.injected;
-        let stages = self.stages.get_or_insert_with(Stages::none);
-        stages.after_failure(attempt, (failure, injected), &failed, answer);
-        // The values may panic when they are dropped: the report has the answer by then.
-        self.report.answered(answer);
-        if let Answer::GiveUp(_) = answer {
-            self.notify(|| EventKind::Answered { size, answer });
-        }
+        self.note_answer(attempt, failure, &failed, answer);
         answer
     }
 
@@ -104,6 +96,19 @@ impl Call<'_> {
             return Answer::GiveUp(reason);
         }
         self.machine.failed(&CheckedPolicy { policy, call: self.report.name() }, failed)
+    }
+
+    /// Lets the stages and the report note the answer. Giving up is final, so observers are notified of it now.
+    fn note_answer(&mut self, attempt: &Attempt, failure: &Failure, failed: &Failed, answer: Answer) {
+        let injected = self.injected;
+        let stages = self.stages.get_or_insert_with(Stages::none);
+        let size = stages.failed_size;
+        stages.after_failure(attempt, (failure, injected), failed, answer);
+        // The values may panic when they are dropped: the report has the answer by then.
+        self.report.answered(answer);
+        if let Answer::GiveUp(_) = answer {
+            self.notify(|| EventKind::Answered { size, answer });
+        }
     }
 
     /// Releases cached memory and the turn, and reports the answer. The failed values are dropped and undone by now.
@@ -182,7 +187,7 @@ impl Call<'_> {
         self.notify(|| EventKind::Answered { size: cost, answer: Answer::GiveUp(reason) });
     }
 
-    fn notify_failed(&mut self, attempt: &Attempt, failure: &Failure, failed: &Failed, size: usize) {
+    fn notify_failed(&mut self, attempt: &Attempt, failure: &Failure, failed: &Failed) {
         let &Failed { class, requested_bytes, now, took, .. } = failed;
         // After all measurements, because the witness's answer takes memory of its own.
         if class == Class::OutOfMemory {
@@ -193,6 +198,7 @@ impl Call<'_> {
         }
         let (start, end) = (attempt.piece.start, attempt.piece.end);
         let Some(stages) = &mut self.stages else { return };
+        let size = stages.failed_size;
         stages.notify(|| EventKind::Failed {
             start,
             end,
