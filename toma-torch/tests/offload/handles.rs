@@ -149,7 +149,7 @@ fn bad_input_is_one_clear_error_each() {
     assert_eq!(refused(&manager(Lru).budget(0)), "offload: budget 0 of cpu: must be at least 1 byte");
     let (_manager, _entered) = entered(u64::MAX / 2, Lru);
     let second = Manager::new(&cpu_device());
-    assert_eq!(refused(&second), "offload: cpu has a manager already, and may have one");
+    assert_eq!(refused(&second), "offload: cpu has a manager already: drop that one first");
     let missing = Manager::new(&toma_torch::Device::new(tch::Device::Cuda(99)));
     assert_eq!(missing.enter().unwrap_err().kind(), ErrorKind::NoDevice);
     assert_eq!(missing.set_budget(1).unwrap_err().kind(), ErrorKind::NoDevice);

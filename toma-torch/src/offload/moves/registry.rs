@@ -71,8 +71,8 @@ pub(crate) fn add(shared: &Arc<ManagerState>) -> Result<(), Error> {
     match registered.managers.iter().find(|other| other.id == shared.id) {
         Some(other) if Arc::ptr_eq(other, shared) => Ok(()),
         Some(_) => {
-            let message =
-                format!("offload: {} has a manager already, and may have one", shared.device.name());
+            let name = shared.device.name();
+            let message = format!("offload: {name} has a manager already: drop that one first");
             Err(Error::new(ErrorKind::Unsupported, message))
         }
         None => {
