@@ -48,7 +48,7 @@ void Tape::run(uint32_t stage, bool saves, bool holds_output) {
     run(stage - 1, costs.learns(), true);
   }
   if (stages[stage].is_kept && !saves) {
-    fail("stage ", stage, " cannot be repeated, and its output is not held");
+    fail("stage ", stage, " cannot be recomputed, and its output is not held");
   }
   const auto held_before = std::exchange(stages[stage].holds_output, stages[stage].holds_output || holds_output);
   try {
@@ -95,7 +95,8 @@ void Tape::reach(uint32_t stage) {
   follow_plan(stage);
 }
 
-// Drops what the backward of a stage has read, and held because the region learns. `none` is no stage.
+// Drops the tensors that the backward of a stage has read, and that are held because the region learns. `none` is no
+// stage.
 void Tape::drop_read(uint32_t stage) {
   for (auto slot = stage == none ? end_slot(current()) : stages[stage].first_slot; slot < end_slot(std::min(stage, current())); ++slot) {
     if (std::exchange(slots[slot].is_read, false) && !slots[slot].is_saved) {

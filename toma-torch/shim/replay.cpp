@@ -19,7 +19,7 @@ constexpr auto keys_of_modes = [] {
 };
 
 [[noreturn]] void changed(const char* tensor, const Op& op) {
-  fail(tensor, " ", op.name(), ", has been modified by an inplace operation, so it cannot be repeated");
+  fail(tensor, " ", op.name(), ", has been modified by an inplace operation, so it cannot be recomputed");
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ void Replay::draw(const Op& op, torch::jit::Stack& stack) {
   const Drawing drawing(op.random->generator());
   op.handle.callBoxed(&stack);
   if (!(Random(op.random->generator()) == *op.random_after)) {
-    fail(op.name(), " drew random numbers while another thread drew from the same, so it cannot be repeated");
+    fail(op.name(), " drew random numbers while another thread drew from the same, so it cannot be recomputed");
   }
 }
 
@@ -174,17 +174,17 @@ void Replay::take(uint32_t number, const torch::jit::Stack& results) {
 void Replay::pack(const at::Tensor& tensor) {
   const auto number = slot++;
   if (number >= tape.end_slot(stage)) {
-    fail("stage ", stage, " saves more tensors when it is repeated");
+    fail("stage ", stage, " saves more tensors when it is recomputed");
   }
   auto& packed = tape.slots[number];
   if (sizes_of(tensor) != packed.sizes || tensor.scalar_type() != packed.kind) {
-    fail("a tensor of stage ", stage, " was ", packed.sizes, " of ", packed.kind, ", and is ", sizes_of(tensor), " of ", tensor.scalar_type(), " when it is repeated");
+    fail("a tensor of stage ", stage, " was ", packed.sizes, " of ", packed.kind, ", and is ", sizes_of(tensor), " of ", tensor.scalar_type(), " when it is recomputed");
   }
   if (tape.facts.slots[number].is_outside || tape.facts.slots[number].is_dead || !saves) {
     return;
   }
   if (packed.hash != 0 && hash_of(tensor) != packed.hash) {
-    fail("stage ", stage, ": a tensor that ", tape.ops[packed.op].name(), " saves differs when it is repeated");
+    fail("stage ", stage, ": a tensor that ", tape.ops[packed.op].name(), " saves differs when it is recomputed");
   }
   const auto is_left = packed.value != none && tape.stages[stage].action == TOMA_SAVE_ALONE;
   if (!packed.tensor.defined() && !is_left) {
@@ -214,7 +214,7 @@ void Replay::all(bool is_whole) {
       }
     }
     if (is_whole && slot != tape.end_slot(stage)) {
-      fail("stage ", stage, " saves fewer tensors when it is repeated");
+      fail("stage ", stage, " saves fewer tensors when it is recomputed");
     }
   } catch (...) {
     for (const auto number : filled) {

@@ -38,7 +38,7 @@ struct Caught final : SavedVariableHooks {
       replay->pack(tensor);
     }
   }
-  at::Tensor call_unpack_hook() override { fail("the graph of a repetition has no backward"); }
+  at::Tensor call_unpack_hook() override { fail("the graph of a recomputation has no backward"); }
 };
 
 struct Engine final : torch::autograd::Engine {
