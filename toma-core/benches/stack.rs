@@ -54,7 +54,7 @@ mod unix {
         black_box(fingerprint(ptr::from_ref(&anchor).addr()));
     }
 
-    /// The same for the bare walk: two frames of its own, then the limit.
+    /// An entry function for the bare walk: two frames of its own, then the limit.
     #[inline(never)]
     pub(super) fn bare_entry() {
         black_box(bare(2 + FRAME_LIMIT));

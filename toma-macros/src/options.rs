@@ -47,7 +47,7 @@ impl OptionSpec {
 
 /// The options of one attribute.
 pub(crate) struct Options {
-    /// By position in [`KNOWN`]. A cache type is [`Expr::Verbatim`].
+    /// Values by their position in [`KNOWN`]. A cache type is [`Expr::Verbatim`].
     given: BTreeMap<usize, Expr>,
 }
 

@@ -12,13 +12,13 @@ use crate::types;
 /// One leading parameter.
 pub(crate) struct Parameter {
     pub(crate) role: Role,
-    /// Its index in the signature's inputs, including `self`.
+    /// Index in the signature's inputs, including `self`.
     pub(crate) index: usize,
     pub(crate) typed: PatType,
 }
 
 impl Parameter {
-    /// Its name in the signature: the user's own if the pattern is just a name.
+    /// Returns the name in the signature: the user's own if the pattern is just a name.
     pub(crate) fn outer_name(&self) -> Ident {
         match &*self.typed.pat {
             Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => pat.ident.clone(),
@@ -26,13 +26,13 @@ impl Parameter {
         }
     }
 
-    /// The parameter as the body sees it, with the user's own pattern.
+    /// Returns the parameter as the body sees it, with the user's own pattern.
     pub(crate) fn inside(&self) -> TokenStream {
         let (PatType { attrs, pat, colon_token, .. }, ty) = (&self.typed, self.inside_type());
         quote!(#(#attrs)* #pat #colon_token #ty)
     }
 
-    /// Its type inside the body: the type of one piece.
+    /// Returns the type inside the body: the type of one piece.
     pub(crate) fn inside_type(&self) -> Type {
         let mut ty = self.typed.ty.as_ref().clone();
         // A piece has a shorter lifetime than the data.

@@ -342,7 +342,7 @@ std::optional<uint64_t> written_by_host(const c10::StorageImpl& storage) noexcep
   if (!is_dry(data) || data.get() == nullptr || ::mincore(data.get(), 1, &page) != 0 || (page & 1) == 0) {
     return std::nullopt;
   }
-  // What lies beyond is not compared.
+  // Bytes beyond these are not compared.
   const auto bytes = static_cast<size_t>(std::min(bytes_of(storage), most_bytes));
   return std::hash<std::string_view>()({static_cast<const char*>(data.get()), bytes});
 }

@@ -109,7 +109,7 @@ class Meter {
   c10::Device device;
   // Null for the CPU, which counts the calling thread. If nothing counts, the counters do not change.
   std::shared_ptr<Counts> counts;
-  // Of the thread that made the meter, on the CPU.
+  // On the CPU, the level of the thread that made the meter.
   uint64_t of_level = level().number;
   std::shared_ptr<Reading> reading;
 };

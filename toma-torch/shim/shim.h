@@ -382,7 +382,7 @@ struct toma_recorded {
   uint32_t action;
   // The boundary after this stage is held.
   bool holds_output;
-  // It cannot be recomputed.
+  // The stage cannot be recomputed.
   bool is_kept;
   // A run has filled its slots, and its backward has not begun.
   bool is_saved;
@@ -412,8 +412,9 @@ struct toma_readings {
 
 // Reported moments of a region. Two are questions: TOMA_OPERATOR asks if the next operator begins a stage, without a
 // plan, and TOMA_STAGE_ENDS if the first run should drop the input of the last stage. TOMA_REGION_ENDS sets `merges`
-// for stages that are merged with the one before, TOMA_OPERATOR for the last if it began too early. `run` is of the stage that has ended, of the recomputation or of the
-// backward. At TOMA_BACKWARD_ARRIVES it has the bytes by which the peak since the end of the region was higher.
+// for stages that are merged with the one before, TOMA_OPERATOR for the last if it began too early. `run` measures the
+// stage that has ended, the recomputation or the backward. At TOMA_BACKWARD_ARRIVES it has the bytes by which the peak
+// since the end of the region was higher than the bytes at this moment.
 enum toma_moment : uint32_t {
   TOMA_OPERATOR = 0,
   TOMA_STAGE_ENDS = 1,
@@ -431,7 +432,7 @@ struct toma_region_report {
   uint32_t moment, stage;
   toma_run run;
   toma_readings now;
-  // Of a recomputation, that it saved; of a backward, that its bytes were counted.
+  // After a recomputation: true if it saved. After a backward: true if its bytes were counted.
   bool is_so;
   toma_facts facts;
   // One element for each stage; null except at TOMA_OPERATOR and TOMA_REGION_ENDS.

@@ -24,7 +24,7 @@ pub struct Function {
     pub name: &'static str,
     /// The path of its module.
     pub module: &'static str,
-    /// Its file, as the compiler names it.
+    /// The file, as the compiler names it.
     pub file: &'static str,
     /// Number of calls after each of which the function's table is printed; never if `None`.
     pub every: Option<NonZeroU32>,

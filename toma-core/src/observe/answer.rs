@@ -31,7 +31,7 @@ pub enum Answer {
     LeaveOut {
         /// The item.
         index: usize,
-        /// Its cost.
+        /// The cost of the item.
         cost: usize,
     },
     /// The attempt has failed on another [rank](crate::ranks), so all ranks make it again at this size.

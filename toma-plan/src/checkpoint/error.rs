@@ -24,7 +24,7 @@ pub enum InvalidCosts {
         stage: usize,
         /// The field.
         name: &'static str,
-        /// Its value.
+        /// The value of the field.
         seconds: f64,
     },
     /// All times together are not finite.
@@ -58,9 +58,9 @@ pub enum InvalidCosts {
         stage: usize,
         /// The field.
         name: &'static str,
-        /// Its value.
+        /// The value of the field.
         bytes: u64,
-        /// The most that it can be.
+        /// The most that the value can be.
         most_bytes: u64,
     },
     /// A stage that cannot be repeated has savings, which repeat parts of it.

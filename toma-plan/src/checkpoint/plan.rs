@@ -152,12 +152,12 @@ impl Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Held {
-    /// The activations that its backward needs are held, saved in a way.
+    /// The activations that the stage's backward needs are held, saved in a way.
     Saved {
         /// The way: 0 saves all.
         way: usize,
     },
-    /// Its output is held.
+    /// The output of the stage is held.
     Kept,
     /// Nothing is held.
     Dropped,

@@ -67,7 +67,7 @@ pub struct Operator {
     pub uses: Vec<Use>,
     /// The most bytes that it allocates in addition to those at its start, results included.
     pub inside_bytes: u64,
-    /// Its run time with everything on the device.
+    /// Run time with everything on the device.
     pub duration: Duration,
 }
 

@@ -73,7 +73,7 @@ impl RowCall<'_> {
     /// Returns the layout of a result. Elements that were equal or random may differ from now on, by a constant with
     /// several elements or by their places.
     fn ordered(&self, rule: RowRule, layout: Layout, result: &Tensor<'_>) -> Layout {
-        // Of a part, which differs from the rest from now on.
+        // A write to a part makes it differ from the rest from now on.
         let may_write_part = result.operand.access == Access::Writes;
         let is_list = |input: &Input<'_>| {
             !matches!(input.value, Value::Rows(_)) && input.tensor.operand.shape.iter().product::<u64>() > 1

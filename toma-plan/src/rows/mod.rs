@@ -102,33 +102,34 @@ pub enum Coupling {
     TwoBatchDims,
     /// Rows meet an aggregate of rows.
     RowsWithAggregate,
-    /// It runs along the batch, as softmax and sort do.
+    /// The operator runs along the batch, as softmax and sort do.
     AlongBatch,
-    /// It picks rows by their position in the batch.
+    /// The operator picks rows by their position in the batch.
     PicksRows,
     /// Rows meet rows in another order.
     OtherOrder,
-    /// Its aggregate is no sum, mean or loss.
+    /// The operator makes an aggregate that is no sum, mean or loss.
     OtherAggregate,
-    /// It changes an aggregate by more than sums and constant factors.
+    /// The operator changes an aggregate by more than sums and constant factors.
     ThroughAggregate,
-    /// It adds a sum over the rows to a mean over the rows.
+    /// The operator adds a sum over the rows to a mean over the rows.
     SumWithMean,
-    /// It adds a constant to a sum over the rows.
+    /// The operator adds a constant to a sum over the rows.
     ConstantInSum,
-    /// It takes a number that changes with the rows.
+    /// The operator takes a number that changes with the rows.
     Number,
-    /// It takes a number after the program has read one of the rows.
+    /// The operator takes a number after the program has read one of the rows.
     ReadNumber,
-    /// It takes values that the program has written itself.
+    /// The operator takes values that the program has written itself.
     Written,
-    /// It takes values that the program has written itself, other ones in each run.
+    /// The operator takes values that the program has written itself, other ones in each run.
     WrittenAnew,
-    /// It averages over labels that the body computes, of which some may be ignored.
+    /// The operator averages over labels that the body computes, of which some may be ignored.
     OwnLabels,
-    /// It changes a tensor from before the forward on which the result depends: each piece would find another value.
+    /// The operator changes a tensor from before the forward on which the result depends: each piece would find another
+    /// value.
     ChangesConstant,
-    /// No rule defines how it treats rows.
+    /// No rule defines how the operator treats rows.
     Unknown,
     /// A backward runs before the result is there.
     InnerBackward,

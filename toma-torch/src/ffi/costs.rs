@@ -56,7 +56,7 @@ pub(crate) enum Moment<'a> {
         run: Run,
     },
     BackwardArrives {
-        /// By which the peak since the end of the region was higher.
+        /// Bytes by which the peak since the end of the region was higher than the bytes at this moment.
         fallen_bytes: u64,
     },
     BackwardBegins(u32),

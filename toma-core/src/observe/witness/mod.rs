@@ -164,11 +164,12 @@ pub struct Attempted<'a> {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It succeeded.
+    /// The attempt succeeded.
     Succeeded,
-    /// It failed, with a failure of this class.
+    /// The attempt failed, with a failure of this class.
     Failed(Class),
-    /// Neither: it was dropped while it waited, or other code of its call panicked before its outcome was known.
+    /// Neither: the attempt was dropped while it waited, or other code of its call panicked before its outcome was
+    /// known.
     Abandoned,
 }
 

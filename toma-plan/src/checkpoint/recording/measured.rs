@@ -10,9 +10,9 @@ use crate::checkpoint::Stage;
 pub struct Run {
     /// Nanoseconds.
     pub elapsed_ns: u64,
-    /// Peak beyond the bytes at its start, in bytes, if it drops the tensors that backward needs.
+    /// Peak in bytes, beyond those at the start of the run, if the run drops the tensors that backward needs.
     pub dropping_peak_bytes: u64,
-    /// The same peak if it saves them.
+    /// Peak in bytes, beyond those at the start of the run, if the run saves them.
     pub saving_peak_bytes: u64,
 }
 
