@@ -1,4 +1,4 @@
-//! Counters of a manager.
+//! Counters of a manager, and of the storages that are evicted now.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -39,6 +39,34 @@ impl Counts {
 
     pub(crate) fn out_speed(&self) -> Option<f64> {
         speed(&self.bytes_out, &self.out_nanos)
+    }
+}
+
+/// Number and bytes of the storages that are evicted now, for the status of a manager. Atomic, because a storage may end
+/// on any thread.
+#[derive(Debug, Default)]
+pub(crate) struct EvictedTally {
+    count: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl EvictedTally {
+    pub(crate) fn add(&self, bytes: u64) {
+        add(&self.count, 1);
+        add(&self.bytes, bytes);
+    }
+
+    pub(crate) fn remove(&self, bytes: u64) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 }
 

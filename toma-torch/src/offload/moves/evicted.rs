@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::ffi::CString;
 use std::sync::Arc;
 
+use super::counts::EvictedTally;
 use super::host::HostBlock;
-use super::tally::EvictedTally;
 use super::weights_file::{Part, part};
 use crate::error::{EVICTED, Error};
 use crate::ffi::{Rows, StandIn};

@@ -16,5 +16,4 @@ pub(crate) mod room;
 pub(crate) mod state;
 pub(crate) mod stopwatch;
 pub(crate) mod table;
-pub(crate) mod tally;
 pub(crate) mod weights_file;

@@ -8,12 +8,11 @@ use std::time::Instant;
 use toma_plan::residency::{Eviction, Flow};
 
 use super::callbacks::{Callbacks, Event, Moving};
-use super::counts::{Counts, add, timed};
+use super::counts::{Counts, EvictedTally, add, timed};
 use super::evicted::{self, Source, evicted_message, parked_message};
 use super::host::Host;
 use super::link::Link;
 use super::table::{Books, Location, Table};
-use super::tally::EvictedTally;
 use crate::error::{Error, ErrorKind};
 use crate::ffi::{self, Aside, DeviceId, DeviceMemory, StorageRef};
 use crate::memory::{AllocatorLimit, Device, cpu};

@@ -7,8 +7,8 @@ use std::thread::ThreadId;
 
 use toma_plan::residency::{Candidate, Next};
 
+use super::counts::EvictedTally;
 use super::evicted::{self, Source, evicted_message};
-use super::tally::EvictedTally;
 use crate::ffi::{self, DeviceId, Remembered, Rows, Use};
 use crate::memory::Device;
 use crate::notes::StorageNote;
