@@ -18,7 +18,7 @@ use crate::place::Place;
 pub struct Rows {
     pub(super) devices: Vec<Gauge>,
     /// The highest level of each device.
-    highest: Vec<Highest>,
+    highest: Vec<DevicePeak>,
     places: Vec<Place>,
     pub(super) accounts: Accounts,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
@@ -26,7 +26,7 @@ pub struct Rows {
 
 /// The most bytes on a device, and the line that reached them.
 #[derive(Debug, Default)]
-struct Highest {
+struct DevicePeak {
     bytes: AtomicU64,
     /// The line plus 1; 0 is no line.
     line: AtomicU32,
@@ -105,7 +105,7 @@ pub struct Figures {
     pub ooms: u64,
 }
 
-impl Highest {
+impl DevicePeak {
     fn new(bytes: u64) -> Self {
         Self { bytes: bytes.into(), ..Self::default() }
     }
@@ -136,7 +136,7 @@ impl Rows {
         };
         Self {
             devices: devices.iter().map(|(_, bytes)| gauge(*bytes)).collect(),
-            highest: devices.iter().map(|(_, bytes)| Highest::new(*bytes)).collect(),
+            highest: devices.iter().map(|(_, bytes)| DevicePeak::new(*bytes)).collect(),
             places: devices.iter().map(|(place, _)| place.clone()).collect(),
             accounts: Accounts::default(),
             clock: Box::new(|| Duration::ZERO),
@@ -200,7 +200,7 @@ impl Rows {
     /// If the device is of other rows and these have none of its number.
     #[must_use]
     pub fn peak(&self, device: DeviceId) -> (u64, Option<LineId>) {
-        let Highest { bytes, line } = &self.highest[device.index()];
+        let DevicePeak { bytes, line } = &self.highest[device.index()];
         (bytes.load(Relaxed), line.load(Relaxed).checked_sub(1).map(LineId))
     }
 
@@ -217,7 +217,7 @@ impl Rows {
 
     /// Records that so many bytes are allocated, the last of them for a line.
     pub(super) fn reaches(&self, device: DeviceId, now: u64, line: Option<LineId>) {
-        let Highest { bytes, line: of } = &self.highest[device.index()];
+        let DevicePeak { bytes, line: of } = &self.highest[device.index()];
         if bytes.load(Relaxed) < now && bytes.fetch_max(now, Relaxed) < now {
             of.store(line.map_or(0, |line| line.0.saturating_add(1)), Relaxed);
         }
