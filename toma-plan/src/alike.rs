@@ -27,22 +27,22 @@ pub enum Unlike {
 
 /// A trace and the size of its step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Recorded<'a> {
+pub(crate) struct SizedTrace<'a> {
     pub(crate) size: u32,
     pub(crate) trace: &'a Trace,
     /// Operators that begin at this tick or later are not compared.
     pub(crate) until: Tick,
 }
 
-impl<'a> Recorded<'a> {
+impl<'a> SizedTrace<'a> {
     pub(crate) fn operators(self) -> impl Iterator<Item = (OperatorId, &'a Operator)> {
         self.trace.operators().take_while(move |(_, operator)| operator.interval.begin < self.until)
     }
 }
 
 /// Checks that both steps called the same operators in the same order.
-pub(crate) fn same_operators(first: Recorded<'_>, second: Recorded<'_>) -> Result<(), Unlike> {
-    let [mut one, mut other] = [first, second].map(Recorded::operators);
+pub(crate) fn same_operators(first: SizedTrace<'_>, second: SizedTrace<'_>) -> Result<(), Unlike> {
+    let [mut one, mut other] = [first, second].map(SizedTrace::operators);
     loop {
         let next = [one.next(), other.next()];
         let names = next.map(|operator| operator.map(|(_, operator)| &*operator.name));

@@ -5,12 +5,12 @@ use super::{Action, Costs, Simulated, Solver, Stage, fixed, least, simulate};
 
 /// Actions of a solver, with the result of their simulation.
 #[derive(Clone, Debug)]
-pub(super) struct Candidate {
+pub(super) struct PlanCandidate {
     pub(super) actions: Vec<Action>,
     pub(super) simulated: Simulated,
 }
 
-impl Candidate {
+impl PlanCandidate {
     pub(super) fn new(costs: &Costs, actions: Vec<Action>) -> Self {
         let simulated = simulate(costs, &actions).expect("solvers make legal actions");
         Self { actions, simulated }

@@ -1,7 +1,7 @@
 //! The trade-off between bytes and time, as a curve over all budgets.
 
 use super::bound::Bounds;
-use super::candidate::Candidate;
+use super::candidate::PlanCandidate;
 use super::local::{self, Local};
 use super::search::{STARTS, Search};
 use super::{Costs, fixed};
@@ -36,9 +36,9 @@ pub struct Point {
 }
 
 pub(super) fn curve(costs: &Costs) -> Vec<Point> {
-    let keep_all = Candidate::new(costs, fixed::keep_all(costs));
+    let keep_all = PlanCandidate::new(costs, fixed::keep_all(costs));
     let most = keep_all.simulated.peak_bytes;
-    let least = Candidate::leanest(costs);
+    let least = PlanCandidate::leanest(costs);
     let bounds = Bounds::new(costs, most);
     let search = Search::new(costs, most, least.clone());
     let budgets: Vec<_> = budgets(least.simulated.peak_bytes, most).collect();
@@ -56,7 +56,7 @@ pub(super) fn curve(costs: &Costs) -> Vec<Point> {
 }
 
 /// Adds a plan if it is faster than all before it, and removes points that need as many bytes or more.
-fn push(points: &mut Vec<Point>, plan: &Candidate, bounds: &Bounds<'_>) {
+fn push(points: &mut Vec<Point>, plan: &PlanCandidate, bounds: &Bounds<'_>) {
     let (bytes, seconds) = (plan.simulated.peak_bytes, plan.simulated.seconds);
     if points.last().is_some_and(|last| last.seconds <= seconds) {
         return;

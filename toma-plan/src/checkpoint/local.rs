@@ -7,7 +7,7 @@
 //! shortcut that saves the most time, as long as there is one. From the best plan it then takes one detour, and
 //! shortcuts again.
 
-use super::candidate::Candidate;
+use super::candidate::PlanCandidate;
 use super::{Costs, moves, simulator};
 
 /// Limit on simulated actions. Takes a fifth of a second or less; 50 stages take a tenth of it.
@@ -23,7 +23,11 @@ pub(super) struct Local<'a> {
 
 impl Local<'_> {
     /// Returns the fastest plan found from the first one and the others, which all fit the budget.
-    pub(super) fn improve(mut self, first: Candidate, others: impl Iterator<Item = Candidate>) -> Candidate {
+    pub(super) fn improve(
+        mut self,
+        first: PlanCandidate,
+        others: impl Iterator<Item = PlanCandidate>,
+    ) -> PlanCandidate {
         let first = self.descend(first);
         let mut best = others.fold(first, |best, other| best.or(self.descend(other)));
         while let Some(better) = self.around(&best) {
@@ -32,12 +36,12 @@ impl Local<'_> {
         best
     }
 
-    fn descend(&mut self, plan: Candidate) -> Candidate {
+    fn descend(&mut self, plan: PlanCandidate) -> PlanCandidate {
         let mut best = plan;
         loop {
             let shorter = moves::shortcuts(self.costs, &best.actions);
             let judged = shorter.map_while(|actions| self.may_go_on().then(|| self.laid(&actions)));
-            let fastest = judged.flatten().reduce(Candidate::or);
+            let fastest = judged.flatten().reduce(PlanCandidate::or);
             match fastest.filter(|fastest| fastest.simulated.seconds < best.simulated.seconds) {
                 Some(fastest) => best = fastest,
                 None => return best,
@@ -46,7 +50,7 @@ impl Local<'_> {
     }
 
     /// Looks for a faster plan by way of a slower one.
-    fn around(&mut self, plan: &Candidate) -> Option<Candidate> {
+    fn around(&mut self, plan: &PlanCandidate) -> Option<PlanCandidate> {
         moves::detours(self.costs, &plan.actions).into_iter().find_map(|detour| {
             self.may_go_on().then_some(())?;
             let slower = self.laid(&detour.taken(&plan.actions))?;
@@ -60,10 +64,10 @@ impl Local<'_> {
     }
 
     /// Lays out these runs. Returns the plan if it is legal and fits.
-    fn laid(&mut self, actions: &[super::Action]) -> Option<Candidate> {
+    fn laid(&mut self, actions: &[super::Action]) -> Option<PlanCandidate> {
         self.effort = self.effort.saturating_sub(actions.len());
         let actions = moves::laid(self.costs.stages().len(), actions);
         let simulated = simulator::simulate_within(self.costs, &actions, self.budget_bytes)?;
-        Some(Candidate { actions, simulated })
+        Some(PlanCandidate { actions, simulated })
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use toma_trace::Size;
 
 use super::bound::Bounds;
-use super::candidate::Candidate;
+use super::candidate::PlanCandidate;
 use super::error::Illegal;
 use super::{Action, Costs, Simulated, Solver, grafted, simulate};
 
@@ -70,8 +70,8 @@ impl Plan {
         Self::new(costs, grafted::grafted(costs, first, &self.actions))
     }
 
-    pub(super) fn found(costs: &Costs, found: Candidate, bound_seconds: f64, solver: Solver) -> Self {
-        let Candidate { actions, simulated } = found;
+    pub(super) fn found(costs: &Costs, found: PlanCandidate, bound_seconds: f64, solver: Solver) -> Self {
+        let PlanCandidate { actions, simulated } = found;
         let keep_all_seconds = costs.keep_all_seconds();
         Self { actions, simulated, keep_all_seconds, bound_seconds, solver: Some(solver) }
     }

@@ -1,7 +1,7 @@
 //! Plans of a chain of stages, for one budget and for all.
 
 use super::bound::Bounds;
-use super::candidate::Candidate;
+use super::candidate::PlanCandidate;
 use super::error::TooSmall;
 use super::search::Search;
 use super::{Costs, Plan, Point, Solver, curve, fixed};
@@ -9,12 +9,12 @@ use super::{Costs, Plan, Point, Solver, curve, fixed};
 impl Costs {
     /// Returns the bytes from which on nothing is repeated: the peak of the plan that saves every stage.
     pub fn keep_all_bytes(&self) -> u64 {
-        Candidate::new(self, fixed::keep_all(self)).simulated.peak_bytes
+        PlanCandidate::new(self, fixed::keep_all(self)).simulated.peak_bytes
     }
 
     /// Returns the least budget for which [`Solver::Rotor`] and [`Solver::Auto`] have a plan.
     pub fn least_bytes(&self) -> u64 {
-        Candidate::leanest(self).simulated.peak_bytes
+        PlanCandidate::leanest(self).simulated.peak_bytes
     }
 
     /// Finds a plan whose peak is within a budget. From [`least_bytes`](Self::least_bytes) on, `Rotor` and
@@ -37,11 +37,11 @@ impl Costs {
 }
 
 fn plan(costs: &Costs, budget_bytes: u64, solver: Solver) -> Result<Plan, TooSmall> {
-    let keep_all = Candidate::new(costs, fixed::keep_all(costs));
+    let keep_all = PlanCandidate::new(costs, fixed::keep_all(costs));
     let found = match solver {
-        Solver::SqrtN => Candidate::new(costs, fixed::sqrt_n(costs)),
+        Solver::SqrtN => PlanCandidate::new(costs, fixed::sqrt_n(costs)),
         Solver::Rotor | Solver::Auto if !keep_all.fits(budget_bytes) => {
-            let least = Candidate::leanest(costs);
+            let least = PlanCandidate::leanest(costs);
             if !least.fits(budget_bytes) {
                 return Err(least.too_small(budget_bytes, solver));
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toma_trace::{Block, OperatorId, Place, StorageId, Trace};
 
 use super::fit::Point;
-use crate::alike::{Recorded, Unlike, same_operators};
+use crate::alike::{SizedTrace, Unlike, same_operators};
 
 /// Traces of one step whose blocks are matched.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct MatchedBlock<'a> {
 ///
 /// Scratch dies within its operator. Kernels take scratch from some size on, so scratch that is missing in the smaller
 /// traces took zero bytes. A trace by shapes alone has none, so the bytes of scratch that is missing above are unknown.
-pub(super) fn matched<'a>(traces: &[Recorded<'a>]) -> Result<Matched<'a>, Unlike> {
+pub(super) fn matched<'a>(traces: &[SizedTrace<'a>]) -> Result<Matched<'a>, Unlike> {
     let groups: Vec<_> = traces.iter().map(|traced| groups(traced.trace)).collect();
     for (pair, groups) in traces.windows(2).zip(groups.windows(2)) {
         same_operators(pair[0], pair[1])?;
@@ -46,7 +46,7 @@ pub(super) fn matched<'a>(traces: &[Recorded<'a>]) -> Result<Matched<'a>, Unlike
 }
 
 /// Returns the bytes of a block at each size at which they are known.
-fn points(traces: &[Recorded<'_>], bytes: impl Iterator<Item = Option<u64>>) -> Vec<Point> {
+fn points(traces: &[SizedTrace<'_>], bytes: impl Iterator<Item = Option<u64>>) -> Vec<Point> {
     let mut was_there = false;
     let known = traces.iter().zip(bytes).filter(|(_, bytes)| {
         was_there |= bytes.is_some();

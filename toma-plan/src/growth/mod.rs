@@ -28,7 +28,7 @@ use cuts::{Grown, Work};
 use fit::Fit;
 pub use line::Line;
 
-use crate::alike::{Recorded, Unlike};
+use crate::alike::{SizedTrace, Unlike};
 
 /// Growth of a step's memory with its size.
 ///
@@ -112,7 +112,8 @@ impl Growth {
     ///
     /// If there are less than two sizes, or the steps called different operators or made different blocks.
     pub fn fit(traces: &[(u32, &Trace)]) -> Result<Self, Unlike> {
-        let recorded = traces.iter().map(|(size, trace)| Recorded { size: *size, trace, until: trace.end() });
+        let recorded =
+            traces.iter().map(|(size, trace)| SizedTrace { size: *size, trace, until: trace.end() });
         let mut sorted: Vec<_> = recorded.collect();
         sorted.sort_by_key(|traced| traced.size);
         let [smallest, _, ..] = sorted[..] else { return Err(Unlike::TooFew { traces: traces.len() }) };

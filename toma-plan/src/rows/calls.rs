@@ -8,7 +8,7 @@ use toma_trace::{Access, Operand, Operator, StorageId};
 use super::path::path;
 use super::rules::{is_data, is_near};
 use super::tensors::operands;
-use crate::alike::Recorded;
+use crate::alike::SizedTrace;
 
 /// One call of an operator.
 #[derive(Clone, Debug, PartialEq)]
@@ -171,7 +171,7 @@ fn is_number_at(own: f64, [one, other]: [f64; 2], size: u32, sizes: [u32; 2], fo
 }
 
 /// Returns the calls that the result depends on, in order. Other work, such as counting hits, is left out.
-pub(super) fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
+pub(super) fn calls(recorded: SizedTrace<'_>) -> Vec<ComparedCall> {
     let operands = operands(recorded);
     let (calls, needs) = path(recorded, &operands);
     let last = calls.first().map(|(id, _)| *id);
@@ -219,7 +219,7 @@ pub(super) fn calls(recorded: Recorded<'_>) -> Vec<ComparedCall> {
 }
 
 /// Returns hashes of the numbers that the program wrote itself and the result depends on, in no order of the calls.
-pub(super) fn written(recorded: Recorded<'_>) -> Vec<u64> {
+pub(super) fn written(recorded: SizedTrace<'_>) -> Vec<u64> {
     let operands = operands(recorded);
     let (calls, _) = path(recorded, &operands);
     let all = calls.iter().flat_map(|(id, _)| &operands[id.index()]);

@@ -3,11 +3,11 @@
 use toma_trace::{Scope, ScopeKind, Tick, Trace};
 
 use super::RESULT;
-use crate::alike::Recorded;
+use crate::alike::SizedTrace;
 
 /// Returns the operators of both forwards, including the one that takes the result.
-pub(super) fn forwards(traces: [(u32, &Trace); 2]) -> [Recorded<'_>; 2] {
-    traces.map(|(size, trace)| Recorded { size, trace, until: forward_end(trace) })
+pub(super) fn forwards(traces: [(u32, &Trace); 2]) -> [SizedTrace<'_>; 2] {
+    traces.map(|(size, trace)| SizedTrace { size, trace, until: forward_end(trace) })
 }
 
 pub(super) fn scopes<'a>(trace: &'a Trace, name: &'a str) -> impl Iterator<Item = &'a toma_trace::Scope> {

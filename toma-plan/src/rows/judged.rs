@@ -6,7 +6,7 @@ use toma_trace::operators::{RowRule, row_rule};
 use super::Rows;
 use super::calls::{ComparedCall, calls, identities, written};
 use super::forward::{adds_gradients, forwards};
-use crate::alike::{Recorded, Unlike};
+use crate::alike::{SizedTrace, Unlike};
 
 /// A verdict with the operators that it is about.
 ///
@@ -45,7 +45,7 @@ impl Judged {
     /// True if a trace of the forward of `size` items is of the judged program.
     #[must_use]
     pub fn is_of(&self, size: u32, trace: &Trace) -> bool {
-        let whole = Recorded { size, trace, until: trace.end() };
+        let whole = SizedTrace { size, trace, until: trace.end() };
         let calls = calls(whole);
         calls.len() == self.calls.len()
             && self.adds_gradients == adds_gradients(trace)
@@ -57,7 +57,7 @@ impl Judged {
     /// their biases, reshapes and copies are not compared, because libraries choose others.
     #[must_use]
     pub fn takes_same(&self, traces: [&Trace; 2], is_few: bool) -> bool {
-        let [one, other] = traces.map(|trace| calls(Recorded { size: 1, trace, until: trace.end() }));
+        let [one, other] = traces.map(|trace| calls(SizedTrace { size: 1, trace, until: trace.end() }));
         let [mut taken, mut others] = [&one, &other].map(|calls| identities(calls));
         if is_few {
             // A bias may come before its product or after it.
@@ -87,14 +87,14 @@ impl Judged {
     /// True if two traces of the forward of equally many items are of one program.
     #[must_use]
     pub fn is_same(traces: [&Trace; 2]) -> bool {
-        let [one, other] = traces.map(|trace| calls(Recorded { size: 1, trace, until: trace.end() }));
+        let [one, other] = traces.map(|trace| calls(SizedTrace { size: 1, trace, until: trace.end() }));
         one == other
     }
 
     /// Returns hashes of the numbers that the program wrote to tensors itself, as far as a dry run shows them.
     #[must_use]
     pub fn written(trace: &Trace) -> Vec<u64> {
-        written(Recorded { size: 1, trace, until: trace.end() })
+        written(SizedTrace { size: 1, trace, until: trace.end() })
     }
 
     /// True if a trace of the forward of fewer items than were judged may be of the judged program. For so few, libraries
@@ -102,7 +102,7 @@ impl Judged {
     /// judged ones.
     #[must_use]
     pub fn is_of_few(&self, size: u32, trace: &Trace) -> bool {
-        let calls = calls(Recorded { size, trace, until: trace.end() });
+        let calls = calls(SizedTrace { size, trace, until: trace.end() });
         let mut parts = calls.iter().filter(|call| call.takes_part());
         let calls: Vec<_> = calls.iter().filter(|call| call.is_own()).collect();
         let judged: Vec<_> = self.calls.iter().filter(|[call, _]| call.is_own()).collect();

@@ -8,11 +8,11 @@ use toma_trace::{Access, Operand, Operator, OperatorId, StorageId};
 use super::rules::{is_data, is_training};
 use super::tensors::{Batch, Tensor, Twin, operands};
 use super::{Coupled, Coupling};
-use crate::alike::Recorded;
+use crate::alike::SizedTrace;
 
 /// Returns the first call that writes to a tensor from before the forward on which the result depends, or to data that
 /// overlap. Statistics of batch norm are judged separately, if nothing else reads them.
-pub(super) fn changed<'c>(calls: &'c [Twin<'_>], recorded: Recorded<'_>) -> Option<Coupled> {
+pub(super) fn changed<'c>(calls: &'c [Twin<'_>], recorded: SizedTrace<'_>) -> Option<Coupled> {
     let (_, needs) = path(recorded, &operands(recorded));
     let mut made = HashSet::new();
     let normalizes = |twin: &Twin<'_>| is_training(twin.operators[1]);
@@ -53,10 +53,10 @@ pub(super) fn changed<'c>(calls: &'c [Twin<'_>], recorded: Recorded<'_>) -> Opti
 
 /// Returns the operators that the result depends on, from the last to the first, and the tensors that they take.
 pub(super) fn path<'a>(
-    recorded: Recorded<'a>,
+    recorded: SizedTrace<'a>,
     operands: &[Vec<&'a Operand>],
-) -> (Vec<(OperatorId, &'a Operator)>, Needs<'a>) {
-    let mut needs = Needs::default();
+) -> (Vec<(OperatorId, &'a Operator)>, NeededTensors<'a>) {
+    let mut needs = NeededTensors::default();
     // The whole batch has other sizes from call to call.
     let mut calls: Vec<_> =
         recorded.operators().filter(|(_, operator)| !is_data(operator, recorded.trace)).collect();
@@ -79,12 +79,12 @@ pub(super) fn path<'a>(
 
 /// Storages and views that later calls take.
 #[derive(Default)]
-pub(super) struct Needs<'a> {
+pub(super) struct NeededTensors<'a> {
     pub(super) storages: HashSet<StorageId>,
     views: HashSet<(StorageId, &'a [u64])>,
 }
 
-impl<'a> Needs<'a> {
+impl<'a> NeededTensors<'a> {
     /// True if a call makes a needed tensor; then the tensors that it takes are needed, too.
     fn take(&mut self, operands: &[&'a Operand], is_last: bool) -> bool {
         let makes = operands.iter().any(|operand| match operand.access {

@@ -3,7 +3,7 @@
 use toma_trace::{Access, Operand, Operator, OperatorId};
 
 use super::{Coupled, Coupling};
-use crate::alike::{Recorded, Unlike};
+use crate::alike::{SizedTrace, Unlike};
 
 /// A tensor that an operator uses, at two sizes.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl Twin<'_> {
 ///
 /// # Errors
 /// If an operator used different tensors, with the first.
-pub(super) fn twins(recorded: [Recorded<'_>; 2]) -> Result<Vec<Twin<'_>>, Unlike> {
+pub(super) fn twins(recorded: [SizedTrace<'_>; 2]) -> Result<Vec<Twin<'_>>, Unlike> {
     let sizes = recorded.map(|recorded| recorded.size);
     let operands = recorded.map(operands);
     let mut twins = Vec::new();
@@ -84,7 +84,7 @@ pub(super) fn twins(recorded: [Recorded<'_>; 2]) -> Result<Vec<Twin<'_>>, Unlike
 }
 
 /// Returns the operands of each operator.
-pub(super) fn operands(recorded: Recorded<'_>) -> Vec<Vec<&Operand>> {
+pub(super) fn operands(recorded: SizedTrace<'_>) -> Vec<Vec<&Operand>> {
     let mut operands = vec![Vec::new(); recorded.trace.operators().len()];
     for used in recorded.trace.uses() {
         operands[used.operator.index()].push(&used.operand);

@@ -6,12 +6,12 @@ use super::gaps::{Gap, Gaps};
 
 /// The problem: gaps and a budget.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Task<'a> {
+pub(super) struct CoverTask<'a> {
     pub(super) gaps: &'a Gaps,
     pub(super) budget_bytes: u64,
 }
 
-impl Task<'_> {
+impl CoverTask<'_> {
     /// Returns the effort of one pass over all gaps and operators.
     pub(super) fn size(&self) -> u64 {
         (self.gaps.rows.len() + self.gaps.operators) as u64
@@ -21,7 +21,7 @@ impl Task<'_> {
 /// A choice of gaps, and the free bytes that it leaves.
 #[derive(Clone, Debug)]
 pub(super) struct Cover<'a> {
-    pub(super) task: Task<'a>,
+    pub(super) task: CoverTask<'a>,
     pub(super) chosen: Vec<bool>,
     /// Free bytes of the budget during each operator; negative if bytes are lacking.
     pub(super) free: Vec<i64>,
@@ -35,7 +35,7 @@ pub(super) struct Cover<'a> {
 
 impl<'a> Cover<'a> {
     /// Returns a choice in which nothing is evicted.
-    pub(super) fn new(task: Task<'a>) -> Self {
+    pub(super) fn new(task: CoverTask<'a>) -> Self {
         let free = |resident: &u64| task.budget_bytes.cast_signed() - resident.cast_signed();
         Self {
             task,
@@ -48,7 +48,7 @@ impl<'a> Cover<'a> {
     }
 
     /// Returns the choice of these gaps.
-    pub(super) fn of(task: Task<'a>, chosen: &[bool]) -> Self {
+    pub(super) fn of(task: CoverTask<'a>, chosen: &[bool]) -> Self {
         let mut cover = Self::new(task);
         for gap in (0..chosen.len()).filter(|gap| chosen[*gap]) {
             cover.add(gap);

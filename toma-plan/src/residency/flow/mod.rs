@@ -10,7 +10,7 @@ mod prices;
 mod search;
 mod timed;
 
-use cover::Task;
+use cover::CoverTask;
 use gaps::Gaps;
 use planned::{Planned, Worth, better};
 use search::Effort;
@@ -108,7 +108,7 @@ fn covered(step: &Step, terms: &Terms, is_free: bool, is_large: bool) -> Option<
     let paces = if is_free { &ahead::PACES[..1] } else { &ahead::PACES[..] };
     let plans = reserves.iter().filter_map(|reserve| {
         let budget_bytes = terms.budget_bytes - terms.budget_bytes / 100 * reserve;
-        let task = Task { gaps: &gaps, budget_bytes };
+        let task = CoverTask { gaps: &gaps, budget_bytes };
         let cover = search::search(task, effort)?;
         paces.iter().map(|pace| Planned::new(step, terms, cover.clone(), *pace)).reduce(better)
     });

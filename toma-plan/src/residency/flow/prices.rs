@@ -1,12 +1,12 @@
 //! Prices of room during each operator, by which gaps are chosen.
 
-use super::cover::{Task, as_float};
+use super::cover::{CoverTask, as_float};
 
 /// Returns choices of gaps whose room is worth more than they cost, at the best prices and at some earlier ones.
 ///
 /// The prices are multipliers of the constraint that all operators fit. They are raised where room lacks and lowered
 /// where it is left, for so many rounds. Each round takes time linear in gaps and operators.
-pub(super) fn choose(task: Task<'_>, known_cost: u64, rounds: usize) -> Vec<Vec<bool>> {
+pub(super) fn choose(task: CoverTask<'_>, known_cost: u64, rounds: usize) -> Vec<Vec<bool>> {
     let known_cost = as_float(known_cost);
     let mut prices = vec![0.0; task.gaps.operators];
     let mut best = Choice::at(task, &prices);
@@ -51,7 +51,7 @@ struct Choice {
 }
 
 impl Choice {
-    fn at(task: Task<'_>, prices: &[f64]) -> Self {
+    fn at(task: CoverTask<'_>, prices: &[f64]) -> Self {
         let operators = task.gaps.operators;
         let mut sums = vec![0.0; operators + 1];
         for (operator, price) in prices.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! A search for the cheapest choice of gaps.
 
-use super::cover::{Cover, Task, as_float};
+use super::cover::{Cover, CoverTask, as_float};
 use super::prices;
 
 /// Limit on the work of a search, in gaps and operators looked at.
@@ -9,7 +9,7 @@ pub(super) struct Effort(pub(super) u64);
 
 impl Effort {
     /// Spends the effort of so many passes; false if less is left.
-    fn looks(&mut self, task: Task<'_>, count: u64) -> bool {
+    fn looks(&mut self, task: CoverTask<'_>, count: u64) -> bool {
         let cost = task.size() * count;
         let may = self.0 >= cost;
         self.0 = self.0.saturating_sub(cost);
@@ -27,7 +27,7 @@ const STARTS: usize = 4;
 const FEW_GAPS: usize = 40;
 
 /// Returns the best choice for a task; `None` if an operator does not fit.
-pub(super) fn search(task: Task<'_>, mut effort: Effort) -> Option<Cover<'_>> {
+pub(super) fn search(task: CoverTask<'_>, mut effort: Effort) -> Option<Cover<'_>> {
     let best = settled(Cover::new(task))?;
     let rounds = PRICE_ROUNDS.min(effort.0 / 4 / task.size());
     let priced = prices::choose(task, best.cost, usize::try_from(rounds).unwrap_or_default());
