@@ -15,21 +15,22 @@ const HEAD_ROOM_PERCENT: u64 = 2;
 
 /// Byte budget of one region on one device.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct RegionBudget {
     device: Device,
-    bytes: Bytes,
+    bytes: BudgetBytes,
 }
 
 #[derive(Debug)]
-enum Bytes {
+enum BudgetBytes {
     Requested(u64),
     /// Free bytes when the region began, less those promised to other regions.
     Free(u64),
 }
 
-impl Budget {
+impl RegionBudget {
     pub(super) fn of(form: &With<'_>, device: Device) -> Self {
-        let bytes = form.budget_bytes.map_or_else(|| Bytes::Free(free_bytes(&device)), Bytes::Requested);
+        let bytes =
+            form.budget_bytes.map_or_else(|| BudgetBytes::Free(free_bytes(&device)), BudgetBytes::Requested);
         Self { device, bytes }
     }
 
@@ -40,14 +41,14 @@ impl Budget {
     /// Returns the budget in bytes. A budget of free bytes is reduced by the head room.
     pub(super) fn bytes(&self) -> u64 {
         match self.bytes {
-            Bytes::Requested(bytes) => bytes,
-            Bytes::Free(bytes) => rounded(bytes / 100 * (100 - HEAD_ROOM_PERCENT)),
+            BudgetBytes::Requested(bytes) => bytes,
+            BudgetBytes::Free(bytes) => rounded(bytes / 100 * (100 - HEAD_ROOM_PERCENT)),
         }
     }
 
     /// Returns the budget without the head room, for a plan that fits in no less.
     pub(super) fn all_bytes(&self) -> u64 {
-        let (Bytes::Requested(bytes) | Bytes::Free(bytes)) = self.bytes;
+        let (BudgetBytes::Requested(bytes) | BudgetBytes::Free(bytes)) = self.bytes;
         bytes
     }
 
@@ -56,8 +57,8 @@ impl Budget {
         let Self { device, bytes } = self;
         let TooSmall { stage, solver, least_bytes, .. } = small;
         let have = match bytes {
-            Bytes::Requested(requested) => format!("a budget of {requested} bytes is"),
-            Bytes::Free(free) => format!("{} of {free} free bytes are", self.bytes()),
+            BudgetBytes::Requested(requested) => format!("a budget of {requested} bytes is"),
+            BudgetBytes::Free(free) => format!("{} of {free} free bytes are", self.bytes()),
         };
         let gradients = match lacking_bytes {
             0 => String::new(),

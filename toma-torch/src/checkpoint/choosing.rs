@@ -7,7 +7,7 @@ use toma_plan::checkpoint::Plan;
 use toma_plan::checkpoint::recording::Step;
 
 use super::With;
-use super::budget::Budget;
+use super::budget::RegionBudget;
 use super::leaner::Leaner;
 use super::learned::{self, RegionKey, Structure};
 use super::running::RunningRegion;
@@ -22,7 +22,7 @@ pub(super) struct Choosing<'a> {
     key: &'a RegionKey,
     running: &'a RunningRegion,
     /// The known structure that this run matches so far, and its byte budget.
-    taken: Option<(Arc<Structure>, Budget)>,
+    taken: Option<(Arc<Structure>, RegionBudget)>,
 }
 
 impl<'a> Choosing<'a> {
@@ -48,7 +48,7 @@ impl<'a> Choosing<'a> {
         let Some(known) = learned::structure(self.key, print, self.form.plan).or_else(elsewhere) else {
             return Ok(Chosen::default());
         };
-        let budget = Budget::of(self.form, Device::new(begun.device.device()));
+        let budget = RegionBudget::of(self.form, Device::new(begun.device.device()));
         let plan = match self.form.plan {
             Some(plan) => self.given(plan, &known)?,
             None => self.plan(&known, &budget)?,
@@ -60,7 +60,7 @@ impl<'a> Choosing<'a> {
     fn further(
         &mut self,
         other: &Structure,
-        budget: Budget,
+        budget: RegionBudget,
         begun: BegunRegion<'_>,
     ) -> Result<Chosen, Error> {
         let (None, Some(now)) = (self.form.plan, self.running.plan()) else { return Ok(Chosen::default()) };
@@ -83,7 +83,7 @@ impl<'a> Choosing<'a> {
     }
 
     /// Returns the fastest plan that fits, and offers the engine a leaner one.
-    fn plan(&self, known: &Arc<Structure>, budget: &Budget) -> Result<Arc<Plan>, Error> {
+    fn plan(&self, known: &Arc<Structure>, budget: &RegionBudget) -> Result<Arc<Plan>, Error> {
         let plan = known.plan(budget.bytes(), self.form.solver);
         let plan = plan.or_else(|_| known.plan(budget.all_bytes(), self.form.solver));
         let (plan, least_bytes) =
@@ -98,7 +98,7 @@ impl<'a> Choosing<'a> {
         Ok(plan)
     }
 
-    fn take(&mut self, known: Arc<Structure>, budget: Budget, plan: Arc<Plan>) -> Chosen {
+    fn take(&mut self, known: Arc<Structure>, budget: RegionBudget, plan: Arc<Plan>) -> Chosen {
         let actions = Step::all(plan.actions(), plan.stages());
         self.running.begin(plan, budget.device());
         let (prints, cuts) = (known.prints.clone(), known.cuts.clone());

@@ -7,7 +7,7 @@ use toma_trace::counting::{self, Living, Node, Owner};
 use super::{node, operator_of_stack};
 
 unsafe extern "C" {
-    safe fn toma_cpu_watch(watcher: &'static Watcher);
+    safe fn toma_cpu_watch(watcher: &'static BlockWatcher);
     safe fn toma_cpu_owner(address: u64) -> u64;
     safe fn toma_gpu_owner(address: u64) -> u64;
     /// Reports blocks of GPUs that this thread and its backwards make and free to the current recording.
@@ -22,7 +22,7 @@ type EachBlock = extern "C" fn(*mut c_void, u64, u64, u64);
 /// Callbacks for every block, on the thread that allocates, frees or is refused it. The CPU is device 0, and GPUs
 /// follow.
 #[repr(C)]
-struct Watcher {
+struct BlockWatcher {
     allocated: extern "C" fn(u32, u64, u64) -> u64,
     freed: extern "C" fn(u32, u64, u64, u64),
     refused: extern "C" fn(u32, u64),
@@ -64,7 +64,7 @@ fn number(device: u32) -> u8 {
 
 /// Reports every block to the current recording from now on; without a recording that takes two loads.
 pub(crate) fn watch_blocks() {
-    static WATCHER: Watcher = Watcher { allocated, freed, refused, reserved };
+    static WATCHER: BlockWatcher = BlockWatcher { allocated, freed, refused, reserved };
     toma_cpu_watch(&WATCHER);
 }
 

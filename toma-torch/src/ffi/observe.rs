@@ -41,7 +41,7 @@ struct RawRecording {
 
 /// State of the marks received so far.
 #[derive(Debug, Default)]
-struct Marked {
+struct MarkState {
     /// Marks, by the numbers in their events.
     marks: Vec<Mark<(&'static Function, u32)>>,
     /// Functions that run, the innermost last.
@@ -61,7 +61,7 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub(crate) struct Recording {
     recorder: NonNull<c_void>,
-    marked: Rc<RefCell<Marked>>,
+    marked: Rc<RefCell<MarkState>>,
     /// A dry run measures no durations: its kernels do no work.
     is_dry: bool,
     /// Dropped first. None if something else receives all marks, as a test of marks does.
@@ -80,7 +80,7 @@ impl Recording {
     /// during a dry run.
     pub(super) fn of(recorder: *mut c_void, is_dry: bool) -> Self {
         let recorder = NonNull::new(recorder).expect("a recorder that has begun");
-        let marked = Rc::<RefCell<Marked>>::default();
+        let marked = Rc::<RefCell<MarkState>>::default();
         let received = Rc::clone(&marked);
         let receive = move |mark| write(recorder, &mut received.borrow_mut(), mark);
         let listening = counting::listen(Rc::new(receive), is_dry).ok();
@@ -131,7 +131,7 @@ impl Recording {
 }
 
 /// Records a mark. Of a function that began before the recorder, only the end is recorded.
-fn write(recorder: NonNull<c_void>, marked: &mut Marked, mark: Mark<MarkedLine>) {
+fn write(recorder: NonNull<c_void>, marked: &mut MarkState, mark: Mark<MarkedLine>) {
     match mark {
         Mark::Enters((function, _)) => marked.frames.extend(function),
         Mark::Leaves => drop(marked.frames.pop()),

@@ -128,7 +128,7 @@ impl Profiler {
         for (name, tensor) in &labels {
             named::label(name, tensor);
         }
-        let sources = Sources::begin(Arc::new(named), depth);
+        let sources = SourcesGuard::begin(Arc::new(named), depth);
         Ok(Profiling { sources, counting })
     }
 }
@@ -166,7 +166,7 @@ fn correct(counting: &Counting) {
 #[derive(Debug)]
 #[must_use = "recording ends when this is dropped"]
 pub struct Profiling {
-    sources: Sources,
+    sources: SourcesGuard,
     /// Dropped last, because it keeps other recordings from beginning.
     counting: Counting,
 }
@@ -196,11 +196,11 @@ impl Profiling {
 
 /// Switches on the sources of the recording until this is dropped.
 #[derive(Debug)]
-struct Sources {
+struct SourcesGuard {
     named: Arc<Named>,
 }
 
-impl Sources {
+impl SourcesGuard {
     fn begin(named: Arc<Named>, depth: Depth) -> Self {
         running::set(Some(Arc::clone(&named)));
         ffi::watch_blocks();
@@ -210,7 +210,7 @@ impl Sources {
     }
 }
 
-impl Drop for Sources {
+impl Drop for SourcesGuard {
     fn drop(&mut self) {
         attempts::report(false);
         ffi::report_operators(false);

@@ -12,7 +12,7 @@ pub(super) struct StateNames {
     optimizer: String,
     /// In the order in which they are made.
     zeros: &'static [&'static str],
-    operator: Option<Kind>,
+    operator: Option<StateKind>,
     /// The variable that the operator reads first.
     variable: Option<String>,
     has_read: bool,
@@ -20,7 +20,7 @@ pub(super) struct StateNames {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum StateKind {
     Zeros,
     Clone,
 }
@@ -40,7 +40,7 @@ impl StateNames {
     /// Begins an operator.
     pub(super) fn begins(&mut self, name: &str) {
         let properties = operators::named(name);
-        let kinds = [(operators::ZEROS_LIKE, Kind::Zeros), (operators::CLONES, Kind::Clone)];
+        let kinds = [(operators::ZEROS_LIKE, StateKind::Zeros), (operators::CLONES, StateKind::Clone)];
         self.operator = kinds.into_iter().find(|(flag, _)| properties.has(*flag)).map(|(_, kind)| kind);
         (self.variable, self.has_read) = (None, false);
     }
@@ -56,8 +56,8 @@ impl StateNames {
     pub(super) fn makes(&mut self) -> Option<String> {
         let variable = self.variable.take()?;
         let state = match self.operator? {
-            Kind::Clone => "momentum_buffer",
-            Kind::Zeros => {
+            StateKind::Clone => "momentum_buffer",
+            StateKind::Zeros => {
                 let made = self.made.entry(variable.clone()).or_default();
                 let state = self.zeros.get(*made).copied().unwrap_or("state");
                 *made += 1;

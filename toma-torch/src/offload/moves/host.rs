@@ -16,7 +16,7 @@ const PINNED_BYTES: u64 = 1 << 20;
 
 /// Pool of blocks of host memory. Returned blocks wait for reuse, so that the system need not map their pages again.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct HostPool {
     /// The GPU for which large blocks are pinned.
     pinned_for: Option<DeviceId>,
     pool: Mutex<Pool>,
@@ -31,7 +31,7 @@ struct Pool {
     free: BTreeMap<u64, Vec<HostBytes>>,
 }
 
-impl Host {
+impl HostPool {
     /// Creates the default pool: evicted storages take at most half of the free host memory.
     pub(crate) fn by_default(device: tch::Device) -> Arc<Self> {
         let reading = memory::Host::shared().read();
@@ -142,7 +142,7 @@ impl Pool {
 pub(crate) struct HostBlock {
     buffer: HostBytes,
     size: u64,
-    host: Arc<Host>,
+    host: Arc<HostPool>,
 }
 
 impl HostBlock {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn returned_blocks_are_used_again_and_the_limit_counts_used_bytes() {
-        let host = Host::new(64 << 10, tch::Device::Cpu);
+        let host = HostPool::new(64 << 10, tch::Device::Cpu);
         let first = host.block(10 << 10).unwrap();
         let address = first.bytes().as_ptr();
         assert_eq!(host.used_bytes(), 12 << 10);
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn no_more_than_the_limit_waits() {
-        let host = Host::new(16 << 10, tch::Device::Cpu);
+        let host = HostPool::new(16 << 10, tch::Device::Cpu);
         let blocks: Vec<_> = (0..4).map(|_| host.block(4 << 10).unwrap()).collect();
         drop(blocks);
         let whole = host.block(16 << 10).unwrap();
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn blocks_hold_no_more_than_the_limit_whatever_was_there_before() {
-        let host = Host::new(64 << 10, tch::Device::Cpu);
+        let host = HostPool::new(64 << 10, tch::Device::Cpu);
         let large: Vec<_> = (0..2).map(|_| host.block(32 << 10).unwrap()).collect();
         drop(large);
         let small: Vec<_> = (0..4).map(|_| host.block(16 << 10).unwrap()).collect();

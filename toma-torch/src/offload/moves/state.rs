@@ -10,7 +10,7 @@ use toma_plan::residency::{Eviction, Flow};
 use super::callbacks::{Callbacks, Event, Moving};
 use super::counts::{Counts, EvictedTally, add, timed};
 use super::evicted::{self, Source, evicted_message, parked_message};
-use super::host::Host;
+use super::host::HostPool;
 use super::link::Link;
 use super::table::{Books, Location, Table};
 use crate::error::{Error, ErrorKind};
@@ -28,7 +28,7 @@ pub(crate) struct ManagerState {
     /// Belongs to the device, and so is shared by all its managers.
     pub(crate) books: Arc<Books>,
     pub(crate) evicted: Arc<EvictedTally>,
-    pub(crate) host: Arc<Host>,
+    pub(crate) host: Arc<HostPool>,
     /// Has its own lock, because it is user code.
     pub(crate) eviction: Mutex<Box<dyn Eviction>>,
     /// True if the eviction policy is requested after each operator.
@@ -72,7 +72,7 @@ impl ManagerState {
             id: DeviceId::of(device.device()),
             evicted: Arc::clone(&books.evicted),
             books,
-            host: Host::by_default(device.device()),
+            host: HostPool::by_default(device.device()),
             eviction: Mutex::new(Box::new(Flow::default())),
             is_eager: AtomicBool::new(false),
             gathers_outside: AtomicBool::new(true),
