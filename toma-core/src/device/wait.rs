@@ -56,7 +56,7 @@ impl<W: WaitFor> Waits<W> {
 
     /// Blocks the thread until the wait is over.
     pub(crate) fn wait(mut self) -> W::Output {
-        let waker = Waker::from(Arc::new(Parked(thread::current())));
+        let waker = Waker::from(Arc::new(ParkedThread(thread::current())));
         loop {
             match self.look(&waker) {
                 Ok(output) => return output,
@@ -67,9 +67,9 @@ impl<W: WaitFor> Waits<W> {
     }
 }
 
-struct Parked(Thread);
+struct ParkedThread(Thread);
 
-impl Wake for Parked {
+impl Wake for ParkedThread {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }

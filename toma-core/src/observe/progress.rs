@@ -57,7 +57,7 @@ pub struct ProgressBar {
 struct OnScreen {
     screen: Screen,
     calls: Vec<CallBar>,
-    pace: Pace,
+    pace: RefreshPace,
     /// The last call that ended was over before a user could have read its line.
     last_was_quick: bool,
 }
@@ -75,7 +75,7 @@ struct CallBar {
 
 /// The periods of the display.
 #[derive(Clone, Copy)]
-struct Pace {
+struct RefreshPace {
     /// Between two drawings of a bar.
     draw: Duration,
     /// Between two lines in a log.
@@ -87,7 +87,7 @@ struct Pace {
 impl ProgressBar {
     /// Creates a bar on standard error; if that is no terminal, it prints lines for a log.
     pub fn new() -> Self {
-        let pace = Pace {
+        let pace = RefreshPace {
             draw: Duration::from_millis(50),
             log: Duration::from_secs(30),
             quick: Duration::from_millis(100),
@@ -101,7 +101,7 @@ impl ProgressBar {
         self.state().screen.print(line.as_ref());
     }
 
-    fn on(screen: Screen, pace: Pace) -> Self {
+    fn on(screen: Screen, pace: RefreshPace) -> Self {
         let state = OnScreen { screen, calls: Vec::new(), pace, last_was_quick: false };
         Self { state: Mutex::new(state), beside_log: false }
     }

@@ -7,17 +7,17 @@ use std::time::Duration;
 use indicatif::{InMemoryTerm, ProgressDrawTarget};
 
 use super::screen::Screen;
-use super::{Pace, ProgressBar};
+use super::{ProgressBar, RefreshPace};
 use crate::NoCache;
 use crate::classify::{Class, OutOfMemory};
 use crate::execute;
 use crate::observe::{Answer, Event, EventKind, Observer, everywhere};
 
 /// Everything is shown at once, so that nothing depends on the clock.
-const AT_ONCE: Pace = Pace { draw: Duration::ZERO, log: Duration::ZERO, quick: Duration::ZERO };
-const PATIENT: Pace = Pace { log: Duration::from_secs(3600), ..AT_ONCE };
+const AT_ONCE: RefreshPace = RefreshPace { draw: Duration::ZERO, log: Duration::ZERO, quick: Duration::ZERO };
+const PATIENT: RefreshPace = RefreshPace { log: Duration::from_secs(3600), ..AT_ONCE };
 
-fn on_terminal(columns: u16, pace: Pace) -> (ProgressBar, InMemoryTerm) {
+fn on_terminal(columns: u16, pace: RefreshPace) -> (ProgressBar, InMemoryTerm) {
     let terminal = InMemoryTerm::new(20, columns);
     let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
     (ProgressBar::on(Screen::to(target, io::sink()), pace), terminal)
@@ -42,7 +42,7 @@ impl Write for Log {
     }
 }
 
-fn into_log(pace: Pace) -> (ProgressBar, Log) {
+fn into_log(pace: RefreshPace) -> (ProgressBar, Log) {
     let log = Log::default();
     (ProgressBar::on(Screen::to(ProgressDrawTarget::hidden(), log.clone()), pace), log)
 }
@@ -235,7 +235,7 @@ fn a_log_of_a_long_call_shows_how_it_goes_on_and_its_end() {
 
 #[test]
 fn a_call_right_after_a_quick_one_must_last_to_be_shown() {
-    let pace = Pace { quick: Duration::from_secs(3600), ..AT_ONCE };
+    let pace = RefreshPace { quick: Duration::from_secs(3600), ..AT_ONCE };
     let (bar, terminal) = on_terminal(80, pace);
     for (call, is_shown) in [(1, true), (2, false)] {
         notify(&bar, call, started(1, Some(9)));
