@@ -23,7 +23,8 @@ impl Manager {
     /// weights take neither the device's memory nor the host's. Tensors with fewer bytes than the manager moves are
     /// read at once, and with `TOMA_DISABLE=1` all tensors are.
     ///
-    /// `Tensor::set_data` gives the memory to a variable of a model, for all names of a `VarStore` in one loop.
+    /// `Tensor::set_data` gives the memory to a variable of a model: to those of a `VarStore` by their names in one loop,
+    /// and to a layer by its fields, as in `layer.ws.set_data(tensor)`.
     ///
     /// ```
     /// use tch::{Kind, Tensor, nn};
