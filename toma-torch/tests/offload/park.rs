@@ -151,7 +151,7 @@ impl Drop for End<'_> {
 
 /// A thread that reads a parked storage holds it still for the moment.
 #[test]
-fn what_another_thread_reads_is_resumed_and_fetched_all_the_same() {
+fn what_another_thread_reads_is_resumed_evicted_and_fetched_all_the_same() {
     let _alone = alone();
     let (manager, _entered) = entered(u64::MAX, Lru);
     let tensor = mibs(4);
@@ -169,7 +169,9 @@ fn what_another_thread_reads_is_resumed_and_fetched_all_the_same() {
         (0..100).any(|_| {
             manager.park().unwrap().resume().unwrap();
             let is_parked = handle.residency() == Residency::Parked;
+            let offloads = manager.report().offloads;
             handle.offload().unwrap();
+            assert_eq!(manager.report().offloads, offloads + 1);
             manager.fetch_all().unwrap();
             is_parked
         })

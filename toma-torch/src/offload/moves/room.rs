@@ -75,7 +75,7 @@ impl ManagerState {
                 break;
             }
             // A storage that cannot be evicted is skipped.
-            freed += self.offload(id).unwrap_or(0);
+            freed += self.offload(id, self.table()).unwrap_or(0);
         }
         freed
     }
@@ -108,7 +108,7 @@ impl ManagerState {
         let (now, candidates) = self.table().candidates();
         for storage in self.choose(now, 0, &candidates) {
             if let Ok(at) = candidates.binary_search_by_key(&storage, |(_, candidate)| candidate.storage) {
-                let _stays = self.offload(candidates[at].0);
+                let _stays = self.offload(candidates[at].0, self.table());
             }
         }
     }

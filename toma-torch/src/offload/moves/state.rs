@@ -81,7 +81,7 @@ impl ManagerState {
             min_bytes: AtomicU64::new(crate::offload::MIN_BYTES),
             counts: Counts::default(),
             inwards: Link::new("toma: fetch", |shared, id| drop(shared.fetch(id, true))),
-            outwards: Link::new("toma: offload", |shared, id| drop(shared.offload(id))),
+            outwards: Link::new("toma: offload", |shared, id| drop(shared.offload(id, shared.table()))),
             callbacks: OnceLock::new(),
             is_patient: AtomicBool::new(false),
             has_warned: AtomicBool::new(false),
@@ -205,9 +205,9 @@ impl ManagerState {
     }
 
     /// Evicts a storage. Returns its bytes, or 0 if it stays.
-    pub(crate) fn offload(&self, id: u64) -> Result<u64, Error> {
+    pub(crate) fn offload(&self, id: u64, table: MutexGuard<'_, Table>) -> Result<u64, Error> {
         let _moving = Moving::begin_aside();
-        let Some((kept, bytes, copy)) = self.begin_eviction(id) else { return Ok(0) };
+        let Some((kept, bytes, copy)) = Self::begin_eviction(id, table) else { return Ok(0) };
         let is_copied = copy.is_none();
         let source = match copy {
             Some(source) => Ok(source),
@@ -248,8 +248,10 @@ impl ManagerState {
         self.device.device() == tch::Device::Cpu && matches!(source, Source::Host(_))
     }
 
-    fn begin_eviction(&self, id: u64) -> Option<(StorageRef, u64, Option<Arc<Source>>)> {
-        let mut table = self.table();
+    fn begin_eviction(
+        id: u64,
+        mut table: MutexGuard<'_, Table>,
+    ) -> Option<(StorageRef, u64, Option<Arc<Source>>)> {
         let entry = table.entries.get_mut(&id).filter(|entry| entry.may_be_evicted())?;
         let kept = entry.storage.keep()?;
         entry.location = Location::Evicting;

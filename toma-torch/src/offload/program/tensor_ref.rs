@@ -149,7 +149,8 @@ impl TensorRef {
         }
         operators::end_lent_pins();
         for id in ids {
-            self.shared.offload(id)?;
+            // Another thread may be reading it for the moment.
+            self.shared.offload(id, self.shared.still())?;
         }
         let stays = self.each(|entry| entry.location == Location::Resident && entry.bytes > 0);
         if stays.contains(&true) { Err(self.refused("is in use, pinned or kept")) } else { Ok(()) }
