@@ -23,9 +23,10 @@ struct toma_region {
 namespace toma {
 namespace {
 
-// The tape handles a call of the program as a whole; offloading handles each operator that does work.
+// The tape handles a call of the program as a whole; offloading handles each operator that does work. A dry run inside a
+// region is no part of it: the tape would keep tensors without memory.
 void intercept_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (records() && BelowTape::depth() == 0 && is_recorded()) {
+  if (records() && BelowTape::depth() == 0 && is_recorded() && !keys.has(c10::DispatchKey::Fake)) {
     const auto tape = *recording();
     return tape->call(op, *stack);
   }

@@ -317,6 +317,27 @@ fn leaves_made_inside() {
     });
 }
 
+/// A form within a region may run its body dry.
+#[test]
+fn dry_runs_inside_are_no_part_of_the_region() {
+    let _alone = alone();
+    let layers = [3, 4, 5].map(|seed| numbers(seed, &[4, 4]));
+    let deep = || {
+        layers.iter().fold(Tensor::ones([4, 4], ground::floats()), |h, layer| {
+            cut();
+            h.matmul(layer).tanh()
+        })
+    };
+    same_of_two("dry runs inside", |w, x| {
+        let h = x.matmul(w).tanh();
+        cut();
+        toma_torch::dry_run(deep).unwrap();
+        let features = toma_torch::forward(x, |rows| rows.matmul(&layers[0]).exp());
+        cut();
+        (h * features).matmul(w).sigmoid()
+    });
+}
+
 #[test]
 fn random_numbers_of_regions_on_two_threads() {
     let _alone = alone();
