@@ -69,9 +69,12 @@ impl RowCall<'_> {
     fn scaled(&self, first: Combined) -> Result<Combined, Coupling> {
         let is_quotient = self.name == "div";
         let of = |at: usize| self.inputs.get(at).map(|input: &Input<'_>| &input.value);
+        let is_learned =
+            |at: usize| self.inputs.get(at).is_some_and(|input| input.tensor.operand.wants_gradient);
         match (of(0), of(1)) {
             (Some(Value::Aggregate(one)), Some(Value::Aggregate(other))) if is_quotient && one == other => {
-                return if matches!(one, Combined::Sum | Combined::Mean) {
+                // The gradient by a count that is learned depends on the mean of all rows.
+                return if matches!(one, Combined::Sum | Combined::Mean) && !is_learned(1) {
                     Ok(Combined::Counted)
                 } else {
                     Err(Coupling::ThroughAggregate)

@@ -173,6 +173,13 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let loss = mean_of_squares(tape, &x);
         tape.call("aten::div", &[&one, &loss], &[]);
     }),
+    // A mean over counts that are learned.
+    ("aten::div", Coupling::ThroughAggregate, |tape, b| {
+        let x = layer(tape, b);
+        let weights = tape.call("aten::sigmoid", &[&x], &[b, 3]);
+        let [sum, count] = [&x, &weights].map(|all| tape.call("aten::sum", &[all], &[]));
+        tape.call("aten::div", &[&sum, &count], &[]);
+    }),
 ];
 
 #[test]

@@ -417,13 +417,17 @@ fn filled_in(losses: &[Tensor]) -> Tensor {
 }
 
 /// Losses whose kind is given: a mean over counts.
-const COUNTED: [(&str, Split, Body); 4] = [
+const COUNTED: [(&str, Split, Body); 5] = [
     ("masked, counted", Always, |r| (r.error_of_each() * r.counts).sum(None) / r.counts.sum(None)),
     ("selected, counted", Exact, |r| {
         let counted = r.counts.gt(0.0);
         r.error_of_each().masked_select(&counted).mean(None)
     }),
     ("mean, counted", Never, |r| r.errors().mean(None)),
+    ("gates that are learned, counted", Never, |r| {
+        let gates = r.hidden().sigmoid().mean_dim(1, false, None) * r.counts;
+        (r.error_of_each() * &gates).sum(None) / gates.sum(None)
+    }),
     ("softmax over rows, counted", Never, |r| r.hidden().softmax(0, None).square().mean(None)),
 ];
 
