@@ -59,6 +59,10 @@ void admit(const Call& call, const at::Tensor& tensor, bool is_written) {
   if (block == nullptr && tensor.requires_grad() && !root.is_leaf()) {
     call.refuse("takes a tensor whose gradient leads into a graph from outside of the body");
   }
+  if (block == nullptr && is_written && gives_gradient(call.op.schema(), call.arguments, tensor)) {
+    // The graph of the dry run would stay on the tensor.
+    call.refuse("gives a gradient to a tensor from outside of the body");
+  }
   // Without gradients, tensors that are only read do not change, and another thread may be training them.
   const auto is_changed = is_written || (tensor.requires_grad() && c10::GradMode::is_enabled());
   if (block == nullptr && !tensor.is_inference() && is_changed) {

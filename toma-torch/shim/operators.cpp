@@ -2,6 +2,7 @@
 
 #include "operators.h"
 
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/flat_hash_map.h>
 
@@ -87,6 +88,19 @@ const Operator& operator_of(const c10::OperatorHandle& handle) {
   auto& found = (*known)[&handle.schema()];
   found = found == nullptr ? &shared_operator_of(handle) : found;
   return *found;
+}
+
+bool gives_gradient(const c10::FunctionSchema& schema, const torch::jit::Stack& arguments, const at::Tensor& written) {
+  const auto& results = schema.returns();
+  const auto is_written = [](const c10::Argument& result) { return result.alias_info() != nullptr && result.alias_info()->isWrite(); };
+  const auto type = written.scalar_type();
+  if (!c10::GradMode::is_enabled() || written.requires_grad() || !(c10::isFloatingType(type) || c10::isComplexType(type)) ||
+      !(results.empty() || std::any_of(results.begin(), results.end(), is_written))) {
+    return false;
+  }
+  auto takes_gradient = false;
+  each_tensor_in(arguments, [&](const at::Tensor& tensor, uint32_t, uint32_t) { takes_gradient |= tensor.requires_grad(); });
+  return takes_gradient;
 }
 
 std::optional<c10::OperatorHandle> handle_of(const at::RecordFunction& function) {

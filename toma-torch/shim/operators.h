@@ -50,6 +50,10 @@ void register_mode_key();
 
 const Operator& operator_of(const c10::OperatorHandle& handle);
 
+// True if a call makes a tensor that it writes in place require a gradient. Autograd does not do so for running
+// statistics, which an operator writes and does not return.
+bool gives_gradient(const c10::FunctionSchema& schema, const torch::jit::Stack& arguments, const at::Tensor& written);
+
 // Operator for which an observer is called; none if it is called for something else.
 std::optional<c10::OperatorHandle> handle_of(const at::RecordFunction& function);
 

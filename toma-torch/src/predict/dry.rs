@@ -59,8 +59,8 @@ use crate::state::DryCopies;
 /// ```
 ///
 /// # Errors
-/// When an operator cannot be run dry (the error names it), for dry runs within dry runs, where the system reserves no
-/// addresses, and when `step` panics because memory runs out.
+/// When an operator cannot be run dry (the error names it), when one gives in place a gradient to a tensor from outside,
+/// for dry runs within dry runs, where the system reserves no addresses, and when `step` panics because memory runs out.
 ///
 /// # Panics
 /// When `step` panics otherwise, and when it keeps a tensor of the dry run, with the bytes and the operator that made

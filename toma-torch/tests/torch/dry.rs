@@ -369,7 +369,11 @@ fn an_operator_that_cannot_run_dry_is_refused_by_its_name() {
     panic_of(|| drop(dry_run(|| kept = Some(Tensor::ones([4, 4], ground::floats())))));
     let kept = kept.unwrap();
     let quantized = weight.detach().quantize_per_tensor(0.1, 0, Kind::QInt8);
-    let bodies: [(&str, &dyn Fn() -> Tensor); 8] = [
+    let total = Tensor::zeros([], ground::floats());
+    let bodies: [(&str, &dyn Fn() -> Tensor); 9] = [
+        ("aten::add_.Tensor: gives a gradient to a tensor from outside of the body", &|| {
+            total.shallow_clone().g_add_(&weight.sum(None))
+        }),
         ("aten::mul.Tensor: takes a tensor whose gradient leads into a graph", &|| &outside * &outside),
         ("aten::mm: takes a tensor that was kept from another dry run", &|| weight.mm(&kept)),
         ("aten::resize_: would change the shape of a tensor from outside", &|| weight.detach().resize_([2])),
@@ -400,6 +404,7 @@ fn an_operator_that_cannot_run_dry_is_refused_by_its_name() {
             Err(panic) => assert!(panic.contains(reason), "{panic}"),
         }
     }
+    assert!(!total.requires_grad());
 }
 
 /// All numbers read as 1 in a dry run, so a loop that waits for a small number never ends.

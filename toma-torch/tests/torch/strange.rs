@@ -120,6 +120,21 @@ fn threads_that_a_body_starts_run_for_real() {
     assert_eq!(report::last().unwrap().predicted, None);
 }
 
+/// A dry run would leave its graph on the sum, and backward would add that gradient too.
+#[test]
+fn a_sum_of_the_user_that_gets_a_gradient_in_place_is_counted_once() {
+    let _alone = alone();
+    let (weight, data) = (weight(), Tensor::ones([10, 8], ground::floats()));
+    let mut penalty = Tensor::zeros([], ground::floats());
+    let loss = toma_torch::backward(&weight, &data, |rows| {
+        penalty += weight.square().sum(None);
+        (rows * &weight).sum(None) + &penalty
+    });
+    let gradient = weight.grad();
+    let all = [&loss, &gradient.min(), &gradient.max()].map(|number| number.double_value(&[]));
+    assert_eq!(all, [88.0, 12.0, 12.0]);
+}
+
 /// An error of the body in a dry run prevents the prediction, and is returned when the real run meets it.
 #[test]
 fn an_error_of_the_body_goes_through_as_it_is() {
