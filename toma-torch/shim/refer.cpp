@@ -236,6 +236,9 @@ void Tape::write(const Op& op, const Ref& ref, const at::Tensor& tensor) {
   }
   const auto* storage = found->first;
   if (notes->undo != nullptr && (found->second.value == none || found->second.is_outside)) {
+    if (!ref.is_updated && gives_gradient(op.handle.schema(), op.arguments, tensor)) {
+      throw c10::NotImplementedError(op.name() + " gives a gradient to a tensor from outside of the region, which cannot be undone", nullptr);
+    }
     notes->undo->write(tensor);
   }
   if (found->second.is_outside) {

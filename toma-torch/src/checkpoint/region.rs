@@ -62,8 +62,8 @@ impl With<'_> {
     ///
     /// # Errors
     /// Errors of the closure and of its backward; for a closure that returns a tensor that it did not make or that
-    /// requires no gradient; for an operator of the CPU that draws random numbers and takes no generator; and in a dry
-    /// run.
+    /// requires no gradient; for an operator that gives in place a gradient to a tensor from outside, and one of the CPU
+    /// that draws random numbers and takes no generator; and in a dry run.
     #[track_caller]
     pub fn measure(&self, body: impl FnOnce() -> Tensor) -> Result<Costs, Error> {
         measure(self, &self.key(Location::caller()), body)

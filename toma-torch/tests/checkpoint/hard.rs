@@ -420,3 +420,16 @@ fn measuring_puts_back_what_views_wrote_and_what_was_seeded() {
     assert_eq!(bytes(&buffer), before);
     assert_eq!(bytes(&Tensor::rand([4], ground::floats())), expected);
 }
+
+#[test]
+fn measuring_refuses_a_gradient_in_place_that_it_could_not_put_back() {
+    let _alone = alone();
+    let (w, total) = (variable(), numbers(2, &[4, 4]));
+    let measured = checkpoint::with().measure(|| {
+        let error = total.shallow_clone().f_add_(&w).unwrap_err().to_string();
+        assert!(error.contains("gives a gradient to a tensor from outside of the region"), "{error}");
+        w.tanh()
+    });
+    measured.unwrap();
+    assert!(!total.requires_grad());
+}
