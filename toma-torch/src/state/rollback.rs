@@ -156,12 +156,12 @@ impl Rollback {
     /// variables do not change, and are left out.
     ///
     /// # Errors
-    /// If memory runs out.
+    /// If memory runs out, or a tensor belongs to a graph.
     pub fn buffers(self, variables: &VarStore) -> Result<Self, Error> {
         let trained: Vec<_> = variables.trainable_variables().iter().map(ffi::storage_identity).collect();
         let all = variables.variables().into_values();
-        let buffers = all.filter(|tensor| !trained.contains(&ffi::storage_identity(tensor))).map(Copied::new);
-        let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
+        let buffers = all.filter(|tensor| !trained.contains(&ffi::storage_identity(tensor)));
+        let buffers = buffers.map(Copied::of_leaf).collect::<Result<Vec<_>, _>>()?;
         self.change(|parts| parts.buffers.extend(buffers));
         Ok(self)
     }
@@ -169,8 +169,8 @@ impl Rollback {
     /// Adds the values of `tensors`: an average of weights, a hidden state, or any other tensor that a body changes in
     /// place. Tensors that share memory can be listed together.
     ///
-    /// Values are restored in these very tensors. If a body binds a name to another tensor, as in `state = next`, the
-    /// name still refers to the other tensor afterwards.
+    /// Values are restored in these very tensors, and graphs that they got in place are dropped. If a body binds a name
+    /// to another tensor, as in `state = next`, the name still refers to the other tensor afterwards.
     ///
     /// ```
     /// use tch::{Device, Kind, Tensor};
@@ -185,8 +185,8 @@ impl Rollback {
     /// ```
     ///
     /// # Errors
-    /// If memory runs out, or a tensor cannot be written in place: an undefined tensor, one whose elements share memory
-    /// with each other (as after `expand`), and sparse or other layouts without strides.
+    /// If memory runs out, or a tensor cannot be put back in place: an undefined tensor, one that belongs to a graph, one
+    /// whose elements share memory with each other (as after `expand`), and sparse or other layouts without strides.
     pub fn tensors<T: Borrow<Tensor>>(self, tensors: &[T]) -> Result<Self, Error> {
         let copies = tensors.iter().map(|tensor| Copied::of_user(tensor.borrow()));
         let copies = copies.collect::<Result<Vec<_>, _>>()?;
@@ -200,8 +200,8 @@ impl Rollback {
     /// undoes all changes itself, only that memory is counted, from the first piece on.
     ///
     /// # Errors
-    /// If memory runs out or a gradient has become sparse. Then nothing is restored until a refresh succeeds: a body
-    /// that ends with this error has not changed anything yet.
+    /// If memory runs out, a gradient has become sparse, or another tensor belongs to a graph by now. Then nothing is
+    /// restored until a refresh succeeds: a body that ends with this error has not changed anything yet.
     pub fn refresh(&self) -> Result<(), Error> {
         self.change(|parts| {
             if is_dry() {
@@ -217,7 +217,8 @@ impl Rollback {
     /// Restores the state of the last refresh. Needs no memory of any device.
     ///
     /// # Panics
-    /// If a device is gone or refuses: the retry would compute something else.
+    /// If a device is gone or refuses, or a view among the [tensors](Self::tensors) got a graph in place: the retry would
+    /// compute something else.
     pub fn restore(&self) {
         self.change(|parts| {
             if parts.torn || is_dry() {
@@ -241,8 +242,7 @@ impl Parts {
             state.refresh()?;
         }
         self.gradients.iter_mut().try_for_each(Gradient::refresh)?;
-        self.buffers.iter_mut().try_for_each(Copied::refresh)?;
-        Ok(())
+        self.buffers.iter_mut().try_for_each(Copied::refresh_leaf)
     }
 
     /// Holds placeholders for the copies of gradients until the dry run ends, so that their memory is counted. Real
@@ -253,7 +253,7 @@ impl Parts {
 
     fn restore(&mut self) -> Result<(), Error> {
         self.gradients.iter_mut().try_for_each(Gradient::restore)?;
-        self.buffers.iter_mut().try_for_each(Copied::restore)?;
+        self.buffers.iter_mut().try_for_each(Copied::restore_leaf)?;
         self.random.iter().try_for_each(RngState::restore)
     }
 }
@@ -310,6 +310,15 @@ fn refuse_sparse(gradient: &Tensor) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Unsupported, text))
 }
 
+/// Refuses a tensor that was computed with a gradient: after another write its graph could not be restored.
+fn refuse_graph(tensor: &Tensor) -> Result<(), Error> {
+    if tensor.f_is_leaf()? { Ok(()) } else { Err(not_in_place("tensor that belongs to a graph")) }
+}
+
+fn not_in_place(reason: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("{reason}: cannot be put back in place"))
+}
+
 impl Copied {
     fn new(tensor: Tensor) -> Result<Self, TchError> {
         let mut copied = Self { copy: tensor.f_empty_like()?, tensor };
@@ -324,9 +333,27 @@ impl Copied {
             _ if tensor.is_sparse() => "sparse tensor",
             // `f_internal_debug_has_internal_overlap` fails for other layouts without strides; 1 means certain overlap.
             _ if tensor.f_internal_debug_has_internal_overlap()? == 1 => "tensor whose elements share memory",
-            _ => return Ok(Self::new(tensor.shallow_clone())?),
+            _ => return Self::of_leaf(tensor.shallow_clone()),
         };
-        Err(Error::new(ErrorKind::Unsupported, format!("{reason}: cannot be put back in place")))
+        Err(not_in_place(reason))
+    }
+
+    fn of_leaf(tensor: Tensor) -> Result<Self, Error> {
+        refuse_graph(&tensor)?;
+        Ok(Self::new(tensor)?)
+    }
+
+    fn refresh_leaf(&mut self) -> Result<(), Error> {
+        refuse_graph(&self.tensor)?;
+        Ok(self.refresh()?)
+    }
+
+    /// Also drops the graph of operators that have written the tensor since: the retry would add their gradients.
+    fn restore_leaf(&mut self) -> Result<(), TchError> {
+        if !self.tensor.f_is_leaf()? {
+            self.tensor.f_detach_()?;
+        }
+        self.restore()
     }
 
     fn refresh(&mut self) -> Result<(), TchError> {

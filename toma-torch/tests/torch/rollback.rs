@@ -175,6 +175,23 @@ fn tensors_of_the_users_own_come_back_also_those_that_share_memory() {
 }
 
 #[test]
+fn a_graph_that_a_failed_attempt_gave_to_a_tensor_is_dropped() {
+    let _alone = alone();
+    let weight = Tensor::ones([4], ground::floats()).set_requires_grad(true);
+    let total = Tensor::zeros([], ground::floats());
+    let rollback = Rollback::new().tensors(&[&total]).unwrap();
+    let add = || drop(total.shallow_clone().g_add_(&weight.sum(None)));
+    add();
+    rollback.restore();
+    assert!(!total.requires_grad());
+    add();
+    total.backward();
+    assert_eq!((total.double_value(&[]), weight.grad()), (4.0, weight.ones_like()));
+    let error = rollback.refresh().unwrap_err();
+    assert_eq!(error.to_string(), "tensor that belongs to a graph: cannot be put back in place");
+}
+
+#[test]
 fn tensors_that_could_not_be_put_back_are_refused_when_they_are_taken() {
     let _alone = alone();
     let dense = || Tensor::ones([2, 3], ground::floats());
@@ -183,6 +200,7 @@ fn tensors_that_could_not_be_put_back_are_refused_when_they_are_taken() {
         (Tensor::new(), "undefined tensor"),
         (dense().to_sparse(None, None::<i64>, None), "sparse tensor"),
         (expanded, "tensor whose elements share memory"),
+        (dense().set_requires_grad(true) * 2.0, "tensor that belongs to a graph"),
     ] {
         let error = Rollback::new().tensors(&[dense(), tensor]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
