@@ -21,4 +21,4 @@ mod rows;
 
 pub use alike::Unlike;
 pub use growth::{Growth, Highest, Line, LiveBlock};
-pub use rows::{Combined, Coupled, Coupling, DATA, Judged, RESULT, Rows};
+pub use rows::{Combined, Coupled, Coupling, DATA, GRADIENTS, Judged, RESULT, Rows};

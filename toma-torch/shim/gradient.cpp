@@ -9,6 +9,14 @@ int32_t toma_gradient_set(const void* variable, const void* gradient, toma_error
   });
 }
 
+void toma_gradient_print(const void* variable, uint64_t* out) noexcept {
+  const auto* impl = toma::tensor_of(variable).unsafeGetTensorImpl();
+  // The tensor's own method would warn of variables that are no leaves.
+  const auto& gradient = impl->grad();
+  out[0] = gradient.defined() ? reinterpret_cast<uint64_t>(gradient.unsafeGetTensorImpl()) : 0;
+  out[1] = gradient.defined() ? toma::version_of(gradient) : 0;
+}
+
 const void* toma_tensor_identity(const void* tensor) noexcept { return toma::tensor_of(tensor).unsafeGetTensorImpl(); }
 
 int32_t toma_tensor_is_sole(const void* tensor, bool* out, toma_error* error) noexcept {

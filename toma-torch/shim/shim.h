@@ -205,6 +205,8 @@ int32_t toma_modes_set(const toma_modes* modes, toma_error* error) noexcept;
 //
 // Makes this very tensor the gradient of a variable; a null pointer removes the gradient.
 int32_t toma_gradient_set(const void* variable, const void* gradient, toma_error* error) noexcept;
+// Address of a variable's gradient, and the number of writes to it; zeros if it has none.
+void toma_gradient_print(const void* variable, uint64_t* out) noexcept;
 // Address that all handles to one tensor share, and no other live tensor has.
 const void* toma_tensor_identity(const void* tensor) noexcept;
 // Address that all tensors in one storage share, including views; null if a tensor has no storage.

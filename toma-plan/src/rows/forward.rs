@@ -2,7 +2,7 @@
 
 use toma_trace::{Scope, ScopeKind, Tick, Trace};
 
-use super::RESULT;
+use super::{GRADIENTS, RESULT};
 use crate::alike::SizedTrace;
 
 /// Returns the operators of both forwards, including the one that takes the result.
@@ -17,11 +17,12 @@ pub(super) fn scopes<'a>(trace: &'a Trace, name: &'a str) -> impl Iterator<Item 
         .filter(move |scope| scope.label.kind == ScopeKind::Attempt && scope.label.name == name)
 }
 
-/// True if a backward within the forward adds to gradients.
+/// True if the forward changes gradients, by a backward or otherwise.
 pub(super) fn adds_gradients(trace: &Trace) -> bool {
     let end = forward_end(trace);
     let adds = |scope: &Scope| scope.label.name.ends_with("AccumulateGrad") && scope.interval.begin < end;
-    trace.scopes().any(|(_, scope)| scope.label.kind == ScopeKind::Node && adds(scope))
+    let is_marked = scopes(trace, GRADIENTS).any(|scope| scope.interval.begin < end);
+    is_marked || trace.scopes().any(|(_, scope)| scope.label.kind == ScopeKind::Node && adds(scope))
 }
 
 /// Returns the tick after which the result has been taken. Without such a scope, backward begins with the first node of

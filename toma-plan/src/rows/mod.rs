@@ -28,6 +28,9 @@ pub const DATA: &str = "data";
 /// The scope whose first operator takes the result of a piece.
 pub const RESULT: &str = "result";
 
+/// The scope by which a body that has changed gradients without a backward of its own is marked.
+pub const GRADIENTS: &str = "changed gradients";
+
 /// Treatment of the rows of a batch by a step, computed from traces at two sizes.
 ///
 /// The dimension that differs is the batch dimension. A tensor with it is *rows*; a tensor without it that is made of
@@ -131,7 +134,7 @@ pub enum Coupling {
     ChangesConstant,
     /// No rule defines how the operator treats rows.
     Unknown,
-    /// A backward runs before the result is there.
+    /// A backward runs before the result is there, or gradients are changed in another way.
     InnerBackward,
 }
 
@@ -158,7 +161,9 @@ impl fmt::Display for Coupled {
                 "changes a tensor that the result is made of, so each piece would take another"
             }
             Coupling::Unknown => "is not known to keep rows apart",
-            Coupling::InnerBackward => "follows a backward inside of the body",
+            Coupling::InnerBackward => {
+                "follows a backward inside of the body, or another change of gradients"
+            }
         };
         write!(f, "`{}` ({}) {reason}", self.name, self.operator)
     }

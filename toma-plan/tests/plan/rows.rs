@@ -180,6 +180,11 @@ const COUPLED: &[(&str, Coupling, Step)] = &[
         let [sum, count] = [&x, &weights].map(|all| tape.call("aten::sum", &[all], &[]));
         tape.call("aten::div", &[&sum, &count], &[]);
     }),
+    ("aten::mean", Coupling::InnerBackward, |tape, b| {
+        let x = layer(tape, b);
+        tape.changes_gradients();
+        mean_of_squares(tape, &x);
+    }),
 ];
 
 #[test]

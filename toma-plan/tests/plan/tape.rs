@@ -1,5 +1,6 @@
 //! Steps written operator by operator, at any size.
 
+use toma_plan::GRADIENTS;
 use toma_trace::{Access, Label, Operand, OperatorId, Place, Recorder, ScopeKind, StorageId, Trace};
 
 use crate::MAIN;
@@ -124,6 +125,12 @@ impl Tape {
     /// Records all further calls as calls of backward.
     pub(crate) fn backward(&mut self) {
         self.recorder.begin_scope(MAIN, Label::new(ScopeKind::Node, "Backward"));
+    }
+
+    /// Marks a body that has changed gradients.
+    pub(crate) fn changes_gradients(&mut self) {
+        let mark = self.recorder.begin_scope(MAIN, Label::new(ScopeKind::Attempt, GRADIENTS));
+        self.recorder.end_scope(mark).unwrap();
     }
 
     /// Returns the trace, with an attribute of its last operator.

@@ -10,6 +10,7 @@ use super::{RawError, checked};
 unsafe extern "C" {
     // These take pointers to tensors of libtorch.
     fn toma_gradient_set(variable: *const c_void, gradient: *const c_void, error: &mut RawError) -> i32;
+    fn toma_gradient_print(variable: *const c_void, out: &mut [u64; 2]);
     fn toma_tensor_identity(tensor: *const c_void) -> *const c_void;
     fn toma_tensor_is_sole(tensor: *const c_void, out: &mut bool, error: &mut RawError) -> i32;
 }
@@ -20,6 +21,14 @@ pub(crate) fn set_gradient(variable: &Tensor, gradient: Option<&Tensor>) -> Resu
     // SAFETY: both are tensors of libtorch or null, and live through the call.
     checked(|error| unsafe { toma_gradient_set(pointer(variable), gradient, error) })?;
     Ok(())
+}
+
+/// Returns the address of a variable's gradient and the number of writes to it; zeros if it has none.
+pub(crate) fn gradient_print(variable: &Tensor) -> [u64; 2] {
+    let mut print = [0; 2];
+    // SAFETY: the pointer is to a tensor of libtorch, which lives through the call.
+    unsafe { toma_gradient_print(pointer(variable), &mut print) };
+    print
 }
 
 /// Returns a number that all handles to one tensor share, and no other live tensor has.

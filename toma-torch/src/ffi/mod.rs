@@ -39,7 +39,7 @@ pub(crate) use device::{
     DeviceId, device_memory, device_segments, device_stats, release_device, reset_device_peak,
 };
 pub(crate) use dry::{Dry, DryOutcome};
-pub(crate) use gradient::{identity, is_sole, set_gradient};
+pub(crate) use gradient::{gradient_print, identity, is_sole, set_gradient};
 #[cfg(test)]
 pub(crate) use modes::enter_autocast;
 pub(crate) use modes::{autocast_depth, is_grad_enabled, modes, set_modes, toma_casts_clear};

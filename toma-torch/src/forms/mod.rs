@@ -3,6 +3,7 @@
 #![expect(clippy::inline_always, reason = "the number of our own frames must not depend on the optimizer")]
 
 mod first_steps;
+mod gradients;
 mod inference;
 mod loss;
 mod optimizer;

@@ -47,6 +47,11 @@ impl Pieces {
         self.predicts.then(|| Key::new(self.site.clone(), data))
     }
 
+    /// True if dry runs decide on splitting.
+    pub(super) fn is_judged(&self) -> bool {
+        self.case.needs_judgement && self.case.can_run_dry
+    }
+
     /// Returns the judgement on splitting, by the program of the prediction, or `alone`.
     pub(super) fn splitting<'a>(
         self,

@@ -11,6 +11,7 @@ use toma_core::ranks::agrees_later;
 use toma_core::{Judge, Outcome};
 
 use super::first_steps::FirstSteps;
+use super::gradients::Gradients;
 use super::loss::{Loss, Share, Shares};
 use super::optimizer::Steps;
 use super::pieces::{Pieces, after_failure, attempt, decide, run_piece, tensor_of, then};
@@ -61,8 +62,9 @@ pub trait Backward<K> {
     ///
     /// # Panics
     /// When a loss has more than one element or depends on nothing that requires gradients, when
-    /// [counts](Loss::Counted) do not fit the items, where backward fails, with libtorch's words, and when a later piece
-    /// has other operators than the first, in a body that reads numbers or at another size.
+    /// [counts](Loss::Counted) do not fit the items, where backward fails, with libtorch's words, when a later piece
+    /// has other operators than the first, in a body that reads numbers or at another size, and when the body of a later
+    /// piece changes gradients itself, as by `zero_grad`.
     #[track_caller]
     fn backward<D, C, R, S, M>(
         self,
@@ -125,13 +127,16 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         let (items, device) = (data.extent(0), data.device());
         let pieces = Pieces::of(&self, Location::caller(), (&data, items), loss.purpose(), &body);
         let (shares, trained) = (Shares::new(loss, items), variables.trainable_variables());
+        let gradients = Gradients::new(&trained, pieces.is_judged());
         let key = pieces.key(&data).map(|key| key.with_variables(&trained));
         let room_bytes = key.as_ref().map_or(0, |_| variables.room_bytes(&trained));
         let (form, undo) = self.lend_undo();
         let undo = RefCell::new(undo);
         let take_back = |piece: Range<usize>| undo.borrow_mut().undo(piece);
         let run = RefCell::new(|recording: Option<&Recording>, piece: Range<usize>| {
-            run_piece(&mut data, &mut body, recording, piece)
+            let start = piece.start;
+            let mut watched = |chunk: Chunk<'_, D, C>| gradients.watch(recording, start, || body(chunk));
+            run_piece(&mut data, &mut watched, recording, piece)
         });
         let step = |recording: &Recording, items| {
             let loss = tensor_of(run.borrow_mut()(Some(recording), 0..items))?;
@@ -147,6 +152,7 @@ impl<P: Policy, K, B: Undo> Backward<K> for With<'_, P, K, B> {
         let (initial, kind) = (form.initial_for_all(items), Cell::new(Kind::Float));
         let losses = form.evenly().fold(0..items, initial, Tensor::new(), |sum, start, end| {
             let add = |loss: Tensor, piece: &Range<usize>| {
+                gradients.check();
                 kind.set(loss.kind());
                 added(sum, loss, shares.of(piece, splitting.combined()), &trained)
             };

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use tch::{Kind, Reduction, TchError, Tensor};
 use toma_core::predict::is_dry;
 use toma_core::{NoCache, execute};
-use toma_torch::{Backward as _, DryRun, Forward as _, Loss};
+use toma_torch::{Backward as _, DryRun, Forward as _, Loss, accumulate_gradients};
 
 use crate::ground::{self, FailingAllocation, doubles};
 use crate::stage::{alone, panic_of};
@@ -115,7 +115,7 @@ type Body = fn(&Rows<'_>) -> Tensor;
 type OfLabels<'a> = &'a dyn Fn(&Tensor, &Tensor) -> Tensor;
 
 /// Losses of the default kind.
-const LOSSES: [(&str, Split, Body); 98] = [
+const LOSSES: [(&str, Split, Body); 99] = [
     ("mean", Always, |r| r.errors().mean(None)),
     ("sum", Always, |r| r.errors().sum(None)),
     ("dropout", Always, |r| r.hidden().dropout(0.0, true).square().mean(None)),
@@ -303,6 +303,11 @@ const LOSSES: [(&str, Split, Body); 98] = [
     ("gradients added on the way", Never, |r| {
         let loss = r.errors().mean(None);
         r.hidden().mean(None).backward();
+        loss
+    }),
+    ("gradients added after the loss", Never, |r| {
+        let loss = r.errors().mean(None);
+        accumulate_gradients(&r.hidden().mean(None), &[&r.world.weight]).unwrap();
         loss
     }),
     ("divided by a tensor of the host", Never, |r| r.errors().sum(None) * r.number(1.0 / r.number_of_rows())),

@@ -135,6 +135,27 @@ fn a_sum_of_the_user_that_gets_a_gradient_in_place_is_counted_once() {
     assert_eq!(all, [88.0, 12.0, 12.0]);
 }
 
+/// A dry run finds no gradient to clear, as the first piece does not, and the next would clear that of the first.
+#[test]
+fn a_body_that_clears_gradients_is_not_split() {
+    let _alone = alone();
+    let (weight, data, device) =
+        (weight(), Tensor::ones([8, 8], ground::floats()), Device::new(ground::device()));
+    let run = |most| {
+        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
+        form.backward(Loss::Sum, &weight, &data, |rows| {
+            weight.shallow_clone().zero_grad();
+            (rows * &weight).sum(None)
+        })
+    };
+    let text = panic_of(|| drop(run(4)));
+    assert!(text.contains("the body changes gradients itself"), "{text}");
+    let loss = run(8);
+    let gradient = weight.grad();
+    let all = [&loss, &gradient.min(), &gradient.max()].map(|number| number.double_value(&[]));
+    assert_eq!(all, [64.0, 8.0, 8.0]);
+}
+
 /// An error of the body in a dry run prevents the prediction, and is returned when the real run meets it.
 #[test]
 fn an_error_of_the_body_goes_through_as_it_is() {
