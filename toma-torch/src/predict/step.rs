@@ -1,5 +1,6 @@
 //! Prediction of a whole step: of `forward`, `backward` and `backward_step`.
 
+use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -314,28 +315,38 @@ impl Drop for StepPrediction {
     }
 }
 
-/// Predicts from two sizes, and confirms at the size that fits, or returns the error that prevented the confirmation.
+/// Predicts from dry runs. As in a [judgement](super::runs::dry_run), a body that seems to have seeded random numbers
+/// runs again.
 fn predicted(
     key: &Key,
     items: usize,
     mut step: impl FnMut(&Recording, usize) -> Result<Tensor, Error>,
     mut undo: impl FnMut(usize),
 ) -> Result<Found, Error> {
+    let has_seeded = Cell::new(false);
     let mut step = |recording: &Recording, items: usize| {
         let outcome = dry::caught(|| step(recording, items)).unwrap_or_else(|failure| Err(failure.into()));
-        if recording.has_seeded() {
-            Err(Error::new(ErrorKind::Unsupported, SEEDS.to_owned()))
-        } else {
-            outcome
-        }
+        has_seeded.set(recording.has_seeded());
+        if has_seeded.get() { Err(Error::new(ErrorKind::Unsupported, SEEDS.to_owned())) } else { outcome }
     };
+    let first = predicted_once(key, items, &mut step, &mut undo);
+    if has_seeded.get() { predicted_once(key, items, &mut step, &mut undo) } else { first }
+}
+
+/// Predicts from two sizes, and confirms at the size that fits, or returns the error that prevented the confirmation.
+fn predicted_once(
+    key: &Key,
+    items: usize,
+    step: &mut impl FnMut(&Recording, usize) -> Result<Tensor, Error>,
+    undo: &mut impl FnMut(usize),
+) -> Result<Found, Error> {
     let device = Device::new(key.site.device);
     dry::takes_kept_size();
-    let mut prediction = predict_from(&device, key.sizes, &mut step, &mut undo)?;
+    let mut prediction = predict_from(&device, key.sizes, step, undo)?;
     for _ in 0..prediction.rounds() {
         let fits = device.read().ok().and_then(|now| prediction.within(Some(items), now.free_bytes));
         let Some(size) = fits.and_then(|fits| prediction.next(fits.size)) else { break };
-        match prediction.clone().confirmed(size, &mut step, &mut undo) {
+        match prediction.clone().confirmed(size, step, undo) {
             Ok(confirmed) => prediction = confirmed,
             // Below the sizes that were run, the step may call other operators, so it is no evidence of larger sizes.
             Err(_) if size < wide(key.sizes[0]) => break,

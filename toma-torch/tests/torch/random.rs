@@ -9,7 +9,7 @@ use tch::nn::{self, RNN as _};
 use tch::{Kind, Tensor};
 use toma_core::predict::is_dry;
 use toma_core::{NoCache, execute};
-use toma_torch::{Backward as _, Loss, RngState, checkpoint, dry_run};
+use toma_torch::{Backward as _, Device, DryRun, Loss, RngState, checkpoint, dry_run};
 
 use crate::ground;
 use crate::stage::alone;
@@ -163,6 +163,10 @@ fn a_seed_from_which_another_thread_draws_stays() {
     assert_eq!(draw(), second, "after a measurement");
 }
 
+fn seeds_on_another_thread() {
+    thread::scope(|scope| scope.spawn(|| tch::manual_seed(5)).join().unwrap());
+}
+
 /// Once a piece has run, its body is run dry with all items, and meanwhile another thread seeds.
 #[test]
 fn a_body_that_runs_dry_while_another_thread_seeds_is_split() {
@@ -175,7 +179,27 @@ fn a_body_that_runs_dry_while_another_thread_seeds_is_split() {
         if !is_dry() {
             has_run.set(true);
         } else if has_run.get() && !has_seeded.replace(true) {
-            thread::scope(|scope| scope.spawn(|| tch::manual_seed(5)).join().unwrap());
+            seeds_on_another_thread();
+        }
+        (rows * &weight).sum(Kind::Double)
+    });
+    assert!(has_seeded.get());
+    assert_eq!((loss.double_value(&[]), weight.grad().double_value(&[])), (28.0, 28.0));
+}
+
+/// Another thread seeds in the first dry run of the prediction, by which the call is judged, too.
+#[test]
+fn a_body_that_is_predicted_while_another_thread_seeds_is_split() {
+    let _alone = alone();
+    let device = Device::new(ground::device());
+    let data = Tensor::arange(8, ground::doubles());
+    let weight = Tensor::ones([], ground::doubles()).set_requires_grad(true);
+    let has_seeded = Cell::new(false);
+    draw();
+    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
+    let loss = form.backward(Loss::Found, &weight, &data, |rows| {
+        if is_dry() && !has_seeded.replace(true) {
+            seeds_on_another_thread();
         }
         (rows * &weight).sum(Kind::Double)
     });
