@@ -34,8 +34,8 @@ use When::{Fast, Full, Nightly, TorchChanged};
 
 /// Every step, in the order in which they run. By day the steps that fail most often and cost least come first.
 /// `clippy` and `doc` share the checked dependencies. `profiles` builds in release, `card` and `shim` call a C++ compiler,
-/// and all others by day share two builds, one of them with libtorch. At night `rounds`, `nets` and `card-nets`, the
-/// longest, come first.
+/// and all others by day share two builds, one of them with libtorch. At night the longest, `rounds` to `regret`, come
+/// first.
 pub(super) const STEPS: &[Step] = &[
     step("fmt", Fast, "sources are formatted", lints::fmt),
     step("layout", Fast, "file sizes, unsafe, circles of files, links", layout::step),
@@ -85,5 +85,16 @@ mod tests {
     fn the_steps_have_different_names() {
         let names: std::collections::HashSet<_> = STEPS.iter().map(|step| step.name).collect();
         assert_eq!(names.len(), STEPS.len());
+    }
+
+    /// `nightly --from STEP` runs the rows below that of the step.
+    #[test]
+    fn the_tables_of_contributing_have_the_steps_in_their_order() {
+        let (_, tables) = include_str!("../../../CONTRIBUTING.md").split_once("## The steps of").unwrap();
+        let (tables, _) = tables.split_once("### Properties").unwrap();
+        let cells = tables.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+        let named: Vec<_> = cells.flat_map(|cell| cell.split('`').step_by(2)).collect();
+        let steps: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(named, steps);
     }
 }
