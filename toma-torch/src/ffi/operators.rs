@@ -5,11 +5,17 @@ use std::ffi::{CStr, c_char};
 
 use toma_trace::operators::{self, ShapeRule};
 
+/// Number of flags in `toma_named`, of which `reduces` is the last.
+const FLAGS: usize = 14;
+
+const _: () =
+    assert!(operators::REDUCES == 1_u32 << (FLAGS - 1), "flags are passed in the order of their bits");
+
 /// `toma_named` of the shim.
 #[repr(C)]
 struct RawNamed {
-    /// Whether it has each of the first constants of `toma_trace::operators`, in the order of their bits.
-    has: [bool; 14],
+    /// A flag for each of the first constants of `toma_trace::operators`, in the order of their bits.
+    has: [bool; FLAGS],
     /// `ShapeRule` of the operator; 0 for none.
     shape_rule: u8,
 }
