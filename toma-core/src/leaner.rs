@@ -36,11 +36,11 @@
 //! ```
 //!
 //! # Which plan, and which size
-//! That depends on the meaning of the body's values. A batch is one value of one size: any plan is better than a
+//! Both depend on the meaning of the body's values. A batch is one value of one size: any plan is better than a
 //! smaller batch. Pieces give the same result at any size, so the faster way per item counts. For that the body reports
-//! the time that it has [`repeated`]. [`Adaptive`](crate::Adaptive) and
-//! [`Throughput`](crate::Throughput) then do not grow into sizes that have to recompute, and leave them if smaller
-//! sizes are faster. A body whose pieces must keep their size as batches do calls [`keep_size`].
+//! the time that it has [`repeated`]. [`Adaptive`](crate::Adaptive) and [`Throughput`](crate::Throughput) then do not
+//! grow into sizes that have to recompute, and leave them if smaller sizes are faster. A body whose pieces must keep
+//! their size as batches do calls [`keep_size`].
 //!
 //! # Which attempt is meant
 //! All functions apply to the innermost attempt that runs on the thread, or in the task that it polls. Outside of

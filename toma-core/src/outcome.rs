@@ -101,7 +101,8 @@ impl<T, E> Outcome<Fallible> for Result<T, E> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Plain<T>(pub T);
 
-/// Makes types values that never fail, of a kind that the crate of the types or of the kind has.
+/// Implements [`Outcome`] for types whose values are no failures, such as tensors. The crate that calls it defines the
+/// types or the kind.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! ready {

@@ -59,7 +59,7 @@ impl Retryable {
     }
 }
 
-/// Whether a thread runs an attempt, and whether the body of the attempt has left records.
+/// Flags of the attempt that a thread runs: one for any attempt, and one for records that its body has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inside(u8);
 
@@ -89,7 +89,7 @@ thread_local! {
 
 /// The shield of one attempt. One word without padding, so that it is read, set and restored by one instruction each.
 /// It holds the failures that this attempt or an enclosing one would retry, a flag that the last panic inside this
-/// attempt was not printed, and whether it is an attempt.
+/// attempt was not printed, and the flags of [`Inside`].
 #[derive(Clone, Copy)]
 struct Shield(u32);
 
@@ -150,7 +150,7 @@ pub(crate) fn run<R>(
     }
 }
 
-/// Whether this thread runs an attempt.
+/// Flags of the attempt that this thread runs.
 pub(crate) fn inside() -> Inside {
     SHIELD.get().inside()
 }

@@ -102,7 +102,8 @@ bool Random::was_seeded() const {
 }
 
 // Dry runs and measurements draw from other generators, or set the generator back themselves. So a seed of their body
-// stays fresh, and a state from which numbers were drawn is another thread's.
+// stays fresh, and a state from which numbers were drawn is taken for another thread's. It is the body's after all if
+// that seeds and another thread draws meanwhile.
 bool Random::is_seeded_since() const {
   if (!of.device().is_cpu()) {
     return offset_of(of) == 0 && (of.current_seed() != seed || offset != 0);

@@ -250,9 +250,9 @@ enum toma_event_kind : uint32_t {
   // Memory is allocated or freed; `subject` is its address.
   TOMA_BORN = 7,
   TOMA_DIED = 8,
-  // The current operator uses memory. Numbers: flags (1: a gradient is wanted, 2: written by the host), the identity of
-  // the storage and of the place in it at which the tensor begins, the hash of the memory if the host has written to it,
-  // then the sizes.
+  // The current operator uses memory. Numbers: flags (1: a gradient is wanted, 2: written by the host), one identity
+  // for the storage and the offset at which the tensor begins, the hash of the memory (0 unless the host has written to
+  // it), then the sizes.
   TOMA_READS = 9,
   TOMA_WRITES = 10,
   TOMA_MAKES = 11,

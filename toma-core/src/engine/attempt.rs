@@ -98,7 +98,7 @@ impl Attempt {
     }
 }
 
-/// Failures of a body that would be retried, and whether it is the body of an attempt.
+/// Failures of a body that would be retried, and a flag for the body of an attempt.
 #[derive(Clone, Copy)]
 pub(super) struct Guard {
     retryable: Retryable,

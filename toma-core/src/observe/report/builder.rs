@@ -183,7 +183,8 @@ impl ReportBuilder {
         self.failed_elsewhere(size, class, elapsed);
     }
 
-    /// Records an attempt that failed on another rank; not counted as out of memory on this rank.
+    /// Records a failed attempt. Unlike [`failed`](Self::failed), does not count it as out of memory, because it failed on
+    /// another rank.
     pub(crate) fn failed_elsewhere(&mut self, size: usize, class: Class, elapsed: Option<Duration>) {
         self.figures.attempts += 1;
         self.add(Tried { size, failed: Some(class), ..Tried::default() });

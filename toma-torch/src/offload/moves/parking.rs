@@ -327,7 +327,7 @@ impl ManagerState {
         });
     }
 
-    /// Ends the resuming of storages that stay off the device. `before` is called for each before it is there.
+    /// Ends the resuming of storages that stay off the device. `before` is called for each before its location is set.
     fn stay_off(&self, marked: Vec<Marked>, location: Location, before: impl Fn(&Marked, Option<&Entry>)) {
         let mut table = self.table();
         for one in &marked {
