@@ -351,7 +351,7 @@ impl Copied {
     /// Also drops the graph of operators that have written the tensor since: the retry would add their gradients.
     fn restore_leaf(&mut self) -> Result<(), TchError> {
         if !self.tensor.f_is_leaf()? {
-            self.tensor.f_detach_()?;
+            drop(self.tensor.f_detach_()?);
         }
         self.restore()
     }
