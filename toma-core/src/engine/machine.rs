@@ -259,6 +259,22 @@ impl Machine {
         is_steady
     }
 
+    /// Moves on if the last piece succeeded and shows nothing but that its size works, as in a call of one piece.
+    /// Otherwise returns false.
+    #[inline]
+    pub(crate) fn ends_as_expected(&mut self) -> bool {
+        let Cut { end, size } = self.cut;
+        let is_last = end == self.extent.end || self.extent.single;
+        let may_settle = self.extent.even || self.learning.moved || size > self.learning.best;
+        if !is_last || may_settle || self.packing.is_some() {
+            return false;
+        }
+        self.bounds.succeeded(size);
+        self.doubted = None;
+        self.move_to(end);
+        true
+    }
+
     /// Moves on after the piece succeeded. Returns the new step if it changes.
     #[inline]
     pub(crate) fn succeeded(&mut self, policy: &dyn Policy, took: Took) -> Option<usize> {
