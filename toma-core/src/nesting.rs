@@ -146,8 +146,17 @@ pub(crate) struct Inside {
 
 impl Inside {
     #[inline]
-    pub(crate) fn of(nesting: Option<Nesting>) -> Self {
-        Self { before: nesting.map(|nesting| NESTING.replace(nesting)) }
+    pub(crate) fn of(nesting: Option<&Nesting>) -> Self {
+        match nesting {
+            None => Self { before: None },
+            Some(nesting) => Self::enter(nesting),
+        }
+    }
+
+    // If this is inlined, the bytes of a nesting are copied at each attempt, although nearly none has one.
+    #[inline(never)]
+    fn enter(nesting: &Nesting) -> Self {
+        Self { before: Some(NESTING.replace(*nesting)) }
     }
 }
 

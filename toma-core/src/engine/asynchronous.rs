@@ -52,7 +52,7 @@ impl<'a, P: Policy, K> Attempts<'a, P, K> {
         if let Some(answer) = self.failed.take() {
             {
                 // Hooks and observers run while the task is polled: a loop of theirs must not wait.
-                let _polled = nesting::Inside::of(Some(Nesting::now().of_task()));
+                let _polled = nesting::Inside::of(Some(&Nesting::now().of_task()));
                 self.call.release(&self.policy, last, answer);
             }
             yield_now().await;

@@ -61,7 +61,7 @@ impl Attempt {
     /// Enters the attempt on this thread until the guard is dropped.
     #[inline]
     pub(crate) fn enter(&self) -> nesting::Inside {
-        nesting::Inside::of(self.nesting)
+        nesting::Inside::of(self.nesting.as_ref())
     }
 
     /// Runs `body`, and calls `left` if the body has left records for its attempt. With the feature `testing`, a
@@ -147,7 +147,7 @@ pub(super) async fn poll_guarded<F: Future>(
     let mut body = pin!(Some(body));
     let mut running = Running { task: Some(Tasked::new(body.as_mut())), nesting, witnessed };
     poll_fn(|context| {
-        let _inside = nesting::Inside::of(nesting);
+        let _inside = nesting::Inside::of(nesting.as_ref());
         let _entered = running.enter();
         let before = Before::now();
         let task = running.task.as_mut().expect("it is dropped with the attempt");
@@ -184,7 +184,7 @@ impl<F: Future> Running<'_, F> {
 
 impl<F: Future> Drop for Running<'_, F> {
     fn drop(&mut self) {
-        let _inside = nesting::Inside::of(self.nesting);
+        let _inside = nesting::Inside::of(self.nesting.as_ref());
         let _entered = self.enter();
         self.task = None;
     }

@@ -323,7 +323,7 @@ impl<'a> Call<'a> {
         let stages = self.stages.as_mut()?;
         let waiting = stages.turns.take(polled, &mut attempt.hold)?;
         let (size, others, since) = (self.machine.coming_size(), waiting.others(), clock::now());
-        let _queued = Inside::of(Some(Nesting::now().of_queued()));
+        let _queued = Inside::of(Some(&Nesting::now().of_queued()));
         stages.notify(|| EventKind::Waits { size, others });
         Some((waiting, since))
     }

@@ -18,7 +18,7 @@ impl Hold {
     #[inline]
     pub(super) fn aside(&self) -> Inside {
         let Self::Turn(turn) = self else { return Inside::of(None) };
-        Inside::of(Some(turn.around()))
+        Inside::of(Some(&turn.around()))
     }
 
     /// True if others used the device while the attempt ran.

@@ -231,11 +231,12 @@ impl<'a> Turns<'a> {
     /// attempt.
     #[inline]
     pub(super) fn aside(&self) -> Inside {
-        Inside::of(match &self.next {
+        let nesting = match &self.next {
             Next::Nothing | Next::Alone => None,
             Next::Keep(turn) => Some(turn.around()),
             Next::Queued(_) => Some(Nesting::now().of_queued()),
-        })
+        };
+        Inside::of(nesting.as_ref())
     }
 
     /// Records the end of a wait, which may not have brought the exclusive turn that it was for.

@@ -63,7 +63,7 @@ fn a_call_that_holds_a_turn_waits_neither_for_a_turn_nor_for_bytes() {
     for holds in [&device, &other] {
         let (mut turn, mut bytes) = (Task::waiting(exclusive(&device)), waiting(&pool, 1, Duration::MAX));
         let outer = holds.begin_beside();
-        let inside = Inside::of(Some(outer.around()));
+        let inside = Inside::of(Some(&outer.around()));
         assert_eq!(turn.poll().unwrap().1, How::TimedOut);
         assert!(bytes.poll().unwrap().is_err() && reserve(&pool, 1, Duration::MAX).is_err());
         drop(inside);
