@@ -119,8 +119,8 @@ impl<'a> Call<'a> {
         predict: Option<&mut Asks<'a, '_>>,
     ) -> Option<Measured> {
         let remembered = self.memory.cache.recall(&self.place());
-        self.report.remembers(remembered.as_ref().map(|known| known.settled));
         if let Some(known) = &remembered {
+            self.report.remembers(known.settled);
             self.machine.start_from(known.settled, known.bounds);
         }
         let measured = asks.then(|| self.resume(remembered.as_ref()));

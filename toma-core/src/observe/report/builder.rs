@@ -114,8 +114,8 @@ impl ReportBuilder {
     }
 
     #[inline]
-    pub(crate) fn remembers(&mut self, settled: Option<usize>) {
-        self.figures.remembered = settled.and_then(NonZeroUsize::new);
+    pub(crate) fn remembers(&mut self, settled: usize) {
+        self.figures.remembered = NonZeroUsize::new(settled);
     }
 
     pub(crate) fn name(&self) -> &Name {
