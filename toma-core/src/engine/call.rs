@@ -92,7 +92,7 @@ impl<'a> Call<'a> {
     pub(crate) fn opens_plain(&mut self, policy: &dyn Policy, options: &Options<'a>) -> bool {
         shield::prepare();
         report::prepare();
-        if options.max_attempts == Some(0) {
+        if self.machine.max_attempts == 0 {
             self.report.name().refuse("max_attempts 0: must be at least 1");
         }
         let switches = Switches::load();

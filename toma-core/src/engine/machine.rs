@@ -32,7 +32,7 @@ pub(crate) struct Machine {
     pub(super) position: usize,
     pub(super) step: usize,
     pub(super) bounds: Bounds,
-    max_attempts: usize,
+    pub(super) max_attempts: usize,
     /// True if the policy is not asked after a success, so that the step stays as it is.
     pub(super) fixed: bool,
     /// True if the rest of the call runs in fallback.
