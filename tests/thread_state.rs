@@ -180,6 +180,20 @@ fn a_library_is_notified_where_out_of_memory_would_be_retried() {
 }
 
 #[test]
+fn a_piece_like_the_one_before_it_would_be_retried_likewise() {
+    stage();
+    let pieces = |items, initial| {
+        let mut pieces = Vec::new();
+        execute::with::<NoCache>().range(0..items, initial, |start, end| {
+            pieces.push((end - start, would_retry_out_of_memory()));
+        });
+        pieces
+    };
+    assert_eq!(pieces(9, 2), [(2, true), (2, true), (2, true), (2, true), (1, false)]);
+    assert_eq!(pieces(3, 1), [(1, false); 3]);
+}
+
+#[test]
 fn threads_keep_their_own() {
     stage();
     let work = |mode: u64| {

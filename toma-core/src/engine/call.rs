@@ -291,8 +291,8 @@ impl<'a> Call<'a> {
             self.begin_blocking(&mut attempt);
             return attempt;
         }
-        let piece = self.machine.cut();
-        Attempt::of(piece, self.machine.retryable())
+        let (piece, retryable) = self.machine.begins();
+        Attempt::of(piece, retryable)
     }
 
     #[inline(never)]

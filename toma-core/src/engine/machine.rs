@@ -7,6 +7,7 @@ mod adopting;
 mod failing;
 mod learned;
 mod learning;
+mod steady;
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -56,6 +57,8 @@ pub(crate) struct Machine {
     /// Size of the last piece, if another success of that size would change nothing; otherwise 0. Only for calls without
     /// stages, which could change the step or the bounds in between.
     steady: usize,
+    /// Failures of a piece of that size that would be retried.
+    steady_retryable: Retryable,
 }
 
 /// A failed attempt: the failure, the memory reading after it, the measurements, and the available rungs.
@@ -100,6 +103,7 @@ impl Machine {
             ran: 0,
             packing,
             steady: 0,
+            steady_retryable: Retryable::NOTHING,
         }
     }
 
@@ -248,17 +252,6 @@ impl Machine {
         !self.sizes.can_shrink(self.size()) || self.is_single_item()
     }
 
-    /// Moves on if the piece succeeded as the one before it did, so that nothing is learned. Otherwise returns false.
-    #[inline]
-    pub(crate) fn succeeds_as_before(&mut self) -> bool {
-        let Cut { end, size } = self.cut;
-        let is_steady = size == self.steady;
-        if is_steady {
-            self.position = end;
-        }
-        is_steady
-    }
-
     /// Moves on if the last piece succeeded and shows nothing but that its size works, as in a call of one piece.
     /// Otherwise returns false.
     #[inline]
@@ -305,6 +298,7 @@ impl Machine {
         }
         let changes = self.extent.even || self.packing.is_some() || self.may_doubt();
         self.steady = if changes { 0 } else { size };
+        self.steady_retryable = self.retryable();
         None
     }
 
