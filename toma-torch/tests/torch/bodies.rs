@@ -8,10 +8,10 @@ use fastrand::Rng;
 use tch::{Kind, Reduction, TchError, Tensor};
 use toma_core::predict::is_dry;
 use toma_core::{NoCache, execute};
-use toma_torch::{Backward as _, DryRun, Forward as _, Loss, accumulate_gradients};
+use toma_torch::{Backward as _, Forward as _, Loss, accumulate_gradients};
 
 use crate::ground::{self, FailingAllocation, doubles};
-use crate::stage::{alone, panic_of};
+use crate::stage::{alone, device, panic_of, predicted};
 
 const NONE: Option<&Tensor> = None;
 
@@ -580,10 +580,9 @@ impl Case {
 
     /// Returns loss and gradient in pieces, `None` if the call is refused.
     fn pieces(&self, body: Body, is_counted: bool) -> Option<[Tensor; 2]> {
-        let (device, weight) = (toma_torch::Device::new(ground::device()), &self.world.weight);
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
+        let weight = &self.world.weight;
         let kind = if is_counted { Loss::Counted(&self.data[3]) } else { Loss::default() };
-        let loss = form.backward(kind, weight, self.all(), |rows| self.attempt(body, rows));
+        let loss = predicted().backward(kind, weight, self.all(), |rows| self.attempt(body, rows));
         let gradient = weight.grad().copy();
         let _ = weight.grad().zero_();
         Some([loss.ok()?, gradient])
@@ -606,9 +605,7 @@ impl Case {
     }
 
     fn output(&self, body: Body) -> Option<[Tensor; 1]> {
-        let device = toma_torch::Device::new(ground::device());
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-        form.forward(self.all(), |rows| self.attempt(body, rows)).ok().map(|rows| [rows])
+        predicted().forward(self.all(), |rows| self.attempt(body, rows)).ok().map(|rows| [rows])
     }
 }
 
@@ -663,13 +660,11 @@ fn a_state_that_is_written_later_on_is_found() {
 #[test]
 fn data_that_overlap_are_not_split_if_they_are_written() {
     let _alone = alone();
-    let device = toma_torch::Device::new(ground::device());
     let all = Tensor::arange(9, doubles());
     let (x, y) = (all.narrow(0, 0, 8), all.narrow(0, 1, 8));
     for writes in [false, true] {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
         let doubled = panic_or(|| {
-            form.forward((&x, &y), |(x, y)| {
+            predicted().max(4).forward((&x, &y), |(x, y)| {
                 let doubled = x * 2.0;
                 if writes {
                     y.shallow_clone().copy_(&doubled);
@@ -687,11 +682,9 @@ fn running_statistics_that_the_body_also_reads_are_not_split() {
     let _alone = alone();
     let weight = between(&[6, 4]).set_requires_grad(true);
     let [mean, variance] = [Tensor::zeros([4], doubles()), Tensor::ones([4], doubles())];
-    let device = toma_torch::Device::new(ground::device());
     let data = between(&[8, 6]);
     let text = panic_of(|| {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
-        drop(form.backward(Loss::Mean, &weight, &data, |x| {
+        drop(predicted().max(4).backward(Loss::Mean, &weight, &data, |x| {
             let rows = x.matmul(&weight);
             let norm =
                 |trains| rows.batch_norm(NONE, NONE, Some(&mean), Some(&variance), trains, 0.1, 1e-5, false);
@@ -708,9 +701,7 @@ fn a_piece_in_which_nothing_counts_adds_nothing() {
     let counts = Tensor::from_slice(&[0.0, 0.0, 0.0, 2.0, 1.0, 3.0]).to_device(ground::device());
     let x = Tensor::arange(6, doubles()) + 1.0;
     let weight = Tensor::ones([1], doubles()).set_requires_grad(true);
-    let device = toma_torch::Device::new(ground::device());
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(3);
-    let loss = form.backward(Loss::Counted(&counts), &weight, (&x, &counts), |(x, counts)| {
+    let loss = predicted().max(3).backward(Loss::Counted(&counts), &weight, (&x, &counts), |(x, counts)| {
         ((x * &weight).square() * counts).sum(None) / counts.sum(None)
     });
     assert_eq!((loss.double_value(&[]), weight.grad().double_value(&[0])), (27.5, 55.0));
@@ -724,11 +715,10 @@ fn labels_that_are_left_out_split_only_where_they_are_counted() {
     let counts = labels.ne(-100).to_kind(Kind::Double);
     let x = between(&[8, 3]);
     let weight = between(&[3, 2]).set_requires_grad(true);
-    let device = toma_torch::Device::new(ground::device());
     let body = |x: &Tensor, labels: &Tensor| x.matmul(&weight).cross_entropy_for_logits(labels);
     let whole = body(&x, &labels);
     for loss in [Loss::Found, Loss::Mean] {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
+        let form = predicted().max(4);
         let text =
             panic_of(|| drop(form.backward(loss, &weight, (&x, &labels), |(x, labels)| body(x, labels))));
         assert!(text.contains("the mean leaves labels of -100 out: `Loss::Counted` weighs"), "{text}");
@@ -744,13 +734,12 @@ fn labels_that_are_left_out_split_only_where_they_are_counted() {
     let means: [OfLabels<'_>; 2] = [&penalized, &normal];
     let grown: OfLabels<'_> = &grown;
     for (loss, body) in means.map(|body| (Loss::Mean, body)).into_iter().chain([(Loss::Found, grown)]) {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
-        let text = panic_of(|| {
-            drop(form.backward(loss, &weight, (&x, &labels), |(x, labels)| body(x, labels)));
-        });
+        let form = predicted().max(4);
+        let text =
+            panic_of(|| drop(form.backward(loss, &weight, (&x, &labels), |(x, labels)| body(x, labels))));
         assert!(text.contains("the mean leaves labels of -100 out"), "{text}");
     }
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
+    let form = predicted().max(4);
     let loss = form.backward(Loss::Counted(&counts), &weight, (&x, &labels), |(x, labels)| body(x, labels));
     let [loss, whole] = [loss, whole].map(|loss| loss.double_value(&[]));
     assert!((loss - whole).abs() < 1e-6, "{loss} {whole}, in f32");
@@ -769,10 +758,9 @@ fn failures_of_pieces(most: usize, few: i64) -> u32 {
     let data = Tensor::arange(16, doubles());
     for skip in 0.. {
         let weight = Tensor::ones([], doubles()).set_requires_grad(true);
-        let device = toma_torch::Device::new(ground::device());
         let failing = FailingAllocation::after(skip);
         let loss = panic_or(|| {
-            let form = execute::with::<NoCache>().device(&device).max(most);
+            let form = execute::with::<NoCache>().device(device()).max(most);
             form.backward(Loss::Found, &weight, &data, |rows| {
                 let errors = (rows * &weight).square();
                 if rows.size()[0] > few { errors.mean(None) } else { errors.sum(None) }
@@ -795,9 +783,8 @@ fn failures_of_pieces(most: usize, few: i64) -> u32 {
 fn a_body_that_fails_at_a_number_is_split() {
     let _alone = alone();
     let weight = Tensor::ones([], doubles()).set_requires_grad(true);
-    let (data, device) = (Tensor::arange(8, doubles()), toma_torch::Device::new(ground::device()));
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(4);
-    let loss = form.backward(Loss::Found, &weight, &data, |rows| {
+    let data = Tensor::arange(8, doubles());
+    let loss = predicted().max(4).backward(Loss::Found, &weight, &data, |rows| {
         let loss = (rows * &weight).sum(None);
         let is_finite = loss.double_value(&[]).is_finite();
         if is_finite { Ok(loss) } else { Err(TchError::Torch("not finite".to_owned())) }

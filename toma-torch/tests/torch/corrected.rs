@@ -6,14 +6,16 @@ use std::time::Duration;
 use tch::nn::{self, OptimizerConfig as _};
 use tch::{Kind, Tensor};
 use toma_core::Adaptive;
-use toma_core::NoCache;
-use toma_core::execute;
 use toma_core::predict::is_dry;
 use toma_core::report::Report;
-use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
+use toma_torch::{Backward as _, Forward as _, Loss};
 
 use crate::ground::{self, Budget};
-use crate::stage::{alone, caught, report, size};
+use crate::stage::{alone, caught, device, predicted, report, size};
+
+fn predicted_size(report: &Report) -> Option<usize> {
+    report.predicted.map(|predicted| predicted.size)
+}
 
 /// Sums the squares of each row, and counts dry pieces. Real attempts take `hidden` times the rows in addition.
 fn squares(rows: &Tensor, hidden: usize, dry: &Cell<usize>) -> Tensor {
@@ -27,11 +29,10 @@ fn squares(rows: &Tensor, hidden: usize, dry: &Cell<usize>) -> Tensor {
 fn a_size_that_failed_is_not_begun_with_again_and_two_mistakes_are_enough() {
     let _alone = alone();
     let rows = Tensor::ones([512, 1024], ground::floats());
-    let (device, dry) = (Device::new(ground::device()), Cell::new(0));
+    let dry = Cell::new(0);
     let _budget = Budget::beyond_allocated(1 << 20);
     let run = |hidden| {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-        drop(form.forward(&rows, |rows| squares(rows, hidden, &dry)));
+        drop(predicted().forward(&rows, |rows| squares(rows, hidden, &dry)));
         (report(), dry.replace(0))
     };
     let (right, first_runs) = run(0);
@@ -40,7 +41,6 @@ fn a_size_that_failed_is_not_begun_with_again_and_two_mistakes_are_enough() {
     assert!(first_runs > 0);
     let (wrong, renewed) = run(3);
     assert!(renewed > 0, "it is renewed at once");
-    let predicted_size = |report: &Report| report.predicted.map(|predicted| predicted.size);
     assert!(wrong.out_of_memory > 0 && predicted_size(&wrong) == predicted_size(&right), "{wrong}");
     let (corrected, dry_runs) = run(3);
     assert!(predicted_size(&corrected) < predicted_size(&wrong), "{corrected}");
@@ -57,17 +57,16 @@ fn a_size_that_failed_is_not_begun_with_again_and_two_mistakes_are_enough() {
 fn a_prediction_of_the_callers_own_is_corrected_too() {
     let _alone = alone();
     let rows = Tensor::ones([64, 1024], ground::floats());
-    let (device, dry) = (Device::new(ground::device()), Cell::new(0));
-    let prediction =
-        toma_torch::predict(&device, |items| drop(squares(&rows.narrow(0, 0, size(items)), 0, &dry)))
-            .unwrap();
+    let dry = Cell::new(0);
+    let dry_run = |items| drop(squares(&rows.narrow(0, 0, size(items)), 0, &dry));
+    let prediction = toma_torch::predict(device(), dry_run).unwrap();
     let _budget = Budget::beyond_allocated(160 << 10);
     let run = |hidden| {
-        let form = execute::with::<NoCache>().device(&device).predict(&prediction);
+        let form = predicted().predict(&prediction);
         form.range(0..64, 64, |start, end| {
             drop(squares(&rows.slice(0, size(start), size(end), 1), hidden, &dry));
         });
-        report().predicted.map(|predicted| predicted.size)
+        predicted_size(&report())
     };
     let first = run(3);
     let second = run(9);
@@ -82,11 +81,9 @@ fn a_prediction_of_the_callers_own_is_corrected_too() {
 fn a_measured_difference_counts_for_the_next_call() {
     let _alone = alone();
     let rows = Tensor::ones([256, 1024], ground::floats());
-    let device = Device::new(ground::device());
     let _budget = Budget::beyond_allocated(1 << 20);
     let run = |hidden: i64| {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).policy(Adaptive::default());
-        let sums = form.forward(&rows, |rows| {
+        let sums = predicted().policy(Adaptive::default()).forward(&rows, |rows| {
             let _hidden = (!is_dry()).then(|| Tensor::ones([hidden, 1024], ground::floats()));
             rows.square().sum_dim_intlist(&[1_i64][..], true, Kind::Float)
         });
@@ -95,14 +92,13 @@ fn a_measured_difference_counts_for_the_next_call() {
     };
     let first = run(0);
     let sizes = |report: &Report| report.tried.iter().map(|tried| tried.size).collect::<Vec<_>>();
-    let predicted = |report: &Report| report.predicted.unwrap().size;
-    let fits = predicted(&first);
+    let fits = predicted_size(&first).unwrap();
     assert!((128..256).contains(&fits) && first.start == 128, "pieces are even: {first}");
     assert!(sizes(&first).iter().all(|&size| size * 2 > fits), "nothing small is measured: {first}");
     let second = run(1);
-    assert_eq!(predicted(&second), fits, "{second}");
+    assert_eq!(predicted_size(&second), Some(fits), "{second}");
     let third = run(1);
-    assert_eq!(predicted(&third) + 1, fits, "{third}");
+    assert_eq!(predicted_size(&third), Some(fits - 1), "{third}");
     assert_eq!(third.out_of_memory, 0, "{third}");
 }
 
@@ -111,12 +107,10 @@ fn a_measured_difference_counts_for_the_next_call() {
 fn a_first_step_leaves_room_for_what_the_optimizer_will_keep() {
     let _alone = alone();
     let rows = Tensor::ones([2048, 1024], ground::floats());
-    let (device, stores) =
-        (Device::new(ground::device()), [(); 3].map(|()| nn::VarStore::new(ground::device())));
+    let stores = [(); 3].map(|()| nn::VarStore::new(ground::device()));
     let weights = stores.each_ref().map(|store| store.root().zeros("weight", &[1024, 256]));
     let step = |optimizer: &mut nn::Optimizer, weight: &Tensor| {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-        let loss = form.backward_step(Loss::Mean, &mut *optimizer, &rows, |rows| {
+        let loss = predicted().backward_step(Loss::Mean, &mut *optimizer, &rows, |rows| {
             rows.matmul(weight).square().mean(Kind::Float)
         });
         drop(loss);
@@ -149,11 +143,10 @@ fn key_of(shape: i64) -> Tensor {
 #[test]
 fn dry_runs_of_new_shapes_are_few_and_a_larger_one_serves() {
     let _alone = alone();
-    let (device, dry) = (Device::new(ground::device()), Cell::new(0));
+    let dry = Cell::new(0);
     let run = |key: &str, shape: i64| {
         let rows = key_of(shape);
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(key);
-        drop(form.forward(&rows, |rows| {
+        drop(predicted().key(key).forward(&rows, |rows| {
             if is_dry() {
                 dry.update(|dry| dry + 1);
                 std::thread::sleep(Duration::from_millis(2));
@@ -176,14 +169,12 @@ fn dry_runs_of_new_shapes_are_few_and_a_larger_one_serves() {
 #[test]
 fn a_body_that_must_not_be_split_is_not_split_without_a_dry_run_of_its_own() {
     let _alone = alone();
-    let (device, weight) =
-        (Device::new(ground::device()), Tensor::ones([64], ground::floats()).set_requires_grad(true));
+    let weight = Tensor::ones([64], ground::floats()).set_requires_grad(true);
     for shape in 1..20_i64 {
         let rows = key_of(shape);
         let _budget = Budget::beyond_allocated(8 * 256 * 18);
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
         let _ = caught(|| {
-            form.backward(Loss::Mean, &weight, &rows, |rows| {
+            predicted().backward(Loss::Mean, &weight, &rows, |rows| {
                 if is_dry() {
                     std::thread::sleep(Duration::from_millis(2));
                 }
@@ -199,16 +190,13 @@ fn a_body_that_must_not_be_split_is_not_split_without_a_dry_run_of_its_own() {
 fn dry_pieces_are_taken_back_while_it_is_still_dry() {
     let _alone = alone();
     let rows = Tensor::ones([20, 8], ground::floats());
-    let (device, done) = (Device::new(ground::device()), RefCell::new(Vec::new()));
-    let undone = Cell::new(0);
+    let (done, undone) = (RefCell::new(Vec::new()), Cell::new(0));
     let form = || {
-        execute::with::<NoCache>().device(&device).predict(&DryRun).before_retry(
-            |piece: std::ops::Range<usize>| {
-                assert!(is_dry(), "no attempt fails");
-                assert_eq!(done.borrow_mut().pop(), Some(piece.len()), "the last first");
-                undone.update(|undone| undone + 1);
-            },
-        )
+        predicted().before_retry(|piece: std::ops::Range<usize>| {
+            assert!(is_dry(), "no attempt fails");
+            assert_eq!(done.borrow_mut().pop(), Some(piece.len()), "the last first");
+            undone.update(|undone| undone + 1);
+        })
     };
     let note = |rows: &Tensor| done.borrow_mut().push(usize::try_from(rows.size()[0]).unwrap());
     drop(form().forward(&rows, |rows| {
@@ -228,18 +216,15 @@ fn dry_pieces_are_taken_back_while_it_is_still_dry() {
         note(rows);
         rows.to_sparse_sparse_dim(2).to_dense(None, false)
     }));
-    assert_eq!(undone.get(), 1);
-    assert_eq!(done.take(), [20]);
+    assert_eq!((done.take(), undone.get()), (vec![20], 1));
 }
 
 #[test]
 fn a_budget_below_one_item_is_tried_and_then_reported() {
     let _alone = alone();
     let rows = Tensor::ones([20, 1024], ground::floats());
-    let device = Device::new(ground::device());
     let budget = Budget::beyond_allocated(6 << 10);
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-    let failed = caught(|| form.forward(&rows, |rows| rows.exp().square()));
+    let failed = caught(|| predicted().forward(&rows, |rows| rows.exp().square()));
     drop(budget);
     assert!(failed.is_err());
     let report = report();
@@ -257,16 +242,14 @@ fn a_budget_below_one_item_is_tried_and_then_reported() {
 fn measurements_of_a_loop_correct_its_prediction_too() {
     let _alone = alone();
     let rows = Tensor::ones([512, 1024], ground::floats());
-    let (device, dry) = (Device::new(ground::device()), Cell::new(0));
+    let dry = Cell::new(0);
     let _budget = Budget::beyond_allocated(1 << 20);
     let run = |hidden| {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-        form.range(0..512, 512, |start, end| {
+        predicted().range(0..512, 512, |start, end| {
             drop(squares(&rows.slice(0, size(start), size(end), 1), hidden, &dry));
         });
         (report(), dry.replace(0))
     };
-    let predicted_size = |report: &Report| report.predicted.map(|predicted| predicted.size);
     let (wrong, _) = run(3);
     assert!(wrong.out_of_memory > 0, "{wrong}");
     let (corrected, renewed) = run(3);
@@ -281,11 +264,9 @@ fn measurements_of_a_loop_correct_its_prediction_too() {
 #[test]
 fn dry_runs_of_a_loop_with_new_shapes_are_few_too() {
     let _alone = alone();
-    let device = Device::new(ground::device());
     let run = |shape: i64| {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
         let ran_dry = Cell::new(false);
-        form.chunked(&key_of(shape), 8, |rows, _, _| {
+        predicted().chunked(&key_of(shape), 8, |rows, _, _| {
             if is_dry() {
                 ran_dry.set(true);
                 std::thread::sleep(Duration::from_millis(2));

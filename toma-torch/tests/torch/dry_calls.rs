@@ -3,9 +3,6 @@
 use std::cell::{Cell, RefCell};
 
 use tch::{TchError, Tensor};
-use toma_core::Auto;
-use toma_core::Halve;
-use toma_core::execute;
 use toma_core::predict::is_dry;
 use toma_core::{GlobalCache, NoCache};
 use toma_torch::{Device, DryRun};
@@ -16,18 +13,12 @@ use crate::ground::{self, Budget};
 use crate::named::Named;
 use crate::nine;
 use crate::predict::counted;
-use crate::stage::{alone, panic_of, printed_by, report, rows, size};
+use crate::stage::{With, alone, panic_of, predicted, printed_by, report, rows, size};
 
 const ITEMS: usize = 48;
 
-type With<'a> = execute::With<'a, Halve, Auto, ()>;
-
 fn cpu_device() -> Device {
     Device::new(ground::device())
-}
-
-fn with(device: &Device) -> With<'_> {
-    execute::with::<NoCache>().device(device).predict(&DryRun)
 }
 
 /// Takes two rows for each item, and leaves one.
@@ -55,7 +46,7 @@ fn chunked_attribute(data: &Tensor, start: usize, end: usize) {
     drop(data.exp().square());
 }
 
-type Form = fn(With<'_>, &Tensor);
+type Form = fn(With, &Tensor);
 
 const FORMS: [(&str, Form); 9] = [
     ("batch", |with, _| drop(with.batch(ITEMS, fresh))),
@@ -82,18 +73,18 @@ const FORMS: [(&str, Form); 9] = [
 #[test]
 fn every_form_starts_at_the_largest_size_that_fits() {
     let _alone = alone();
-    let (data, device) = (rows(ITEMS), cpu_device());
+    let data = rows(ITEMS);
     for (name, form) in FORMS {
         for fit in [1, 3, 20, 47] {
             let budget = Budget::beyond_allocated(fit * 2 * 4096 + 4096);
-            form(with(&device), &data);
+            form(predicted(), &data);
             drop(budget);
             let report = report();
             assert_eq!((report.out_of_memory, report.start as u64), (0, fit), "{name}: {report}");
             let predicted = report.predicted.expect("it is predicted");
             assert!(predicted.needs_bytes <= predicted.free_bytes, "{name}: {report}");
         }
-        form(with(&device), &data);
+        form(predicted(), &data);
         assert_eq!((report().attempts, report().start), (1, ITEMS), "{name}");
     }
 }
@@ -121,7 +112,6 @@ fn needs(items: usize, piece: usize) -> u64 {
 #[test]
 fn values_that_map_holds_are_counted() {
     let _alone = alone();
-    let device = cpu_device();
     for (items, bytes) in
         [48, 47, 33].into_iter().flat_map(|items| (items + 3..2 * items).map(move |rows| (items, rows)))
     {
@@ -131,9 +121,9 @@ fn values_that_map_holds_are_counted() {
         for is_even in [false, true] {
             let budget = Budget::beyond_allocated(bytes);
             let values = if is_even {
-                with(&device).evenly().map(0..items, items, body)
+                predicted().evenly().map(0..items, items, body)
             } else {
-                with(&device).map(0..items, items, body)
+                predicted().map(0..items, items, body)
             };
             drop(budget);
             let predicted = report().predicted.map(|predicted| (predicted.size, predicted.needs_bytes));
@@ -153,12 +143,11 @@ fn values_that_map_holds_are_counted() {
 #[test]
 fn values_before_a_full_piece_of_costs_are_counted() {
     let _alone = alone();
-    let (data, device) = (rows(17), cpu_device());
-    let starts = [0, 6, 14, 17];
+    let (data, starts) = (rows(17), [0, 6, 14, 17]);
     // A size of 12 runs as 6 and 11, of which the second needs 28 rows; 12 and 5 would need 24, and 9 and 8 need 25.
     for bytes in (23..40).map(|rows| rows * 4150) {
         let budget = Budget::beyond_allocated(bytes);
-        let form = with(&device).by_cost(|item| [6, 8, 3][item]);
+        let form = predicted().by_cost(|item| [6, 8, 3][item]);
         let values = form.map(0..3, 17, |start, end| work(&data, starts[start], starts[end]));
         drop(budget);
         assert_eq!(values.iter().map(|value| value.size()[0]).sum::<i64>(), 17);
@@ -170,12 +159,11 @@ fn values_before_a_full_piece_of_costs_are_counted() {
 #[test]
 fn a_small_size_is_confirmed_with_its_scratch() {
     let _alone = alone();
-    let device = cpu_device();
     nine::each(|net| {
         for rows in [2, 3, 6] {
             let least = counted(net, rows, 1);
             let budget = Budget::beyond_allocated(least + least / 25);
-            drop(with(&device).key((net.name, rows)).batch(ITEMS, |size| net.step(size)));
+            drop(predicted().key((net.name, rows)).batch(ITEMS, |size| net.step(size)));
             drop(budget);
             let report = report();
             let predicted = report.predicted.expect("it is predicted");
@@ -194,7 +182,7 @@ fn a_small_size_is_confirmed_with_its_scratch() {
 #[test]
 fn effects_of_dry_pieces_are_undone_the_last_first() {
     let _alone = alone();
-    let (data, device) = (rows(ITEMS), cpu_device());
+    let data = rows(ITEMS);
     let (done, undone) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
     let undo = |piece: std::ops::Range<usize>| {
         assert!(is_dry(), "nothing fails");
@@ -202,7 +190,7 @@ fn effects_of_dry_pieces_are_undone_the_last_first() {
         undone.borrow_mut().push(piece);
     };
     let _budget = Budget::beyond_allocated(32 * 4096 + 4096);
-    with(&device).before_retry(undo).range(1000..1048, ITEMS, |start, end| {
+    predicted().before_retry(undo).range(1000..1048, ITEMS, |start, end| {
         done.borrow_mut().push((start..end, is_dry()));
         drop(work(&data, start - 1000, end - 1000));
     });
@@ -241,9 +229,8 @@ fn dry_runs(items: usize, run: impl FnOnce(&dyn Fn())) -> usize {
 #[test]
 fn a_value_so_far_is_the_first_again() {
     let _alone = alone();
-    let device = cpu_device();
     let seen = RefCell::new(Vec::new());
-    let sum = with(&device).fold(0..6, 3, vec![7], |sum, start, end| {
+    let sum = predicted().fold(0..6, 3, vec![7], |sum, start, end| {
         seen.borrow_mut().push((is_dry(), sum.clone()));
         drop(fresh(end - start));
         sum.iter().copied().chain(start..end).collect::<Vec<_>>()
@@ -257,10 +244,9 @@ fn a_value_so_far_is_the_first_again() {
 #[test]
 fn few_items_and_none() {
     let _alone = alone();
-    let device = cpu_device();
     for (items, dry) in [(0, 0), (1, 0), (2, 4), (3, 4), (4, 4), (7, 4), (8, 4), (9, 6)] {
         let runs = dry_runs(items, |note| {
-            with(&device).key(items).range(0..items, items.max(1), |start, end| {
+            predicted().key(items).range(0..items, items.max(1), |start, end| {
                 note();
                 drop(fresh(end - start));
             });
@@ -269,7 +255,7 @@ fn few_items_and_none() {
         assert_eq!(report().predicted.is_some(), items > 1, "{items}");
     }
     let runs = dry_runs(1, |note| {
-        with(&device).batch(1, |_| note());
+        predicted().batch(1, |_| note());
     });
     assert_eq!(runs, 0, "there is nothing to choose");
 }
@@ -277,9 +263,8 @@ fn few_items_and_none() {
 #[test]
 fn sizes_are_those_that_the_call_could_use() {
     let _alone = alone();
-    let (device, sizes) = (cpu_device(), RefCell::new(Vec::new()));
-    let form = with(&device).multiple_of(6).min(10).max(40);
-    form.batch(64, |size| {
+    let sizes = RefCell::new(Vec::new());
+    predicted().multiple_of(6).min(10).max(40).batch(64, |size| {
         sizes.borrow_mut().push((size, is_dry()));
         drop(fresh(size));
     });
@@ -289,10 +274,9 @@ fn sizes_are_those_that_the_call_could_use() {
 #[test]
 fn a_prediction_is_kept_by_line_key_and_shape() {
     let _alone = alone();
-    let device = cpu_device();
     let run = |data: &Tensor, key: usize| {
         dry_runs(ITEMS, |note| {
-            with(&device).key(key).chunked((data, data), ITEMS, |(rows, _), _, _| {
+            predicted().key(key).chunked((data, data), ITEMS, |(rows, _), _, _| {
                 note();
                 drop(rows.exp());
             });
@@ -307,10 +291,10 @@ fn a_prediction_is_kept_by_line_key_and_shape() {
 #[test]
 fn where_a_size_is_remembered_nothing_runs_dry() {
     let _alone = alone();
-    let (device, cache) = (cpu_device(), GlobalCache::new());
+    let cache = GlobalCache::new();
     cache.seed("seeded", 5);
     let runs = dry_runs(ITEMS, |note| {
-        with(&device).cache(&cache).name("seeded").range(0..ITEMS, ITEMS, |_, _| note());
+        predicted().cache(&cache).name("seeded").range(0..ITEMS, ITEMS, |_, _| note());
     });
     assert_eq!((runs, report().start, report().predicted), (0, 5, None));
 }
@@ -318,14 +302,12 @@ fn where_a_size_is_remembered_nothing_runs_dry() {
 #[test]
 fn nothing_is_learned_reported_or_left_by_a_dry_run() {
     let _alone = alone();
-    let (data, device, cache) = (rows(ITEMS), cpu_device(), GlobalCache::new());
-    let inner = Cell::new(0);
+    let (data, cache, inner) = (rows(ITEMS), GlobalCache::new(), Cell::new(0));
     ground::count();
     let allocated = ground::allocated_bytes();
-    with(&device).cache(&cache).range(0..ITEMS, ITEMS, |start, end| {
+    predicted().cache(&cache).range(0..ITEMS, ITEMS, |start, end| {
         // A nested loop runs its body once, and notifies no observer.
-        let nested = execute::with::<GlobalCache>().cache(&cache).device(&device).predict(&DryRun);
-        nested.range(start..end, end - start, |start, end| {
+        predicted().cache(&cache).range(start..end, end - start, |start, end| {
             if is_dry() {
                 inner.set(inner.get() + 1);
             }
@@ -342,10 +324,9 @@ fn nothing_is_learned_reported_or_left_by_a_dry_run() {
 #[test]
 fn a_panic_in_a_dry_run_is_no_prediction_and_nothing_stays_dry() {
     let _alone = alone();
-    let device = cpu_device();
     let mut items = 0;
     let printed = printed_by(|| {
-        with(&device).range(0..ITEMS, ITEMS, |start, end| {
+        predicted().range(0..ITEMS, ITEMS, |start, end| {
             let _rows = fresh(end - start);
             assert!(!is_dry(), "the stress test of a body");
             items += end - start;
@@ -357,7 +338,7 @@ fn a_panic_in_a_dry_run_is_no_prediction_and_nothing_stays_dry() {
     assert_eq!(fresh(1).sum(tch::Kind::Float).double_value(&[]), 1024.0);
     let kept = RefCell::new(Vec::new());
     let text = panic_of(|| {
-        with(&device).range(0..ITEMS, ITEMS, |_, end| kept.borrow_mut().push(fresh(end)));
+        predicted().range(0..ITEMS, ITEMS, |_, end| kept.borrow_mut().push(fresh(end)));
     });
     assert!(
         text.starts_with("dry run: the body kept 4 tensors of ")
@@ -398,27 +379,20 @@ fn a_body_that_cannot_run_dry_is_measured_and_reported_once() {
         return;
     }
     let _alone = alone();
-    let device = cpu_device();
     for key in 0..2 {
-        let mut stream = with(&device)
-            .name("in the stream")
-            .key(key)
-            .stream(0..8, 8, async |start, end| fresh(end - start));
+        let mut stream =
+            predicted().name("in the stream").key(key).stream(0..8, 8, async |start, end| fresh(end - start));
         assert_eq!(block_on(stream.next()).unwrap().size()[0], 8);
         block_on(asynchronous(0, 8));
         assert_eq!((report().predicted, report().done), (None, 8));
     }
     for _ in 0..2 {
-        let done = with(&device)
+        let done = predicted()
             .name("fails dry")
             .range(0..8, 8, |_, _| if is_dry() { Err(TchError::Torch("no".to_owned())) } else { Ok(()) });
         assert!(done.is_ok());
         assert_eq!((report().predicted, report().attempts), (None, 1));
-        execute::with::<NoCache>().device(&Named("elsewhere")).predict(&DryRun).name("elsewhere").range(
-            0..8,
-            8,
-            |_, _| (),
-        );
+        predicted().device(&Named("elsewhere")).name("elsewhere").range(0..8, 8, |_, _| ());
     }
 }
 
@@ -429,7 +403,6 @@ fn it_can_be_turned_off() {
         return;
     }
     let _alone = alone();
-    let device = cpu_device();
-    let runs = dry_runs(8, |note| with(&device).range(0..8, 8, |_, _| note()));
+    let runs = dry_runs(8, |note| predicted().range(0..8, 8, |_, _| note()));
     assert_eq!((runs, report().predicted), (0, None));
 }

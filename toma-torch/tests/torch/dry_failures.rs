@@ -4,21 +4,16 @@
 use std::thread;
 
 use tch::Tensor;
-use toma_core::NoCache;
-use toma_core::execute;
-use toma_core::report;
-use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss, RngState, Rollback, predict};
+use toma_torch::{Backward as _, Forward as _, Loss, RngState, Rollback, predict};
 
 use crate::ground::{self, FailingAllocation};
 use crate::nets::{self, Net, Road};
 use crate::rounds::rounds;
-use crate::stage::{alone, copies, difference, printed_by};
+use crate::stage::{alone, copies, device, difference, predicted, printed_by, report};
 
 /// Adds the gradients of all rows to existing ones; `key` is the key of its prediction.
 fn train(net: &Net, rollback: &Rollback, key: u32) -> Tensor {
-    let device = Device::new(ground::device());
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(key);
-    let form = form.before_retry(|_| rollback.restore());
+    let form = predicted().key(key).before_retry(|_| rollback.restore());
     let data = (&net.input, &net.target);
     form.backward(Loss::Mean, &net.variables, data, |(input, target)| {
         net.of(input).mse_loss(target, tch::Reduction::Mean)
@@ -47,7 +42,7 @@ fn a_failure_at_any_allocation_of_a_prediction_is_made_good() {
                 loss = train(&net, &rollback, allocation);
                 has_failed = failing.has_failed();
             });
-            let (report, trained) = (report::last().unwrap(), values(loss));
+            let (report, trained) = (report(), values(loss));
             // Smaller pieces are summed in another order.
             let off = difference(&trained, &right) / largest;
             assert!(off < 1e-5 && printed == 0, "{} at {allocation}: {off}, {report}", net.name);
@@ -89,17 +84,15 @@ fn two_threads_predict_one_line_at_once() {
 }
 
 fn infer(net: &Net, key: u32) -> Tensor {
-    let device = Device::new(ground::device());
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(key).max(5);
-    form.forward(&net.input, |rows| net.of(rows))
+    predicted().key(key).max(5).forward(&net.input, |rows| net.of(rows))
 }
 
 #[test]
 fn predictions_by_the_hundred_agree_and_leave_nothing() {
     let _alone = alone();
-    let (net, device) = (nets::perceptron(), Device::new(ground::device()));
+    let net = nets::perceptron();
     let step = |rows: usize| net.loss(Road::Panics, &(0..rows)).unwrap().backward();
-    let of_ten = || predict(&device, step).unwrap().needs_bytes(10);
+    let of_ten = || predict(device(), step).unwrap().needs_bytes(10);
     let (first, allocated, random) =
         (of_ten(), ground::allocated_bytes(), RngState::of(ground::device()).unwrap());
     assert!((0..rounds(150, 1000)).all(|_| of_ten() == first));

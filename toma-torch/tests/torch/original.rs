@@ -6,8 +6,8 @@ use toma_core::execute;
 use toma_torch::{Backward as _, Forward as _, Loss, Prediction, dry_run, predict, record};
 
 use crate::dry::assert_twins;
-use crate::ground::{self, doubles};
-use crate::stage::{alone, difference, size};
+use crate::ground::doubles;
+use crate::stage::{alone, device, difference, size};
 
 mod table;
 mod users;
@@ -114,7 +114,7 @@ impl Task {
     }
 
     fn prediction(&self, row: &Row) -> Prediction {
-        predict(&toma_torch::Device::new(ground::device()), |rows| self.step(row, rows)).unwrap()
+        predict(device(), |rows| self.step(row, rows)).unwrap()
     }
 
     /// Returns loss and gradients of the whole in pieces.

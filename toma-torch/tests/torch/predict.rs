@@ -1,17 +1,15 @@
 //! Predictions from small dry runs equal the bytes that a step takes.
 
 use tch::{Device, Kind, Tensor};
-use toma_core::report;
-use toma_core::{NoCache, execute};
 use toma_torch::{Prediction, predict};
 
 use crate::ground::{self, Budget, peak_of};
 use crate::nine::{self, Learner};
 use crate::rounds::rounds;
-use crate::stage::{alone, caught, panic_of, printed_by, size};
+use crate::stage::{alone, caught, device, panic_of, predicted, printed_by, report, size};
 
 fn of(net: &Learner) -> Prediction {
-    predict(&toma_torch::Device::new(ground::device()), |size| net.step(size)).unwrap()
+    predict(device(), |size| net.step(size)).unwrap()
 }
 
 /// Returns the peak bytes beyond those before while pieces run one after the other and their losses are held.
@@ -77,7 +75,7 @@ fn memory_that_grows_with_the_square_shows_at_a_third_size() {
         let rows = input.narrow(0, 0, size(rows));
         rows.matmul(&rows.transpose(0, 1)).sum(Kind::Float)
     };
-    let prediction = predict(&toma_torch::Device::new(ground::device()), step).unwrap();
+    let prediction = predict(device(), step).unwrap();
     let exact = 32 * 32 * 4 + 4;
     assert!(prediction.needs_bytes(32) < exact);
     assert!(prediction.confirm(32, step).unwrap().needs_bytes(32) >= exact);
@@ -127,7 +125,7 @@ fn rows_that_see_each_other_are_found_and_no_others() {
     ];
     for (operator, loss) in losses {
         let step = |rows: usize| loss(&input.narrow(0, 0, size(rows)).matmul(&weight)).backward();
-        let rows = predict(&toma_torch::Device::new(ground::device()), step).unwrap().rows().unwrap();
+        let rows = predict(device(), step).unwrap().rows().unwrap();
         assert_eq!(rows.combined.err().map(|coupled| coupled.name).as_deref(), Some(operator));
     }
 }
@@ -136,7 +134,7 @@ fn rows_that_see_each_other_are_found_and_no_others() {
 fn it_explains_itself() {
     let _alone = alone();
     let weight = Tensor::ones([16, 4], ground::floats());
-    let prediction = predict(&toma_torch::Device::new(ground::device()), |rows| {
+    let prediction = predict(device(), |rows| {
         let output = Tensor::ones([size(rows), 16], ground::floats()).matmul(&weight);
         assert!(output.double_value(&[0, 0]) > 0.0);
         output
@@ -165,26 +163,26 @@ cpu, from dry runs of 4 and 8 items
 #[test]
 fn strange_steps_have_stated_answers() {
     let _alone = alone();
-    let device = toma_torch::Device::new(ground::device());
     let weight = Tensor::ones([16, 4], ground::floats());
-    let constant = predict(&device, |_| weight.sum(Kind::Float)).unwrap();
+    let constant = predict(device(), |_| weight.sum(Kind::Float)).unwrap();
     assert_eq!(
         (constant.needs_bytes(1), constant.needs_bytes(1_000_000), constant.fits(1 << 20)),
         (4, 4, Some(usize::MAX))
     );
-    let nothing = predict(&device, |_| ()).unwrap();
+    let nothing = predict(device(), |_| ()).unwrap();
     assert_eq!((nothing.needs_bytes(7), nothing.fits(0)), (0, Some(usize::MAX)));
     let gpu = toma_torch::Device::new(Device::Cuda(0));
     let elsewhere = predict(&gpu, |size| Tensor::ones([self::size(size)], ground::floats())).unwrap_err();
     assert_eq!(elsewhere.to_string(), "predict: the step makes no memory on cuda:0, but on host");
-    let branches = predict(&device, |size| if size > 4 { weight.relu() } else { weight.tanh() }).unwrap_err();
+    let branches =
+        predict(device(), |size| if size > 4 { weight.relu() } else { weight.tanh() }).unwrap_err();
     assert_eq!(
         branches.to_string(),
         "predict: operator 0 is `aten::tanh` at size 4, but `aten::relu` at size 8"
     );
-    let failing = predict(&device, |size| weight.f_narrow(0, 0, self::size(size) * 4)).unwrap_err();
+    let failing = predict(device(), |size| weight.f_narrow(0, 0, self::size(size) * 4)).unwrap_err();
     assert!(failing.to_string().starts_with("dry run of 8 items: "), "{failing}");
-    let panicking = panic_of(|| drop(predict(&device, |size| assert!(size < 8, "the stress test"))));
+    let panicking = panic_of(|| drop(predict(device(), |size| assert!(size < 8, "the stress test"))));
     assert_eq!(panicking, "the stress test");
 }
 
@@ -192,15 +190,13 @@ fn strange_steps_have_stated_answers() {
 #[test]
 fn a_body_that_returned_a_tensor_is_predicted_in_a_loop_that_holds_none() {
     let _alone = alone();
-    let device = toma_torch::Device::new(ground::device());
     let data = Tensor::ones([4096, 256], (Kind::Float, ground::device()));
     let rows = |from: usize, to: usize| data.narrow(0, size(from), size(to - from)).tanh().square();
-    let prediction = predict(&device, |size| rows(0, size)).unwrap();
+    let prediction = predict(device(), |size| rows(0, size)).unwrap();
     // All rows of the result are 4 MiB.
     let budget = Budget::new(ground::allocated_bytes() + (3 << 20));
-    let form = execute::with::<NoCache>().device(&device).predict(&prediction);
-    form.range(0..4096, 4096, |from, to| drop(rows(from, to)));
-    let report = report::last().unwrap();
+    predicted().predict(&prediction).range(0..4096, 4096, |from, to| drop(rows(from, to)));
+    let report = report();
     assert_eq!((report.out_of_memory, report.attempts), (0, 3), "{report}");
     assert_eq!(report.predicted.map(|predicted| predicted.size), prediction.fits(3 << 20), "{report}");
     drop(budget);
@@ -209,9 +205,7 @@ fn a_body_that_returned_a_tensor_is_predicted_in_a_loop_that_holds_none() {
 #[test]
 fn a_head_room_is_left_free() {
     let _alone = alone();
-    let prediction = predict(&toma_torch::Device::new(ground::device()), |size| {
-        Tensor::ones([self::size(size)], ground::floats())
-    });
+    let prediction = predict(device(), |size| Tensor::ones([self::size(size)], ground::floats()));
     let prediction = prediction.unwrap();
     assert_eq!(prediction.fits(4000), Some(990));
     assert_eq!(prediction.fits_for(10_000, 4000), None);

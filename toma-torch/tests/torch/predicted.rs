@@ -2,41 +2,43 @@
 
 use tch::nn::{self, OptimizerConfig as _};
 use tch::{Kind, TchError, Tensor};
-use toma_core::execute;
 use toma_core::predict::is_dry;
 use toma_core::report::Report;
-use toma_core::{Adaptive, NoCache};
-use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
+use toma_core::{Adaptive, NoCache, execute};
+use toma_torch::{Backward as _, Forward as _, Loss};
 
 use crate::ground::{self, Budget};
 use crate::nets::{self, ROWS};
-use crate::stage::{alone, caught, panic_of, report, size};
+use crate::stage::{alone, caught, device, panic_of, predicted, report, size};
 
 #[test]
 fn a_body_that_cannot_run_dry_is_measured() {
     let _alone = alone();
     let rows = Tensor::ones([size(ROWS), 64], ground::floats());
-    let device = Device::new(ground::device());
-    let form = || execute::with::<NoCache>().device(&device).predict(&DryRun);
     let budget = Budget::beyond_allocated(20 * 256 * 2);
     let fails_dry = |rows: &Tensor| {
         if is_dry() { Err(TchError::Torch("dry".to_owned())) } else { Ok(rows.exp().square()) }
     };
-    let refused = panic_of(|| drop(form().forward(&rows, fails_dry)));
+    let refused = panic_of(|| drop(predicted().forward(&rows, fails_dry)));
     assert!(refused.contains("out of memory") && report().bounds.largest_success.is_none(), "{refused}");
     // Without the option the caller guarantees that rows are independent.
-    let output = execute::with::<NoCache>().device(&device).forward(&rows, fails_dry).unwrap();
+    let output = execute::with::<NoCache>().device(device()).forward(&rows, fails_dry).unwrap();
     drop(budget);
     let report = report();
     assert_eq!((report.predicted, output.size()[0]), (None, size(ROWS)));
     assert!(report.out_of_memory > 0, "{report}");
 }
 
+/// Rows of ones, and a weight of as many ones as a row.
+fn ones(rows: i64, width: i64) -> (Tensor, Tensor) {
+    let weight = Tensor::ones([width], ground::floats()).set_requires_grad(true);
+    (Tensor::ones([rows, width], ground::floats()), weight)
+}
+
 /// Trains under a budget that does not fit the whole, but each row.
 fn train_by(data: &Tensor, weight: &Tensor, loss: fn(&Tensor) -> Tensor) -> Report {
-    let device = Device::new(ground::device());
     let _budget = Budget::beyond_allocated(60 << 10);
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(loss);
+    let form = predicted().key(loss);
     let _ = caught(|| form.backward(Loss::Mean, weight, data, |rows| loss(&(rows * weight))));
     report()
 }
@@ -44,10 +46,7 @@ fn train_by(data: &Tensor, weight: &Tensor, loss: fn(&Tensor) -> Tensor) -> Repo
 #[test]
 fn rows_that_see_each_other_are_never_split() {
     let _alone = alone();
-    let (data, weight) = (
-        Tensor::ones([64, 256], ground::floats()),
-        Tensor::ones([256], ground::floats()).set_requires_grad(true),
-    );
+    let (data, weight) = ones(64, 256);
     let coupled: [fn(&Tensor) -> Tensor; 4] = [
         |rows| rows.softmax(0, Kind::Float).square().mean(None),
         |rows| (rows - rows.mean_dim(&[0_i64][..], true, Kind::Float)).square().mean(None),
@@ -67,13 +66,8 @@ fn rows_that_see_each_other_are_never_split() {
 #[test]
 fn the_smallest_size_stays_the_users() {
     let _alone = alone();
-    let (data, weight) = (
-        Tensor::ones([20, 8], ground::floats()),
-        Tensor::ones([8], ground::floats()).set_requires_grad(true),
-    );
-    let device = Device::new(ground::device());
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun).min(4);
-    let result = form.backward(Loss::Mean, &weight, &data, |rows| {
+    let (data, weight) = ones(20, 8);
+    let result = predicted().min(4).backward(Loss::Mean, &weight, &data, |rows| {
         if !is_dry() && rows.size()[0] > 3 {
             return Err(TchError::Torch("CUDA out of memory. of another".to_owned()));
         }
@@ -87,15 +81,11 @@ fn the_smallest_size_stays_the_users() {
 #[test]
 fn data_below_the_least_size_are_one_piece() {
     let _alone = alone();
-    let device = Device::new(ground::device());
     let mut weight = Tensor::ones([8], ground::floats()).set_requires_grad(true);
     for (rows, number) in [(0, 0.0), (1, 1.0), (5, 5.0)] {
         let data = Tensor::ones([rows, 8], ground::floats());
         for (min, multiple_of) in [(8, 1), (1, 8)] {
-            let form = || {
-                let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-                form.min(min).multiple_of(multiple_of)
-            };
+            let form = || predicted().min(min).multiple_of(multiple_of);
             assert_eq!(form().forward(&data, |rows| rows * 2.0), &data * 2.0);
             assert!(rows == 0 || report().attempts == 1, "{}", report());
             weight.zero_grad();
@@ -111,14 +101,9 @@ fn data_below_the_least_size_are_one_piece() {
 #[test]
 fn rows_that_see_each_other_are_split_by_no_option() {
     let _alone = alone();
-    let (data, weight) = (
-        Tensor::ones([10, 8], ground::floats()),
-        Tensor::ones([8], ground::floats()).set_requires_grad(true),
-    );
-    let device = Device::new(ground::device());
+    let (data, weight) = ones(10, 8);
     let pieces = |most: usize, multiple_of: usize| {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-        let form = form.max(most).multiple_of(multiple_of);
+        let form = predicted().max(most).multiple_of(multiple_of);
         let mut sizes = Vec::new();
         let loss = form.backward(Loss::Mean, &weight, &data, |rows| {
             if !is_dry() {
@@ -140,10 +125,7 @@ fn rows_that_see_each_other_are_split_by_no_option() {
 #[test]
 fn rows_that_see_each_other_are_not_split_where_sizes_are_measured() {
     let _alone = alone();
-    let (data, weight) = (
-        Tensor::ones([64, 128], ground::floats()),
-        Tensor::ones([128], ground::floats()).set_requires_grad(true),
-    );
+    let (data, weight) = ones(64, 128);
     let distances = |rows: &Tensor| Tensor::cdist(rows, rows, 2.0, None::<i64>).mean(None);
     let report = train_by(&data, &weight, distances);
     assert_eq!((report.attempts, report.start, report.predicted), (1, 64, None), "{report}");
@@ -161,9 +143,8 @@ fn a_step_within_a_loop_that_runs_dry_is_taken_for_real_alone() {
     let weights = || net.variables.trainable_variables().iter().map(Tensor::copy).collect::<Vec<_>>();
     let before = (gradients(), weights());
     let mut optimizer = nn::Adam::default().build(&net.variables, 1e-2).unwrap();
-    let (device, mut real) = (Device::new(ground::device()), 0);
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-    form.chunked((&net.input, &net.target), ROWS, |data, _, _| {
+    let mut real = 0;
+    predicted().chunked((&net.input, &net.target), ROWS, |data, _, _| {
         if !is_dry() {
             real += 1;
             assert_eq!((gradients(), weights()), before);
@@ -179,13 +160,11 @@ fn a_step_within_a_loop_that_runs_dry_is_taken_for_real_alone() {
 fn a_prediction_is_of_one_net() {
     let _alone = alone();
     let rows = Tensor::ones([64, 16], ground::floats());
-    let device = Device::new(ground::device());
     let nets = [8, 512].map(|width| Tensor::ones([16, width], ground::floats()).set_requires_grad(true));
     let _budget = Budget::beyond_allocated(256 << 10);
     let sizes = [0, 1, 0, 1].map(|net: usize| {
         let weight = &nets[net];
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-        drop(form.backward(Loss::Mean, weight, &rows, |rows| rows.matmul(weight).square().mean(None)));
+        drop(predicted().backward(Loss::Mean, weight, &rows, |rows| rows.matmul(weight).square().mean(None)));
         let report = report();
         assert_eq!(report.out_of_memory, 0, "{report}");
         report.predicted.unwrap().size
@@ -199,16 +178,11 @@ fn a_prediction_is_of_one_net() {
 fn another_net_on_one_line_is_found_by_what_it_takes() {
     let _alone = alone();
     let rows = Tensor::ones([64, 16], ground::floats());
-    let device = Device::new(ground::device());
     let nets = [8, 512].map(|width| Tensor::ones([16, width], ground::floats()));
     let _budget = Budget::beyond_allocated(128 << 10);
     let evaluate = |net: usize| {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).policy(Adaptive::default());
-        drop(
-            form.forward(&rows, |rows| {
-                rows.matmul(&nets[net]).square().sum_dim_intlist(1, true, Kind::Float)
-            }),
-        );
+        let sums = |rows: &Tensor| rows.matmul(&nets[net]).square().sum_dim_intlist(1, true, Kind::Float);
+        drop(predicted().policy(Adaptive::default()).forward(&rows, sums));
         report()
     };
     let small = evaluate(0);
@@ -225,17 +199,15 @@ fn another_net_on_one_line_is_found_by_what_it_takes() {
 #[test]
 fn a_report_has_the_reason_why_nothing_was_predicted() {
     let _alone = alone();
-    let device = Device::new(ground::device());
     let rows = Tensor::ones([64, 16], ground::floats());
-    let form = || execute::with::<NoCache>().device(&device).predict(&DryRun);
     let square = |rows: &Tensor| {
         if is_dry() { Err(TchError::FileFormat("of no model".to_owned())) } else { Ok(rows.square()) }
     };
-    drop(form().forward(&rows, square).unwrap());
+    drop(predicted().forward(&rows, square).unwrap());
     let (shown, why) = (report().to_string(), "predict  nothing, because the body cannot run dry: ");
     assert!(shown.contains(why), "{shown}");
     let _tight = Budget::beyond_allocated(64);
-    let _ = panic_of(|| drop(form().forward(&rows, Tensor::square)));
+    let _ = panic_of(|| drop(predicted().forward(&rows, Tensor::square)));
     let (shown, why) =
         (report().to_string(), "predict  nothing, because not even one item is predicted to fit\n");
     assert!(shown.contains(why), "{shown}");
@@ -246,14 +218,12 @@ fn a_report_has_the_reason_why_nothing_was_predicted() {
 #[test]
 fn a_known_program_is_not_judged_again() {
     let _alone = alone();
-    let device = Device::new(ground::device());
     let layers = nn::VarStore::new(ground::device());
     let net = nn::linear(layers.root(), 16, 8, nn::LinearConfig::default());
     let rows = Tensor::ones([64, 16], ground::floats());
     let runs = std::cell::Cell::new([0; 2]);
     let train = |loss| {
-        let form = execute::with::<NoCache>().device(&device).max(16).predict(&DryRun);
-        let sum = form.backward(loss, &layers.trainable_variables(), &rows, |rows| {
+        let sum = predicted().max(16).backward(loss, &layers.trainable_variables(), &rows, |rows| {
             let [dry, real] = runs.get();
             runs.set(if is_dry() { [dry + 1, real] } else { [dry, real + 1] });
             rows.apply(&net).relu().square().mean(None)

@@ -4,21 +4,17 @@ use std::ops::Range;
 
 use tch::nn;
 use tch::{Device, Kind, TchError, Tensor};
-use toma_core::NoCache;
-use toma_core::execute;
-use toma_core::report::{self, Report};
-use toma_torch::{DryRun, ErrorKind, RngState, Rollback};
+use toma_core::report::Report;
+use toma_torch::{ErrorKind, RngState, Rollback};
 
 use crate::ground::{self, Budget, FailingAllocation};
 use crate::nets::{self, Net, Road};
-use crate::stage::{ROW, alone, copies, panic_of, rows, size};
+use crate::stage::{ROW, alone, copies, panic_of, predicted, report, rows, size};
 
 /// One step of a linear layer, wide enough for its gradient to matter, in pieces that begin with a refresh.
 fn predicted_step(weight: &Tensor, data: &Tensor, rollback: &Rollback) -> Report {
     let rows = data.size()[0];
-    let device = toma_torch::Device::new(ground::device());
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-    let form = form.before_retry(|_failed| rollback.restore());
+    let form = predicted().before_retry(|_failed| rollback.restore());
     let result = form.range(0..usize::try_from(rows).unwrap(), 64, |from, to| -> Result<(), TchError> {
         rollback.refresh()?;
         let (from, to) = (size(from), size(to));
@@ -26,7 +22,7 @@ fn predicted_step(weight: &Tensor, data: &Tensor, rollback: &Rollback) -> Report
         loss.f_mul_scalar(to - from)?.f_div_scalar(rows)?.f_backward()
     });
     result.unwrap();
-    report::last().unwrap()
+    report()
 }
 
 /// Each step begins without gradients, as the first one does and each one after `zero_grad`.

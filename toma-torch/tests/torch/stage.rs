@@ -3,10 +3,12 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::panic;
-use std::sync::{MutexGuard, Once};
+use std::sync::{LazyLock, MutexGuard, Once};
 
 use tch::Tensor;
 use toma_core::report::Report;
+use toma_core::{Auto, Halve, NoCache, execute};
+use toma_torch::{Device, DryRun};
 
 use crate::{child, ground};
 
@@ -96,6 +98,20 @@ pub(crate) fn in_child(name: &str) -> bool {
     // Libraries may print warnings about this machine there.
     assert!(!errors.contains("panicked at") && !errors.contains("frame #"), "{errors}");
     false
+}
+
+/// The device of the suite.
+pub(crate) fn device() -> &'static Device {
+    static DEVICE: LazyLock<Device> = LazyLock::new(|| Device::new(ground::device()));
+    &DEVICE
+}
+
+/// A form with default options.
+pub(crate) type With = execute::With<'static, Halve, Auto, ()>;
+
+/// A form on the device of the suite, predicted by dry runs.
+pub(crate) fn predicted() -> With {
+    execute::with::<NoCache>().device(device()).predict(&DryRun)
 }
 
 /// Returns the report of the last call.

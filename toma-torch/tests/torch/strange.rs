@@ -3,28 +3,27 @@
 use std::thread;
 
 use tch::{Kind, TchError, Tensor};
-use toma_core::NoCache;
-use toma_core::execute;
-use toma_core::report;
-use toma_torch::{Backward as _, Device, DryRun, ErrorKind, Forward as _, Loss, dry_run, predict};
+use toma_torch::{Backward as _, Device, ErrorKind, Forward as _, Loss, dry_run, predict};
 
 use crate::ground::{self, Budget};
-use crate::stage::{alone, caught, panic_of, printed_by, size};
+use crate::stage::{alone, caught, device, panic_of, predicted, printed_by, report, size};
 
 fn weight() -> Tensor {
     Tensor::ones([8], ground::floats()).set_requires_grad(true)
 }
 
+fn data() -> Tensor {
+    Tensor::ones([10, 8], ground::floats())
+}
+
 /// Returns the error of a training form for a loss, which must be printed once; nothing stays allocated.
 fn refusal(loss: impl Fn(&Tensor, &Tensor) -> Tensor) -> String {
-    let (weight, data, device) =
-        (weight(), Tensor::ones([10, 8], ground::floats()), Device::new(ground::device()));
+    let (weight, data) = (weight(), data());
     let before = ground::allocated_bytes();
     let mut text = String::new();
     let printed = printed_by(|| {
         text = panic_of(|| {
-            let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-            drop(form.backward(Loss::Mean, &weight, &data, |rows| loss(rows, &weight)));
+            drop(predicted().backward(Loss::Mean, &weight, &data, |rows| loss(rows, &weight)));
         });
     });
     assert_eq!((printed, ground::allocated_bytes()), (1, before), "{text}");
@@ -49,8 +48,8 @@ fn losses_that_are_none_are_refused_once() {
 #[test]
 fn a_body_that_ignores_its_piece_has_the_answer_of_its_own() {
     let _alone = alone();
-    let (data, device) = (Tensor::ones([10, 8], ground::floats()), Device::new(ground::device()));
-    let form = |most| execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
+    let data = data();
+    let form = |most| predicted().max(most);
     let text = panic_of(|| drop(form(10).forward(&data, |_| Tensor::ones([4, 2], ground::floats()))));
     assert_eq!(text, "forward: the body returned shape [4, 2] for 10 items: must be one row for each");
     for most in [10, 3] {
@@ -65,14 +64,12 @@ fn a_body_that_ignores_its_piece_has_the_answer_of_its_own() {
 #[test]
 fn few_items_are_predicted_from_fewer() {
     let _alone = alone();
-    let device = Device::new(ground::device());
     for items in [1, 2] {
         let data = Tensor::ones([size(items), 8], ground::floats());
         // Room for the output, and for a piece of one item with its operands.
         let _budget = Budget::beyond_allocated(items as u64 * 32 + 64);
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-        let output = form.forward(&data, |rows| rows.exp().sqrt());
-        let report = report::last().unwrap();
+        let output = predicted().forward(&data, |rows| rows.exp().sqrt());
+        let report = report();
         let predicted = report.predicted.map(|predicted| predicted.size);
         assert_eq!((report.out_of_memory, output.size()[0]), (0, size(items)), "{report}");
         assert_eq!(predicted, (items > 1).then_some(1), "{report}");
@@ -99,7 +96,7 @@ fn bytes_of_several_devices_are_each_ones_own() {
 #[test]
 fn threads_that_a_body_starts_run_for_real() {
     let _alone = alone();
-    let (data, device) = (Tensor::ones([10, 8], ground::floats()), Device::new(ground::device()));
+    let data = data();
     let doubled = |rows: &Tensor| {
         let rows = rows.shallow_clone();
         thread::spawn(move || rows * 2.0).join().unwrap()
@@ -108,16 +105,15 @@ fn threads_that_a_body_starts_run_for_real() {
     let mut real = Tensor::new();
     dry_run(|| real = doubled(&data)).unwrap();
     assert_eq!(real, &data * 2.0, "a thread makes real tensors, which may be kept");
-    let form = || execute::with::<NoCache>().device(&device).predict(&DryRun);
-    assert_eq!(form().forward(&data, |rows| doubled(&rows.exp())), (data.exp() * 2.0));
+    assert_eq!(predicted().forward(&data, |rows| doubled(&rows.exp())), (data.exp() * 2.0));
     // A graph made by another thread is not in the dry run, so sizes are found by running.
     let weight = weight();
-    let loss = form().backward(Loss::Sum, &weight, &data, |rows| {
+    let loss = predicted().backward(Loss::Sum, &weight, &data, |rows| {
         let (rows, weight) = (rows.shallow_clone(), weight.shallow_clone());
         thread::spawn(move || (rows * weight).sum(None)).join().unwrap()
     });
     assert_eq!((loss.double_value(&[]), weight.grad().double_value(&[0])), (80.0, 10.0));
-    assert_eq!(report::last().unwrap().predicted, None);
+    assert_eq!(report().predicted, None);
 }
 
 /// A dry run would leave its graph on the sum, and backward would add that gradient too.
@@ -160,15 +156,14 @@ fn a_body_that_clears_gradients_is_not_split() {
 #[test]
 fn an_error_of_the_body_goes_through_as_it_is() {
     let _alone = alone();
-    let (data, device) = (Tensor::ones([10, 8], ground::floats()), Device::new(ground::device()));
+    let data = data();
     let broken = |_: &Tensor| Err::<Tensor, _>(TchError::Torch("broken".to_owned()));
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-    assert_eq!(form.forward(&data, broken).unwrap_err().to_string(), "Internal torch error: broken");
-    let error = predict(&device, |_| broken(&data)).unwrap_err();
+    let error = predicted().forward(&data, broken).unwrap_err();
+    assert_eq!(error.to_string(), "Internal torch error: broken");
+    let error = predict(device(), |_| broken(&data)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Other);
     assert!(error.to_string().starts_with("dry run of 4 items: "), "{error}");
     let empty = Tensor::zeros([0, 8], ground::floats());
-    let form = execute::with::<NoCache>().device(&device).predict(&DryRun);
-    assert_eq!(form.forward(&empty, Tensor::exp).size(), [0, 8], "the body runs once, for its shape");
+    assert_eq!(predicted().forward(&empty, Tensor::exp).size(), [0, 8], "the body runs once, for its shape");
     assert_eq!(caught(|| dry_run(|| empty.exp()).is_ok()), Ok(true));
 }

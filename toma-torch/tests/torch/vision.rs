@@ -4,14 +4,12 @@ use tch::nn::{ModuleT, OptimizerConfig as _, Path, Sgd, VarStore};
 use tch::vision::{efficientnet, mobilenet, resnet};
 use tch::{Kind, Tensor};
 use toma_core::Bisect;
-use toma_core::NoCache;
-use toma_core::execute;
-use toma_core::report::{self, Report};
-use toma_torch::{Backward as _, Device, DryRun, Loss};
+use toma_core::report::Report;
+use toma_torch::{Backward as _, Loss};
 
 use crate::ground::{self, Budget};
 use crate::rounds::rounds;
-use crate::stage::alone;
+use crate::stage::{alone, predicted, report};
 
 const IMAGES: i64 = 24;
 
@@ -39,18 +37,12 @@ impl Classes {
 
     /// Adds gradients of pieces of at most `most` images.
     fn train(&self, most: usize) -> Report {
-        let device = Device::new(ground::device());
-        let form = execute::with::<NoCache>()
-            .device(&device)
-            .predict(&DryRun)
-            .policy(Bisect::default())
-            .max(most)
-            .key(self.name);
+        let form = predicted().policy(Bisect::default()).max(most).key(self.name);
         let data = (&self.images, &self.labels);
         drop(form.backward(Loss::Mean, &self.variables, data, |(images, labels)| {
             self.module.forward_t(images, true).cross_entropy_for_logits(labels)
         }));
-        report::last().expect("a call has ended")
+        report()
     }
 
     /// Returns the peak bytes of such pieces beyond those before.

@@ -4,16 +4,14 @@ use std::cell::Cell;
 
 use tch::nn::{self, Module as _, OptimizerConfig as _, RNN as _};
 use tch::{Kind, Tensor};
-use toma_core::NoCache;
-use toma_core::execute;
 use toma_core::predict::is_dry;
-use toma_core::report::{self, Report};
-use toma_torch::{Backward as _, DryRun, Forward as _, Loss, ModeGuard};
+use toma_core::report::Report;
+use toma_torch::{Backward as _, Forward as _, Loss, ModeGuard};
 
 use super::ROWS;
 use crate::dry::enter_cpu_autocast;
 use crate::ground::{self, Budget, doubles, peak_of};
-use crate::stage::{alone, difference, size};
+use crate::stage::{alone, difference, predicted, report, size};
 
 /// Returns the report of `work` in about as much memory as half of the rows take.
 fn in_half_the_memory(mut work: impl FnMut(usize)) -> Report {
@@ -22,7 +20,7 @@ fn in_half_the_memory(mut work: impl FnMut(usize)) -> Report {
     let [whole, single] = [ROWS, 1].map(|most| peak_of(|| work(most)));
     let _budget = Budget::beyond_allocated(u64::midpoint(whole, single));
     work(ROWS);
-    report::last().expect("a call has ended")
+    report()
 }
 
 fn assert_protected(report: &Report) {
@@ -37,9 +35,7 @@ fn sixteen_residual_blocks_are_evaluated_once_for_each_piece() {
     let weight = Tensor::ones([6, 6], doubles()).set_requires_grad(true);
     let data = Tensor::rand([size(ROWS), 6], doubles());
     let [dry, real] = [(); 2].map(|()| Cell::new(0));
-    let form = execute::with::<NoCache>().predict(&DryRun).max(5);
-    let device = toma_torch::Device::new(ground::device());
-    let loss = form.device(&device).backward(Loss::Mean, &weight, &data, |rows| {
+    let loss = predicted().max(5).backward(Loss::Mean, &weight, &data, |rows| {
         let block = |x: Tensor, _| {
             let count = if is_dry() { &dry } else { &real };
             count.set(count.get() + 1);
@@ -64,11 +60,7 @@ fn a_body_that_names_the_batch_or_a_number_works_in_pieces_that_fit() {
         |x, _| x.permute([0, 2, 1]).contiguous().exp(),
     ];
     for (at, body) in bodies.into_iter().enumerate() {
-        let device = toma_torch::Device::new(ground::device());
-        let run = |most| {
-            let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(at).max(most);
-            form.forward(&data, |rows| body(rows, &weight))
-        };
+        let run = |most| predicted().key(at).max(most).forward(&data, |rows| body(rows, &weight));
         assert_protected(&in_half_the_memory(|most| drop(run(most))));
         let off = difference(&[run(3)], &[body(&data, &weight)]);
         assert!(off < 1e-4, "{at}: {off}");
@@ -107,10 +99,8 @@ fn bfloat16_attention_and_lstm_are_protected() {
     let nets: [&dyn Fn(&Tensor) -> Tensor; 3] = [&cast, &attend, &|rows| lstm.seq(rows).0];
     for (at, net) in nets.into_iter().enumerate() {
         let mut optimizer = nn::Sgd::default().build(&variables, 0.0).unwrap();
-        let device = toma_torch::Device::new(ground::device());
         let report = in_half_the_memory(|most| {
-            let form = execute::with::<NoCache>().device(&device).predict(&DryRun).key(at).max(most);
-            let loss = form.backward(Loss::Mean, &variables, &data, |rows| {
+            let loss = predicted().key(at).max(most).backward(Loss::Mean, &variables, &data, |rows| {
                 net(rows).to_kind(Kind::Float).square().mean(None)
             });
             drop(loss);
