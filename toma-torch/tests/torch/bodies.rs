@@ -10,8 +10,8 @@ use toma_core::predict::is_dry;
 use toma_core::{NoCache, execute};
 use toma_torch::{Backward as _, Forward as _, Loss, accumulate_gradients};
 
-use crate::ground::{self, FailingAllocation, doubles};
-use crate::stage::{alone, device, panic_of, predicted};
+use crate::ground::{self, doubles};
+use crate::stage::{alone, device, failing_at, panic_of, predicted};
 
 const NONE: Option<&Tensor> = None;
 
@@ -758,16 +758,14 @@ fn failures_of_pieces(most: usize, few: i64) -> u32 {
     let data = Tensor::arange(16, doubles());
     for skip in 0.. {
         let weight = Tensor::ones([], doubles()).set_requires_grad(true);
-        let failing = FailingAllocation::after(skip);
-        let loss = panic_or(|| {
+        let train = || {
             let form = execute::with::<NoCache>().device(device()).max(most);
             form.backward(Loss::Found, &weight, &data, |rows| {
                 let errors = (rows * &weight).square();
                 if rows.size()[0] > few { errors.mean(None) } else { errors.sum(None) }
             })
-        });
-        let has_failed = failing.has_failed();
-        drop(failing);
+        };
+        let (loss, has_failed) = failing_at(skip, || panic_or(train));
         if let Some(loss) = loss {
             assert_eq!(loss.double_value(&[]), 77.5, "after {skip} allocations");
         }

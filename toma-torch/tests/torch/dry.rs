@@ -9,11 +9,11 @@ use tch::{Kind, Tensor};
 use toma_torch::{Error, ErrorKind, ModeGuard, RngState, dry_run, dry_run_by_shapes, record};
 use toma_trace::{Place, Trace};
 
-use crate::ground::{self, FailingAllocation};
+use crate::ground;
 use crate::nets::{self, Net, Road};
 use crate::nine;
 use crate::rounds::rounds;
-use crate::stage::{alone, caught, panic_of, printed_by, size};
+use crate::stage::{alone, caught, failing_at, panic_of, printed, size};
 
 const NETS: [fn() -> Net; 6] = [
     nets::perceptron,
@@ -241,24 +241,19 @@ fn a_failure_at_any_allocation_changes_nothing() {
     for net in NETS {
         let net = net();
         step(&net, 8);
-        let mut allocation = 0;
-        loop {
-            let mut has_failed = false;
+        let (mut allocation, mut has_failed) = (0, true);
+        while has_failed {
             assert_unchanged_by(&net, || {
-                let failing = FailingAllocation::after(allocation);
-                let mut outcome = None;
-                let printed = printed_by(|| outcome = Some(dry_run(|| step(&net, 8))));
-                has_failed = failing.has_failed();
+                let dry = || dry_run(|| step(&net, 8));
+                let ((outcome, is_refused), printed) = printed(|| failing_at(allocation, dry));
+                has_failed = is_refused;
                 let is_failure = |error: &Error| {
                     error.kind() == ErrorKind::OutOfMemory
                         && error.to_string().contains("a failure was injected")
                 };
-                let failed = outcome.unwrap().is_err_and(|error| is_failure(&error));
+                let failed = outcome.is_err_and(|error| is_failure(&error));
                 assert_eq!((failed, printed), (has_failed, 0), "{} at {allocation}", net.name);
             });
-            if !has_failed {
-                break;
-            }
             allocation += 1;
         }
     }
@@ -284,8 +279,7 @@ fn a_panic_anywhere_changes_nothing_and_is_printed_once() {
     ];
     for (at, place) in places.iter().enumerate() {
         assert_unchanged_by(&net, || {
-            let mut outcome = Ok(());
-            let printed = printed_by(|| outcome = caught(|| drop(dry_run(|| place(&net)))));
+            let (outcome, printed) = printed(|| caught(|| drop(dry_run(|| place(&net)))));
             assert_eq!((outcome.is_err(), printed), (true, 1), "{at}");
         });
     }
@@ -393,9 +387,8 @@ fn an_operator_that_cannot_run_dry_is_refused_by_its_name() {
         }),
     ];
     for (reason, body) in bodies {
-        let mut outcome = None;
-        let printed = printed_by(|| outcome = Some(caught(|| dry_run(|| drop(body())))));
-        match outcome.unwrap() {
+        let (outcome, printed) = printed(|| caught(|| dry_run(|| drop(body()))));
+        match outcome {
             Ok(error) => {
                 let error = error.expect_err(reason);
                 assert_eq!((error.kind(), printed), (ErrorKind::Unsupported, 0), "{error}");
@@ -413,9 +406,8 @@ fn a_loop_that_never_ends_is_refused() {
     let _alone = alone();
     let error = Tensor::ones([1], ground::floats());
     let step = || while error.double_value(&[0]) > 0.1 {};
-    let mut outcome = None;
-    let printed = printed_by(|| outcome = Some(caught(|| dry_run(step))));
-    let refused = outcome.unwrap().unwrap().unwrap_err();
+    let (outcome, printed) = printed(|| caught(|| dry_run(step)));
+    let refused = outcome.unwrap().unwrap_err();
     assert_eq!((refused.kind(), printed), (ErrorKind::Unsupported, 0), "{refused}");
     let reason = "one more than 262144 operators: a loop that waits for data does not end";
     assert!(refused.to_string().ends_with(reason), "{refused}");

@@ -13,7 +13,7 @@ use crate::ground::{self, Budget};
 use crate::named::Named;
 use crate::nine;
 use crate::predict::counted;
-use crate::stage::{With, alone, panic_of, predicted, printed_by, report, rows, size};
+use crate::stage::{With, alone, panic_of, predicted, printed, report, rows, size};
 
 const ITEMS: usize = 48;
 
@@ -325,7 +325,7 @@ fn nothing_is_learned_reported_or_left_by_a_dry_run() {
 fn a_panic_in_a_dry_run_is_no_prediction_and_nothing_stays_dry() {
     let _alone = alone();
     let mut items = 0;
-    let printed = printed_by(|| {
+    let ((), printed) = printed(|| {
         predicted().range(0..ITEMS, ITEMS, |start, end| {
             let _rows = fresh(end - start);
             assert!(!is_dry(), "the stress test of a body");

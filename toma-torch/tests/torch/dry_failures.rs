@@ -6,10 +6,10 @@ use std::thread;
 use tch::Tensor;
 use toma_torch::{Backward as _, Forward as _, Loss, RngState, Rollback, predict};
 
-use crate::ground::{self, FailingAllocation};
+use crate::ground;
 use crate::nets::{self, Net, Road};
 use crate::rounds::rounds;
-use crate::stage::{alone, copies, device, difference, predicted, printed_by, report};
+use crate::stage::{alone, copies, device, difference, failing_at, predicted, printed, report};
 
 /// Adds the gradients of all rows to existing ones; `key` is the key of its prediction.
 fn train(net: &Net, rollback: &Rollback, key: u32) -> Tensor {
@@ -36,12 +36,9 @@ fn a_failure_at_any_allocation_of_a_prediction_is_made_good() {
         while has_failed {
             net.zero_gradients();
             rollback.refresh().unwrap();
-            let mut loss = Tensor::new();
-            let printed = printed_by(|| {
-                let failing = FailingAllocation::after(allocation);
-                loss = train(&net, &rollback, allocation);
-                has_failed = failing.has_failed();
-            });
+            let train = || train(&net, &rollback, allocation);
+            let ((loss, failed), printed) = printed(|| failing_at(allocation, train));
+            has_failed = failed;
             let (report, trained) = (report(), values(loss));
             // Smaller pieces are summed in another order.
             let off = difference(&trained, &right) / largest;

@@ -11,10 +11,10 @@ use toma_core::NoCache;
 use toma_core::execute;
 use toma_torch::Rollback;
 
-use crate::ground::{self, FailingAllocation};
+use crate::ground;
 use crate::nets::{self, Net, ROADS, Road, copy};
 use crate::rounds::rounds;
-use crate::stage::{alone, caught, copies, printed_by};
+use crate::stage::{alone, caught, copies, failing_at, printed};
 
 /// More than the allocations of any training here: a loop that goes on so long would never end.
 const MOST: u32 = 5000;
@@ -65,18 +65,16 @@ impl Accumulation {
         tch::manual_seed(11);
         let rollback = &self.rollbacks[road as usize];
         self.levels.take();
-        let (mut has_failed, mut loss) = (false, Ok(Tensor::new()));
-        let printed = printed_by(|| {
-            let failing = FailingAllocation::after(allocation);
-            loss = execute::with::<NoCache>().before_retry(|_| rollback.restore()).batch(2, |_| {
+        let step = || {
+            execute::with::<NoCache>().before_retry(|_| rollback.restore()).batch(2, |_| {
                 self.levels.borrow_mut().push(ground::allocated_bytes());
                 rollback.refresh()?;
                 let loss = self.net.loss(road, &SOME_ROWS)?;
                 self.net.backward(road, &loss)?;
                 Ok::<_, TchError>(loss.detach())
-            });
-            has_failed = failing.has_failed();
-        });
+            })
+        };
+        let ((loss, has_failed), printed) = printed(|| failing_at(allocation, step));
         let attempts = self.levels.borrow().len();
         assert_eq!((printed, attempts), (0, 1 + usize::from(has_failed)), "allocation {allocation}");
         let values = copies(self.net.state().iter().chain([&loss.unwrap()]));
@@ -156,20 +154,17 @@ impl Training {
         let net = (self.net)();
         let mut optimizer = (self.optimizer)(&net.variables);
         let buffers = net.rollback(Road::Errors);
-        let (stepping, mut has_failed, mut outcome) = (Cell::new(false), false, Ok(()));
-        let printed = printed_by(|| {
-            let failing = FailingAllocation::after(allocation);
-            outcome = caught(|| {
-                for _ in 0..2 {
-                    let with = execute::with::<NoCache>().before_retry(|_| buffers.restore());
-                    with.batch(2, |_| gradients_of(&net, &buffers)).unwrap();
-                    stepping.set(true);
-                    optimizer.step();
-                    stepping.set(false);
-                }
-            });
-            has_failed = failing.has_failed();
-        });
+        let stepping = Cell::new(false);
+        let train = || {
+            for _ in 0..2 {
+                let with = execute::with::<NoCache>().before_retry(|_| buffers.restore());
+                with.batch(2, |_| gradients_of(&net, &buffers)).unwrap();
+                stepping.set(true);
+                optimizer.step();
+                stepping.set(false);
+            }
+        };
+        let ((outcome, has_failed), printed) = printed(|| failing_at(allocation, || caught(train)));
         let Err(text) = outcome else {
             assert_eq!(printed, 0, "allocation {allocation}");
             return (has_failed, Some(copies(net.weights().iter().chain(&net.buffers()))));

@@ -3,8 +3,8 @@
 use tch::{Kind, TchError, Tensor};
 use toma_torch::accumulate_gradients;
 
-use crate::ground::{self, FailingAllocation};
-use crate::stage::{alone, size};
+use crate::ground;
+use crate::stage::{alone, failing_at, size};
 
 /// Returns the gradients of the variables, `None` where one is undefined.
 fn gradients(variables: &[Tensor]) -> Vec<Option<Tensor>> {
@@ -86,10 +86,8 @@ fn a_failure_at_any_allocation_changes_none_of_them() {
         let (mut allocation, mut failed) = (0, true);
         while failed {
             let loss = losses(&of).unwrap();
-            let failing = FailingAllocation::after(allocation);
-            let result = accumulate_gradients(&loss, &of);
-            failed = failing.has_failed();
-            drop(failing);
+            let (result, has_failed) = failing_at(allocation, || accumulate_gradients(&loss, &of));
+            failed = has_failed;
             assert_eq!(result.is_err(), failed, "allocation {allocation}: {result:?}");
             assert_eq!(gradients(&of) == before, failed, "allocation {allocation}");
             allocation += 1;

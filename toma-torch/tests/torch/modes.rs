@@ -8,7 +8,7 @@ use toma_torch::ModeGuard;
 
 use crate::dry::enter_cpu_autocast;
 use crate::ground::{self, Budget};
-use crate::stage::{ROW, alone, printed_by, rows};
+use crate::stage::{ROW, alone, printed, rows};
 
 /// Returns true if operators of this thread record gradients.
 fn records() -> bool {
@@ -21,7 +21,7 @@ fn grad_mode_survives_a_panic_inside_no_grad_and_with_grad() {
     let _alone = alone();
     let _budget = Budget::beyond_allocated(4 * ROW);
     let mut modes = Vec::new();
-    let printed = printed_by(|| {
+    let ((), printed) = printed(|| {
         execute::with::<NoCache>().batch(8, |batch_size| {
             modes.push(records());
             tch::no_grad(|| drop(rows(batch_size)));

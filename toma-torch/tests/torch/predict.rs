@@ -6,7 +6,7 @@ use toma_torch::{Prediction, predict};
 use crate::ground::{self, Budget, peak_of};
 use crate::nine::{self, Learner};
 use crate::rounds::rounds;
-use crate::stage::{alone, caught, device, panic_of, predicted, printed_by, report, size};
+use crate::stage::{alone, caught, device, panic_of, predicted, printed, report, size};
 
 fn of(net: &Learner) -> Prediction {
     predict(device(), |size| net.step(size)).unwrap()
@@ -50,7 +50,7 @@ fn works(net: &Learner, rows: usize, budget: u64) -> bool {
 fn any_budget_is_used_to_95_percent_and_never_exceeded() {
     let _alone = alone();
     let mut random = fastrand::Rng::with_seed(11);
-    printed_by(|| {
+    printed(|| {
         nine::each(|net| {
             let prediction = of(net);
             for _ in 0..rounds(48, 112) {

@@ -10,7 +10,8 @@ use toma_core::report::Report;
 use toma_core::{Auto, Halve, NoCache, execute};
 use toma_torch::{Device, DryRun};
 
-use crate::{child, ground};
+use crate::child;
+use crate::ground::{self, FailingAllocation};
 
 /// Bytes of one row of [`rows`].
 pub(crate) const ROW: u64 = 4096;
@@ -30,7 +31,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 
 /// Counts the printed panics of each thread, with a hook that is installed before the engine's.
 ///
-/// Panics within [`printed_by`] are expected, so they are only counted: hundreds of backtraces would take longer than
+/// Panics within [`printed`] are expected, so they are only counted: hundreds of backtraces would take longer than
 /// the tests.
 fn count_panics() {
     let previous = panic::take_hook();
@@ -44,13 +45,20 @@ fn count_panics() {
     }));
 }
 
-/// Returns how many panics of this thread were printed while `work` ran.
-pub(crate) fn printed_by(work: impl FnOnce()) -> usize {
+/// Returns the result of `work`, and how many panics of this thread were printed meanwhile.
+pub(crate) fn printed<R>(work: impl FnOnce() -> R) -> (R, usize) {
     let before = PRINTED.get();
     COUNTING.set(true);
-    work();
+    let result = work();
     COUNTING.set(false);
-    PRINTED.get() - before
+    (result, PRINTED.get() - before)
+}
+
+/// Returns the result of `work`, whose allocation of this number fails, and whether there was such an allocation.
+pub(crate) fn failing_at<R>(allocation: u32, work: impl FnOnce() -> R) -> (R, bool) {
+    let failing = FailingAllocation::after(allocation);
+    let result = work();
+    (result, failing.has_failed())
 }
 
 /// A tensor of `count` rows of [`ROW`] bytes.

@@ -6,7 +6,7 @@ use tch::{Kind, TchError, Tensor};
 use toma_torch::{Backward as _, Device, ErrorKind, Forward as _, Loss, dry_run, predict};
 
 use crate::ground::{self, Budget};
-use crate::stage::{alone, caught, device, panic_of, predicted, printed_by, report, size};
+use crate::stage::{alone, caught, device, panic_of, predicted, printed, report, size};
 
 fn weight() -> Tensor {
     Tensor::ones([8], ground::floats()).set_requires_grad(true)
@@ -20,12 +20,8 @@ fn data() -> Tensor {
 fn refusal(loss: impl Fn(&Tensor, &Tensor) -> Tensor) -> String {
     let (weight, data) = (weight(), data());
     let before = ground::allocated_bytes();
-    let mut text = String::new();
-    let printed = printed_by(|| {
-        text = panic_of(|| {
-            drop(predicted().backward(Loss::Mean, &weight, &data, |rows| loss(rows, &weight)));
-        });
-    });
+    let train = || drop(predicted().backward(Loss::Mean, &weight, &data, |rows| loss(rows, &weight)));
+    let (text, printed) = printed(|| panic_of(train));
     assert_eq!((printed, ground::allocated_bytes()), (1, before), "{text}");
     assert!(!weight.grad().defined(), "{text}");
     text

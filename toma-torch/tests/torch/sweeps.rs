@@ -13,7 +13,7 @@ use toma_torch::{Concatenate as _, Rollback};
 use crate::ground::{self, Budget};
 use crate::nets::{self, Net, ROADS, ROWS, Road, of_rows};
 use crate::rounds::rounds;
-use crate::stage::{alone, caught, copies, difference, printed_by};
+use crate::stage::{alone, caught, copies, difference, printed};
 
 /// The loop that runs a net.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,16 +268,15 @@ impl Work<'_> {
         self.reset();
         self.base.set(ground::allocated_bytes());
         self.attempts.take();
-        let mut outcome = None;
         let budget = Budget::beyond_allocated(room);
-        let printed = printed_by(|| outcome = Some(caught(|| self.call(cache))));
+        let (outcome, printed) = printed(|| caught(|| self.call(cache)));
         drop(budget);
         if !expected.fits {
             // The last attempt has no retry, so its changes are left to the caller.
             self.rollback.restore();
         }
         assert_eq!(*self.attempts.borrow(), expected.attempts, "{name}");
-        match outcome.unwrap() {
+        match outcome {
             Ok(Ok(values)) => {
                 assert!(expected.fits, "{name}");
                 assert_eq!(values, right.0, "{name}");

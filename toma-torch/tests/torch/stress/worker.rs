@@ -21,7 +21,7 @@ use super::mishap;
 use super::rows::{ROWS, numbered, numbers, plain, with_tensors};
 use crate::ground;
 use crate::nets::{ROADS, Road};
-use crate::stage::{caught, printed_by, size};
+use crate::stage::{caught, printed, size};
 
 /// A thread with tensors of its own, which it holds all the time.
 pub(super) struct Worker<'w> {
@@ -66,8 +66,7 @@ impl<'w> Worker<'w> {
         self.ends.set(false);
         let log = Log::new(ROADS[self.up_to(2)]);
         let total = self.up_to(ROWS) + 1;
-        let mut result = Ok(Ok(()));
-        let printed = printed_by(|| result = caught(|| self.any_form(total, &log)));
+        let (result, printed) = printed(|| caught(|| self.any_form(total, &log)));
         // A failure that leaves the call is printed once if it is a panic, and nothing else is printed.
         assert_eq!(printed, usize::from(result.is_err()), "{result:?}");
         match result.unwrap_or_else(|panic| Err(TchError::Torch(panic))) {
