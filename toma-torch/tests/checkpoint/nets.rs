@@ -113,16 +113,9 @@ pub(crate) fn transformer() -> Net {
             checkpoint::cut();
             let heads = x.apply(norm).apply(qkv).reshape([2, 9, 3, 2, 8]).permute([2, 0, 3, 1, 4]);
             let heads = heads.unbind(0);
-            let attended = Tensor::scaled_dot_product_attention(
-                &heads[0],
-                &heads[1],
-                &heads[2],
-                None::<Tensor>,
-                0.1,
-                false,
-                None,
-                false,
-            );
+            let [q, k, v] = [0, 1, 2].map(|at| &heads[at]);
+            let attended =
+                Tensor::scaled_dot_product_attention(q, k, v, None::<Tensor>, 0.1, false, None, false);
             x = attended.transpose(1, 2).reshape([2, 9, 16]).apply(out).dropout(0.1, true) + x;
         }
         checkpoint::cut();

@@ -12,15 +12,11 @@ use toma_torch::{ErrorKind, RngState};
 
 use crate::ground;
 use crate::nets::{self, ROWS, Road};
-use crate::stage::{ROW, alone, panic_of, size};
+use crate::stage::{ROW, alone, numbered, panic_of, size};
 
 /// Returns the error of cutting `tensor` along `dim`; the body must not be called.
 fn refusal(tensor: &Tensor, dim: isize) -> String {
     panic_of(|| execute::with::<NoCache>().dim(dim).chunked(tensor, 2, |_, _, _| panic!("it was called")))
-}
-
-fn numbered(sizes: &[i64]) -> Tensor {
-    Tensor::arange(sizes.iter().product::<i64>(), ground::floats()).reshape(sizes)
 }
 
 #[test]

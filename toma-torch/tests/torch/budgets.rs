@@ -3,27 +3,21 @@
 //! `TOMA_BUDGETS=N` draws this many budgets instead of the 72 of the checks, and `TOMA_STRESS_SEED=SEED` repeats a
 //! draw.
 
-use std::env;
-
 use fastrand::Rng;
 use tch::{Kind, Reduction};
 use toma_core::Bisect;
 use toma_core::NoCache;
 use toma_core::execute;
-use toma_core::report::{self, Report};
+use toma_core::report::Report;
 use toma_torch::cpu::Budget;
 use toma_torch::{Backward as _, Device, DryRun, Forward as _, Loss};
 
 use crate::ground::peak_of;
 use crate::nine::{self, Learner};
-use crate::stage::alone;
+use crate::stage::{alone, report, setting};
 
 /// The most rows of a case.
 const MOST: usize = 40;
-
-fn setting(name: &str) -> Option<u64> {
-    env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: must be a number")))
-}
 
 /// A drawn case: training or inference of a net on this many rows.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +66,7 @@ impl Case {
         net.forget_gradients();
         let _budget = Budget::beyond_allocated(bytes);
         self.run(net, self.rows, true);
-        report::last().expect("a call has ended")
+        report()
     }
 }
 

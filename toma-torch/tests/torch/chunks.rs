@@ -6,13 +6,7 @@ use toma::execute;
 use toma_torch::Concatenate as _;
 
 use crate::ground::{self, Budget};
-use crate::stage::{ROW, alone, panic_of, rows, size};
-
-/// Rows of consecutive numbers.
-fn numbered(sizes: &[i64]) -> Tensor {
-    let count = sizes.iter().product::<i64>();
-    Tensor::arange(count, ground::floats()).reshape(sizes)
-}
+use crate::stage::{ROW, alone, numbered, panic_of, rows, size};
 
 #[test]
 fn chunks_are_views_that_share_storage_along_any_dim() {

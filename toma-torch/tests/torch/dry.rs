@@ -12,6 +12,7 @@ use toma_trace::{Place, Trace};
 use crate::ground;
 use crate::nets::{self, Net, Road};
 use crate::nine;
+use crate::peaks::peak;
 use crate::rounds::rounds;
 use crate::stage::{alone, caught, failing_at, panic_of, printed, size};
 
@@ -106,7 +107,6 @@ fn autocast_chooses_types_as_in_a_real_step_and_keeps_no_dry_casts() {
     let dry = dry_run(step).unwrap();
     let real = record(step);
     assert_twins("autocast", &dry, &real);
-    let peak = |trace: &Trace| trace.live(&Place::HOST).peak().bytes - trace.live(&Place::HOST).before();
     assert_eq!(peak(&dry), peak(&real));
     // In an outer autocast region, which caches casts until it ends.
     let _modes = ModeGuard::new();

@@ -277,6 +277,9 @@ fn mistakes_are_named_with_their_values() {
     let weight = Tensor::ones([3], ground::floats()).set_requires_grad(true);
     let with = || execute::with::<NoCache>().max(5);
     let square = |rows: &Tensor| (rows * &weight).square();
+    let mean = |rows: &Tensor| square(rows).mean(None);
+    let counted =
+        |counts: Tensor| panic_of(|| drop(with().backward(Loss::Counted(&counts), &weight, &input, mean)));
     let texts = [
         panic_of(|| drop(with().forward(&input, |_| Tensor::ones([5, 2], ground::floats())))),
         panic_of(|| drop(with().forward(&input, |rows| rows.sum(None)))),
@@ -292,19 +295,9 @@ fn mistakes_are_named_with_their_values() {
         }),
         panic_of(|| drop(with().backward(Loss::Mean, &weight, &input, square))),
         panic_of(|| drop(with().backward(Loss::Mean, &weight, &input, |rows| rows.sum(None)))),
-        panic_of(|| {
-            let counts = Tensor::ones([7], ground::floats());
-            drop(with().backward(Loss::Counted(&counts), &weight, &input, |rows| square(rows).mean(None)));
-        }),
-        panic_of(|| {
-            let counts = Tensor::from_slice(&[1_f32, -2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
-                .to_device(ground::device());
-            drop(with().backward(Loss::Counted(&counts), &weight, &input, |rows| square(rows).mean(None)));
-        }),
-        panic_of(|| {
-            let counts = Tensor::full([9], f64::INFINITY, ground::floats());
-            drop(with().backward(Loss::Counted(&counts), &weight, &input, |rows| square(rows).mean(None)));
-        }),
+        counted(Tensor::ones([7], ground::floats())),
+        counted(Tensor::arange(9, ground::floats()) * -2.0),
+        counted(Tensor::full([9], f64::INFINITY, ground::floats())),
         panic_of(|| {
             drop(
                 with().backward(Loss::Mean, &weight, (&input, &input.narrow(0, 0, 7)), |_| weight.sum(None)),

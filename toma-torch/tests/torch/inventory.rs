@@ -22,6 +22,12 @@ fn rows(inventory: &Inventory) -> Vec<(&str, u64)> {
     named.map(|item| (&*item.name, item.bytes)).collect()
 }
 
+/// Tensors that are views of others, and where they begin.
+fn aliases(inventory: &Inventory) -> Vec<(&str, u64)> {
+    let aliases = inventory.items().iter().flat_map(|item| &item.aliases);
+    aliases.map(|alias| (&*alias.name, alias.offset)).collect()
+}
+
 fn names(inventory: &Inventory) -> Vec<&str> {
     rows(inventory).into_iter().map(|row| row.0).collect()
 }
@@ -97,7 +103,7 @@ fn tied_weights_count_once() {
     let taken = take().take().unwrap();
     let expected = ["weight", "weight.grad", "input", "bias", "bias.grad", "1.bias", "1.bias.grad", "loss"];
     assert_eq!(names(&taken), expected, "{taken:#}");
-    assert!(taken.items().iter().all(|item| item.aliases.is_empty()), "{taken:#}");
+    assert!(aliases(&taken).is_empty(), "{taken:#}");
 }
 
 #[test]
@@ -222,9 +228,8 @@ fn parts_of_sparse_tensors_of_each_layout_are_rows() {
         (dense.to_sparse_bsc([2, 2], None), &["ccol_indices", "row_indices", "values"]),
     ] {
         let taken = inventory().tensor("eye", &sparse).take().unwrap();
-        let found: HashSet<_> = names(&taken).into_iter().map(str::to_owned).collect();
-        let aliases = taken.items().iter().flat_map(|item| &item.aliases).map(|alias| alias.name.clone());
-        let found: HashSet<_> = found.into_iter().chain(aliases).collect();
+        let views = aliases(&taken).into_iter().map(|alias| alias.0);
+        let found: HashSet<_> = names(&taken).into_iter().chain(views).map(str::to_owned).collect();
         assert_eq!(found, parts.iter().map(|part| format!("eye.{part}")).collect(), "{taken:#}");
         assert_eq!(taken.used_bytes(&HOST), cpu::allocated_bytes());
     }
@@ -238,13 +243,7 @@ fn a_view_is_no_row_and_stands_for_its_storage_where_it_alone_has_a_name() {
     let shared = inventory().tensor("row", &row).tensor("column", &column).tensor("whole", &whole);
     let shared = shared.take().unwrap();
     assert_eq!(rows(&shared), [("whole", 400)]);
-    let aliases: Vec<_> = shared
-        .items()
-        .iter()
-        .flat_map(|item| &item.aliases)
-        .map(|alias| (&*alias.name, alias.offset))
-        .collect();
-    assert_eq!(aliases, [("column", 2), ("row", 30)]);
+    assert_eq!(aliases(&shared), [("column", 2), ("row", 30)]);
     drop(whole);
     let alone = inventory().tensor("row", &row).take().unwrap();
     assert_eq!(rows(&alone), [("row", 400)]);
@@ -259,8 +258,7 @@ fn a_variable_stands_for_its_storage_wherever_it_begins() {
     let flat = Tensor::zeros([12], ground::floats());
     tch::no_grad(|| weight.set_data(&flat.narrow(0, 4, 4)));
     let taken = inventory().tensor("flat", &flat).variables(&variables).take().unwrap();
-    let aliases: Vec<_> = taken.items()[0].aliases.iter().map(|alias| (&*alias.name, alias.offset)).collect();
-    assert_eq!((rows(&taken), aliases), (vec![("weight", 48)], vec![("flat", 0)]));
+    assert_eq!((rows(&taken), aliases(&taken)), (vec![("weight", 48)], vec![("flat", 0)]));
 }
 
 #[test]
@@ -299,14 +297,13 @@ fn variables_stand_as_they_were_made_frozen_or_not_and_buffers_by_name() {
     }
     assert_eq!(norm.running_mean.size(), [4]);
     let expected = ["norm.bias", "norm.weight", "z", "a", "m", "norm.running_mean", "norm.running_var"];
-    let taken = |variables: &VarStore| inventory().variables(variables).take().unwrap();
-    let mut made = names(&taken(&variables)).into_iter().map(str::to_owned).collect::<Vec<_>>();
-    made[..2].sort();
-    assert_eq!(made, expected);
-    variables.freeze();
-    let mut frozen = names(&taken(&variables)).into_iter().map(str::to_owned).collect::<Vec<_>>();
-    frozen[..2].sort();
-    assert_eq!(frozen, expected);
+    for _frozen in [false, true] {
+        let taken = inventory().variables(&variables).take().unwrap();
+        let mut names = names(&taken);
+        names[..2].sort_unstable();
+        assert_eq!(names, expected);
+        variables.freeze();
+    }
 }
 
 #[test]
@@ -475,16 +472,14 @@ impl Program {
         let kind = kinds[random.usize(..kinds.len())];
         // Few sizes, so that many blocks have the same size; an empty shape and a size of 0 are among them.
         let sizes: Vec<_> = (0..random.usize(..4)).map(|_| size(random.usize(..5))).collect();
-        let tensor = Tensor::zeros(sizes.as_slice(), (kind, Device::Cpu));
+        let is_variable = kind == Kind::Float && random.bool();
+        let tensor = Tensor::zeros(sizes.as_slice(), (kind, Device::Cpu)).set_requires_grad(is_variable);
         let storage = self.storages;
         self.storages += 1;
-        if kind == Kind::Float && random.bool() {
-            let tensor = tensor.set_requires_grad(true);
+        if is_variable {
             (&tensor * 2.0).sum(Kind::Float).backward();
-            self.living.push(Living { tensor, storage });
-        } else {
-            self.living.push(Living { tensor, storage });
         }
+        self.living.push(Living { tensor, storage });
     }
 
     fn view(&mut self) {

@@ -129,21 +129,12 @@ fn transformer(path: &Path<'_>, dropout: f64, fused: bool) -> Forward {
     let [widen, narrow] = [linear(path, "widen", 16, 64), linear(path, "narrow", 64, 16)];
     Box::new(move |input| {
         let heads = attend.forward(&norms[0].forward(input)).view([-1, 6, 3, 2, 8]).permute([2, 0, 3, 1, 4]);
-        let [queries, keys, values] = [0, 1, 2].map(|at| heads.get(at));
+        let [q, k, v] = [0, 1, 2].map(|at| heads.get(at));
         let attended = if fused {
-            Tensor::scaled_dot_product_attention(
-                &queries,
-                &keys,
-                &values,
-                None::<&Tensor>,
-                0.0,
-                false,
-                None,
-                false,
-            )
+            Tensor::scaled_dot_product_attention(&q, &k, &v, None::<&Tensor>, 0.0, false, None, false)
         } else {
-            let scores = (queries.matmul(&keys.transpose(-2, -1)) / 8.0_f64.sqrt()).softmax(-1, Kind::Float);
-            scores.dropout(dropout, true).matmul(&values)
+            let scores = (q.matmul(&k.transpose(-2, -1)) / 8.0_f64.sqrt()).softmax(-1, Kind::Float);
+            scores.dropout(dropout, true).matmul(&v)
         };
         let middle = input + project.forward(&attended.transpose(1, 2).flatten(2, -1)).dropout(dropout, true);
         let wide = widen.forward(&norms[1].forward(&middle)).gelu("none");

@@ -7,6 +7,7 @@ use toma_torch::{Backward as _, Forward as _, Loss, Prediction, dry_run, predict
 
 use crate::dry::assert_twins;
 use crate::ground::doubles;
+use crate::peaks::peak;
 use crate::stage::{alone, device, difference, size};
 
 mod table;
@@ -233,11 +234,7 @@ fn bytes_of_what_is_shared_count_once() {
         }),
     ];
     for (at, (times, body)) in bodies.into_iter().enumerate() {
-        let peak = |trace: toma_trace::Trace| {
-            let live = trace.live(&toma_trace::Place::HOST);
-            live.peak().bytes - live.before()
-        };
-        let (dry, real) = (peak(dry_run(|| body(&input)).unwrap()), peak(record(|| body(&input))));
+        let (dry, real) = (peak(&dry_run(|| body(&input)).unwrap()), peak(&record(|| body(&input))));
         assert_eq!(dry, real, "{at}");
         assert_eq!(dry / of_one, times, "{at}: {dry} bytes");
     }

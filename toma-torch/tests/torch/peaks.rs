@@ -105,7 +105,7 @@ const OPERATORS: [Row; 53] = [
 ];
 
 /// The peak bytes beyond those before.
-fn peak(trace: &Trace) -> u64 {
+pub(crate) fn peak(trace: &Trace) -> u64 {
     let live = trace.live(&Place::HOST);
     live.peak().bytes - live.before()
 }

@@ -9,7 +9,7 @@ use toma_torch::{ErrorKind, RngState, Rollback};
 
 use crate::ground::{self, Budget, FailingAllocation};
 use crate::nets::{self, Net, Road};
-use crate::stage::{ROW, alone, copies, panic_of, predicted, report, rows, size};
+use crate::stage::{ROW, alone, copies, failing_at, panic_of, predicted, report, rows, size};
 
 /// One step of a linear layer, wide enough for its gradient to matter, in pieces that begin with a refresh.
 fn predicted_step(weight: &Tensor, data: &Tensor, rollback: &Rollback) -> Report {
@@ -48,6 +48,13 @@ fn a_refresh_in_a_dry_run_keeps_nothing_and_is_counted() {
     }
 }
 
+/// Runs `work`, which must need no memory.
+fn without_memory(work: impl FnOnce()) {
+    let _budget = Budget::new(0);
+    let ((), has_failed) = failing_at(0, work);
+    assert!(!has_failed, "it allocates");
+}
+
 /// A training step that changes gradients, running averages and random state.
 fn step(net: &Net, rows: Range<usize>) {
     drop(Tensor::rand([1], ground::floats()));
@@ -71,11 +78,8 @@ fn everything_comes_back_also_gradients_that_were_not_there() {
         let rollback = net.rollback(Road::Panics);
         step(&net, 0..8);
         assert_ne!(state(&net), before);
-        // Restoring needs no memory.
-        let (budget, failing) = (Budget::new(0), FailingAllocation::after(0));
-        rollback.restore();
-        assert!(!failing.has_failed());
-        drop((budget, failing, rollback));
+        without_memory(|| rollback.restore());
+        drop(rollback);
         assert_eq!(state(&net), before);
         drop(before);
         if round == 0 {
@@ -159,9 +163,7 @@ fn tensors_of_the_users_own_come_back_also_those_that_share_memory() {
     let sums = || [&average, &hidden].map(|tensor| tensor.sum(Kind::Double).double_value(&[]));
     change(1.0);
     assert_eq!(sums(), [8.0, 2048.0 + 2.0]);
-    let (budget, failing) = (Budget::new(0), FailingAllocation::after(0));
-    rollback.restore();
-    drop((budget, failing));
+    without_memory(|| rollback.restore());
     assert_eq!(sums(), [4.0, 0.0]);
     change(1.0);
     rollback.refresh().unwrap();
@@ -248,11 +250,9 @@ fn random_states_need_no_memory_and_leave_none_allocated() {
     assert_eq!([ground::allocated_bytes(), ground::peak_allocated_bytes()], [before; 2]);
     let draw = || Tensor::randn([16], ground::floats());
     let numbers = draw();
-    let budget = Budget::new(0);
-    let failing = FailingAllocation::after(0);
-    state.restore().unwrap();
-    assert_eq!(RngState::of(ground::device()).unwrap(), state);
-    assert!(!failing.has_failed());
-    drop((budget, failing));
+    without_memory(|| {
+        state.restore().unwrap();
+        assert_eq!(RngState::of(ground::device()).unwrap(), state);
+    });
     assert_eq!(draw(), numbers);
 }

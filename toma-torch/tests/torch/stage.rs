@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::env;
 use std::panic;
 use std::sync::{LazyLock, MutexGuard, Once};
 
@@ -66,6 +67,11 @@ pub(crate) fn rows(count: usize) -> Tensor {
     Tensor::zeros([size(count), 1024], ground::floats())
 }
 
+/// A tensor of consecutive numbers.
+pub(crate) fn numbered(sizes: &[i64]) -> Tensor {
+    Tensor::arange(sizes.iter().product::<i64>(), ground::floats()).reshape(sizes)
+}
+
 pub(crate) fn size(count: usize) -> i64 {
     i64::try_from(count).unwrap()
 }
@@ -120,6 +126,11 @@ pub(crate) type With = execute::With<'static, Halve, Auto, ()>;
 /// A form on the device of the suite, predicted by dry runs.
 pub(crate) fn predicted() -> With {
     execute::with::<NoCache>().device(device()).predict(&DryRun)
+}
+
+/// Reads a number from the environment.
+pub(crate) fn setting(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: must be a number")))
 }
 
 /// Returns the report of the last call.

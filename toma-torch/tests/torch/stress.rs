@@ -10,7 +10,6 @@ mod mishap;
 mod rows;
 mod worker;
 
-use std::env;
 use std::io::{Write as _, stderr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::abort;
@@ -23,7 +22,7 @@ use toma::GlobalCache;
 use toma::observe::{Event, EventKind, Observer};
 use toma_torch::cpu::{self, Budget};
 
-use crate::stage::alone;
+use crate::stage::{alone, setting};
 use mishap::Counts;
 use worker::{LONG, Worker};
 
@@ -174,10 +173,4 @@ impl Progress {
             abort();
         }
     }
-}
-
-/// Reads a number from the environment.
-fn setting(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text}: must be a number")))
 }

@@ -77,17 +77,8 @@ fn bfloat16_attention_and_lstm_are_protected() {
     let data = Tensor::rand([size(ROWS), 8, 32], ground::floats());
     let attend = |rows: &Tensor| {
         let heads = linear.forward(rows).view([-1, 8, 3, 2, 16]).permute([2, 0, 3, 1, 4]);
-        let [queries, keys, values] = [0, 1, 2].map(|at| heads.get(at));
-        Tensor::scaled_dot_product_attention(
-            &queries,
-            &keys,
-            &values,
-            None::<&Tensor>,
-            0.0,
-            true,
-            None,
-            false,
-        )
+        let [q, k, v] = [0, 1, 2].map(|at| heads.get(at));
+        Tensor::scaled_dot_product_attention(&q, &k, &v, None::<&Tensor>, 0.0, true, None, false)
     };
     let cast = |rows: &Tensor| {
         let _modes = ModeGuard::new();
