@@ -11,7 +11,7 @@ use toma_core::classify::{Class, Classify as _};
 use toma_torch::accumulate_gradients;
 use toma_torch::checkpoint::{self, Solver, With};
 
-use crate::kit::{Net, alone, drop_stranded};
+use crate::kit::{Net, alone, drop_stranded, give_gradients, plans, stages, with_gradient};
 use crate::nets;
 
 /// Tolerated difference on a card, which counts whole blocks.
@@ -30,31 +30,26 @@ fn the_predicted_peak_is_that_of_the_run_and_a_budget_of_it_is_enough() {
         // The kernels have cached by the second run, from which the region learns the costs.
         net.train(|forward| forward());
         net.train(|forward| form.region(forward));
-        let costs = form.known().unwrap();
-        let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
-        for solver in Solver::ALL {
-            for budget in [least, u64::midpoint(least, most), most] {
-                let Ok(plan) = costs.plan(budget, solver) else { continue };
-                let form = form.plan(&plan);
-                let run = |net: &Net| net.train(|forward| form.region(forward));
-                let measured = peak_of(|| run(&net));
-                let predicted = plan.peak_bytes();
-                assert!(measured <= predicted, "{}: {measured} of {predicted}: {plan}", net.name);
-                let most = measured * (100 + percent) / 100 + *BLOCKS_BYTES;
-                assert!(predicted <= most, "{}: {measured} of {predicted}: {plan}", net.name);
-                if ground::is_card() {
-                    net.put_back();
-                    continue;
-                }
-                let enough = Budget::beyond_allocated(predicted);
-                run(&net);
-                drop(enough);
-                let lacking = Budget::beyond_allocated(measured - 1);
-                assert!(catch_unwind(AssertUnwindSafe(|| run(&net))).is_err(), "{}: {plan}", net.name);
-                drop(lacking);
-                drop_stranded();
+        for plan in plans(&form.known().unwrap(), 2) {
+            let form = form.plan(&plan);
+            let run = |net: &Net| net.train(|forward| form.region(forward));
+            let measured = peak_of(|| run(&net));
+            let predicted = plan.peak_bytes();
+            assert!(measured <= predicted, "{}: {measured} of {predicted}: {plan}", net.name);
+            let most = measured * (100 + percent) / 100 + *BLOCKS_BYTES;
+            assert!(predicted <= most, "{}: {measured} of {predicted}: {plan}", net.name);
+            if ground::is_card() {
                 net.put_back();
+                continue;
             }
+            let enough = Budget::beyond_allocated(predicted);
+            run(&net);
+            drop(enough);
+            let lacking = Budget::beyond_allocated(measured - 1);
+            assert!(catch_unwind(AssertUnwindSafe(|| run(&net))).is_err(), "{}: {plan}", net.name);
+            drop(lacking);
+            drop_stranded();
+            net.put_back();
         }
     }
 }
@@ -66,25 +61,20 @@ fn never_above_the_plan<R>(name: &str, net: impl Fn() -> R, backward: impl Fn(R)
     (0..2).for_each(|_| backward(form.enabled(false).region(&net)));
     backward(form.region(&net));
     let costs = form.known().unwrap();
-    let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
-    for solver in Solver::ALL {
-        for budget in (0..=4).map(|part| least + (most - least) * part / 4) {
-            let Ok(plan) = costs.plan(budget, solver) else { continue };
-            let measured = peak_of(|| backward(form.plan(&plan).region(&net)));
-            assert!(measured <= plan.peak_bytes(), "{name}: {measured} bytes of {plan}");
-            let is_leanest = plan.peak_bytes() == least;
-            assert!(
-                !is_leanest || measured + measured / 32 + *BLOCKS_BYTES >= least,
-                "{name}: {measured} bytes of {plan}"
-            );
-        }
+    let least = costs.least_bytes();
+    for plan in plans(&costs, 4) {
+        let measured = peak_of(|| backward(form.plan(&plan).region(&net)));
+        assert!(measured <= plan.peak_bytes(), "{name}: {measured} bytes of {plan}");
+        let is_leanest = plan.peak_bytes() == least;
+        assert!(
+            !is_leanest || measured + measured / 32 + *BLOCKS_BYTES >= least,
+            "{name}: {measured} bytes of {plan}"
+        );
     }
 }
 
 fn weight() -> Tensor {
-    let weight = Tensor::ones([64, 64], ground::floats()).set_requires_grad(true);
-    (&weight * 0.0).sum(Kind::Float).backward();
-    weight
+    with_gradient(&Tensor::ones([64, 64], ground::floats()))
 }
 
 /// Weights without gradients.
@@ -92,14 +82,16 @@ fn model() -> [Tensor; 4] {
     [0, 1, 2, 3].map(|_| Tensor::randn([64, 64], ground::floats()).set_requires_grad(true))
 }
 
+fn through(model: &[Tensor], rows: &Tensor) -> Tensor {
+    model.iter().fold(rows.shallow_clone(), |rows, weight| rows.matmul(weight).tanh())
+}
+
 /// Twelve linear layers, each before a tanh: backward needs the output of the tanh, but not the product before it.
 fn small_stages() -> (VarStore, checkpoint::SequentialT) {
     let variables = VarStore::new(ground::device());
     let layer = |at: i64| nn::linear(variables.root() / at, 64, 64, nn::LinearConfig::default());
     let net = (0..12).fold(checkpoint::seq_t(), |net, at| net.add(layer(at)).add_fn(Tensor::tanh));
-    for variable in variables.trainable_variables() {
-        (&variable * 0.0).sum(Kind::Float).backward();
-    }
+    give_gradients(&variables);
     (variables, net)
 }
 
@@ -130,12 +122,7 @@ fn many_small_stages_take_no_more_than_plain_in_their_first_run_and_as_planned()
 /// Returns the measured and the planned bytes of a step that keeps everything.
 fn keeping_all(name: &str, net: impl Fn() -> Tensor) -> [u64; 2] {
     let form = checkpoint::with().name(name);
-    let step = |form: With<'_>| {
-        ground::reset_peak_allocated_bytes();
-        let before = ground::allocated_bytes();
-        form.region(&net).sum(Kind::Float).backward();
-        ground::stats().peak_allocated_bytes - before
-    };
+    let step = |form: With<'_>| peak_of(|| form.region(&net).sum(Kind::Float).backward());
     for form in [form.enabled(false), form.enabled(false), form] {
         step(form);
     }
@@ -214,14 +201,10 @@ fn rows_that_live_on_as_views_and_a_weight_of_all_stages_are_planned() {
 #[test]
 fn backwards_inside_leave_what_the_plan_holds() {
     let _alone = alone();
-    let (w, x) = (weight(), Tensor::ones([32, 64], ground::floats()).set_requires_grad(true));
-    (&x * 0.0).sum(Kind::Float).backward();
+    let (w, x) = (weight(), with_gradient(&Tensor::ones([32, 64], ground::floats())));
     for (name, is_deep) in [("inside", false), ("inside and deep", true)] {
         let net = || {
-            let h = (0..5).fold(x.shallow_clone(), |h, _| {
-                checkpoint::cut();
-                h.matmul(&w).tanh().sigmoid()
-            });
+            let h = stages(5, &x, |h| h.matmul(&w).tanh().sigmoid());
             checkpoint::cut();
             let energy = h.matmul(&w).exp().sum(Kind::Float);
             let of = if is_deep { &x } else { &h };
@@ -237,9 +220,7 @@ fn backwards_inside_leave_what_the_plan_holds() {
 fn indices_that_pass_stages_saved_without_their_input_are_planned() {
     let _alone = alone();
     let float = ground::floats();
-    let (x, w) =
-        (Tensor::ones([4, 4, 32, 32], float), Tensor::ones([4, 4, 3, 3], float).set_requires_grad(true));
-    (&w * 0.0).sum(Kind::Float).backward();
+    let (x, w) = (Tensor::ones([4, 4, 32, 32], float), with_gradient(&Tensor::ones([4, 4, 3, 3], float)));
     let convolved = |x: &Tensor| x.conv2d(&w, None::<Tensor>, [1, 1], [1, 1], [1, 1], 1);
     let net = || {
         let (mut x, mut all) = (x.shallow_clone(), Vec::new());
@@ -298,12 +279,7 @@ fn too_few_bytes_are_reported_as_requested_or_as_free_and_mean_out_of_memory() {
     let w = variables.root().ones("w", &[64, 64]);
     w.sum(Kind::Float).backward();
     let form = checkpoint::with().name("few");
-    let net = || {
-        (0..4).fold(x.shallow_clone(), |x, _| {
-            checkpoint::cut();
-            x.matmul(&w).tanh()
-        })
-    };
+    let net = || stages(4, &x, |x| x.matmul(&w).tanh());
     let least = form.measure(net).unwrap().least_bytes();
     let refused = |form: With<'_>| {
         let error = form.f_region(|| x.f_matmul(&w)).map(drop).unwrap_err();
@@ -336,7 +312,7 @@ fn the_least_budget_after_measuring_has_room_for_gradients_that_are_missing() {
     let _alone = alone();
     let weights = model();
     let rows = Tensor::randn([8, 64], ground::floats());
-    let net = || weights.iter().fold(rows.shallow_clone(), |rows, weight| rows.matmul(weight).tanh());
+    let net = || through(&weights, &rows);
     let form = checkpoint::with().name("least budget");
     let costs = form.measure(net).unwrap();
     let (bytes, gradients) = (form.least_budget().unwrap(), 4 * 64 * 64 * 4);
@@ -396,11 +372,8 @@ fn gradients_that_variables_do_not_have_yet_are_planned_stage_by_stage() {
 fn the_gradient_of_a_bias_is_planned() {
     let _alone = alone();
     let x = Tensor::ones([600, 64], ground::floats());
-    let [first, second, third, bias] = [vec![64, 64], vec![64, 1024], vec![64, 1024], vec![64]].map(|size| {
-        let variable = Tensor::ones(&size, ground::floats()).set_requires_grad(true);
-        (&variable * 0.0).sum(Kind::Float).backward();
-        variable
-    });
+    let [first, second, third, bias] = [vec![64, 64], vec![64, 1024], vec![64, 1024], vec![64]]
+        .map(|size| with_gradient(&Tensor::ones(&size, ground::floats())));
     let net = || {
         let hidden = x.matmul(&first).tanh();
         checkpoint::cut();
@@ -414,8 +387,7 @@ fn the_gradient_of_a_bias_is_planned() {
 #[test]
 fn the_sum_of_gradients_of_a_tied_embedding_is_planned() {
     let _alone = alone();
-    let table = Tensor::ones([4096, 16], ground::floats()).set_requires_grad(true);
-    (&table * 0.0).sum(Kind::Float).backward();
+    let table = with_gradient(&Tensor::ones([4096, 16], ground::floats()));
     let words = Tensor::zeros([16], (Kind::Int64, ground::device()));
     let net = || {
         let hidden = Tensor::embedding(&table, &words, -1, false, false).tanh();
@@ -430,12 +402,7 @@ fn the_backward_of_another_region_is_no_part_of_a_plan() {
     let _alone = alone();
     let net = |rows: i64| {
         let (w, x) = (weight(), Tensor::ones([rows, 64], ground::floats()));
-        move || {
-            (0..4).fold(x.shallow_clone(), |x, _| {
-                checkpoint::cut();
-                x.matmul(&w).tanh()
-            })
-        }
+        move || stages(4, &x, |x| x.matmul(&w).tanh())
     };
     let (large, small) = (net(4096), net(16));
     let least = |name: &str, is_alone: bool| {
@@ -457,8 +424,7 @@ fn gradients_that_another_model_lacks_are_planned() {
     let rows = Tensor::randn([8, 64], ground::floats());
     let form = checkpoint::with().name("folds");
     let step = |model: &[Tensor], form: With<'_>| {
-        let net = || model.iter().fold(rows.shallow_clone(), |rows, weight| rows.matmul(weight).tanh());
-        form.region(net).sum(Kind::Float).backward();
+        form.region(|| through(model, &rows)).sum(Kind::Float).backward();
     };
     step(&model(), form);
     let bytes = form.least_budget().unwrap();
@@ -475,10 +441,7 @@ fn the_least_budget_is_that_of_the_model_that_has_run_last() {
     let _alone = alone();
     let rows = Tensor::randn([8, 64], ground::floats());
     let form = checkpoint::with().name("two models");
-    let run = |model: &[Tensor]| {
-        let net = || model.iter().fold(rows.shallow_clone(), |rows, weight| rows.matmul(weight).tanh());
-        form.region(net).sum(Kind::Float)
-    };
+    let run = |model: &[Tensor]| form.region(|| through(model, &rows)).sum(Kind::Float);
     let models = [model(), model()];
     run(&models[0]).backward();
     let with_gradients = form.least_budget().unwrap();

@@ -5,7 +5,7 @@ use tch::{Kind, Tensor};
 use toma_torch::accumulate_gradients;
 use toma_torch::checkpoint::{self, Solver};
 
-use crate::kit::{alone, bytes, numbers};
+use crate::kit::{alone, bytes, numbers, plans, stages};
 
 fn variable(seed: i64) -> Tensor {
     numbers(seed, &[5, 5]).set_requires_grad(true)
@@ -13,17 +13,18 @@ fn variable(seed: i64) -> Tensor {
 
 /// A chain of four stages.
 fn chain(x: &Tensor, w: &Tensor) -> Tensor {
-    (0..4).fold(x.shallow_clone(), |value, _| {
-        checkpoint::cut();
-        (value.matmul(w).tanh() * x).sigmoid()
-    })
+    stages(4, x, |value| (value.matmul(w).tanh() * x).sigmoid())
 }
 
+/// A chain of two variables.
+type Chain<'a> = &'a dyn Fn(&Tensor, &Tensor) -> Tensor;
+
 /// Checks that `work` returns the same with a region on its second run, with the leanest plan, and without regions.
-fn same(work: impl Fn(&dyn Fn(&Tensor, &Tensor) -> Tensor) -> Vec<Tensor>, name: &str) {
+fn same(name: &str, work: impl Fn(Chain<'_>, &Tensor, &Tensor) -> Vec<Tensor>) {
+    let (x, w) = (variable(1), variable(2));
+    let work = |chain: Chain<'_>| work(chain, &variable(1), &variable(2));
     let plain = work(&chain);
     let form = checkpoint::with().name(name).verify(true);
-    let (x, w) = (variable(1), variable(2));
     let costs = form.measure(|| chain(&x, &w)).unwrap();
     let plans =
         [costs.least_bytes(), costs.keep_all_bytes()].map(|budget| costs.plan(budget, Solver::Auto).unwrap());
@@ -40,32 +41,24 @@ fn same(work: impl Fn(&dyn Fn(&Tensor, &Tensor) -> Tensor) -> Vec<Tensor>, name:
 #[test]
 fn a_second_backward_gives_the_same_again() {
     let _alone = alone();
-    same(
-        |net| {
-            let (x, w) = (variable(1), variable(2));
-            let loss = net(&x, &w).sum(Kind::Float);
-            Tensor::run_backward(&[&loss], &[&x], true, false);
-            let twice = Tensor::run_backward(&[&loss], &[&x, &w], true, false);
-            loss.backward();
-            vec![twice[0].shallow_clone(), twice[1].shallow_clone(), x.grad(), w.grad()]
-        },
-        "second backward",
-    );
+    same("second backward", |net, x, w| {
+        let loss = net(x, w).sum(Kind::Float);
+        Tensor::run_backward(&[&loss], &[x], true, false);
+        let twice = Tensor::run_backward(&[&loss], &[x, w], true, false);
+        loss.backward();
+        vec![twice[0].shallow_clone(), twice[1].shallow_clone(), x.grad(), w.grad()]
+    });
 }
 
 #[test]
 fn gradients_of_gradients_are_the_same() {
     let _alone = alone();
-    same(
-        |net| {
-            let (x, w) = (variable(1), variable(2));
-            let loss = net(&x, &w).square().sum(Kind::Float);
-            let slope = Tensor::run_backward(&[loss], &[&x], true, true);
-            slope[0].square().sum(Kind::Float).backward();
-            vec![slope[0].detach(), x.grad(), w.grad()]
-        },
-        "double backward",
-    );
+    same("double backward", |net, x, w| {
+        let loss = net(x, w).square().sum(Kind::Float);
+        let slope = Tensor::run_backward(&[loss], &[x], true, true);
+        slope[0].square().sum(Kind::Float).backward();
+        vec![slope[0].detach(), x.grad(), w.grad()]
+    });
 }
 
 #[test]
@@ -87,45 +80,33 @@ fn a_backward_inside_takes_what_its_stages_have_left_in_every_plan() {
     let expected = gradients(net());
     let form = checkpoint::with().name("inside").verify(true);
     let costs = form.measure(net).unwrap();
-    let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
-    for solver in Solver::ALL {
-        for budget in (0..=8).map(|part| least + (most - least) * part / 8) {
-            let Ok(plan) = costs.plan(budget, solver) else { continue };
-            assert_eq!(gradients(form.plan(&plan).region(net)), expected, "{plan}");
-        }
+    for plan in plans(&costs, 8) {
+        assert_eq!(gradients(form.plan(&plan).region(net)), expected, "{plan}");
     }
 }
 
 #[test]
 fn a_part_of_the_graph_is_enough() {
     let _alone = alone();
-    same(
-        |net| {
-            let (x, w) = (variable(1), variable(2));
-            let output = net(&x, &w);
-            let rows = output.split(2, 0);
-            let first = Tensor::run_backward(&[rows[0].sum(Kind::Float)], &[&w], true, false);
-            drop(rows);
-            output.narrow(1, 1, 2).sum(Kind::Float).backward();
-            vec![first[0].shallow_clone(), x.grad(), w.grad()]
-        },
-        "parts",
-    );
+    same("parts", |net, x, w| {
+        let output = net(x, w);
+        let rows = output.split(2, 0);
+        let first = Tensor::run_backward(&[rows[0].sum(Kind::Float)], &[w], true, false);
+        drop(rows);
+        output.narrow(1, 1, 2).sum(Kind::Float).backward();
+        vec![first[0].shallow_clone(), x.grad(), w.grad()]
+    });
 }
 
 #[test]
 fn gradients_are_added_all_or_none() {
     let _alone = alone();
-    same(
-        |net| {
-            let (x, w) = (variable(1), variable(2));
-            for _ in 0..2 {
-                accumulate_gradients(&net(&x, &w).sum(Kind::Float), &[&x, &w]).unwrap();
-            }
-            vec![x.grad(), w.grad()]
-        },
-        "accumulated",
-    );
+    same("accumulated", |net, x, w| {
+        for _ in 0..2 {
+            accumulate_gradients(&net(x, w).sum(Kind::Float), &[x, w]).unwrap();
+        }
+        vec![x.grad(), w.grad()]
+    });
 }
 
 #[test]
@@ -141,18 +122,14 @@ fn the_output_outlives_its_graph_and_a_graph_that_is_dropped_repeats_nothing() {
 #[test]
 fn a_change_in_place_before_backward_is_an_error() {
     let _alone = alone();
-    let error = |change: &dyn Fn(&Tensor, &Tensor, &Tensor)| {
+    let [_, of_weight, _] = [0, 1, 2].map(|changed| {
         let (x, w) = (variable(1), variable(2));
         let output = checkpoint::region(|| chain(&x, &w));
-        tch::no_grad(|| change(&x, &w, &output));
-        output.sum(Kind::Float).f_backward().unwrap_err().to_string()
-    };
-    let of_weight = error(&|_, w, _| drop(w.shallow_clone().zero_()));
-    assert!(of_weight.contains("modified by an inplace operation"), "{of_weight}");
-    let of_input = error(&|x, _, _| drop(x.shallow_clone().zero_()));
-    assert!(of_input.contains("modified by an inplace operation"), "{of_input}");
-    let of_output = error(&|_, _, output| drop(output.shallow_clone().zero_()));
-    assert!(of_output.contains("modified by an inplace operation"), "{of_output}");
+        tch::no_grad(|| drop([&x, &w, &output][changed].shallow_clone().zero_()));
+        let error = output.sum(Kind::Float).f_backward().unwrap_err().to_string();
+        assert!(error.contains("modified by an inplace operation"), "{changed}: {error}");
+        error
+    });
     assert!(!of_weight.contains("frame #"), "without a backtrace: {of_weight}");
 }
 

@@ -8,7 +8,7 @@ use tch::nn::{self, ModuleT as _, VarStore};
 use tch::{Kind, Tensor};
 use toma_torch::checkpoint::{self, Solver, cut};
 
-use crate::kit::{Step, alone, bytes, numbers, same};
+use crate::kit::{Step, alone, bytes, numbers, same, stages};
 
 fn variable() -> Tensor {
     numbers(1, &[4, 4]).set_requires_grad(true)
@@ -157,12 +157,7 @@ fn a_region_whose_backward_runs_on_another_thread() {
     let form = checkpoint::with().name("backward elsewhere").budget(1 << 20);
     let net = || {
         let (x, w) = (x.shallow_clone(), w.shallow_clone());
-        move || {
-            (0..4).fold(x.shallow_clone(), |x, _| {
-                cut();
-                x.matmul(&w).tanh()
-            })
-        }
+        move || stages(4, &x, |x| x.matmul(&w).tanh())
     };
     for round in 1..4 {
         let net = net();
@@ -363,12 +358,7 @@ fn random_numbers_of_regions_on_two_threads() {
 fn a_backward_that_failed_can_be_tried_again() {
     let _alone = alone();
     let (w, form) = (variable(), checkpoint::with().name("again"));
-    let net = || {
-        (0..6).fold(numbers(2, &[4, 4]), |h, _| {
-            cut();
-            h.matmul(&w).tanh().sigmoid()
-        })
-    };
+    let net = || stages(6, &numbers(2, &[4, 4]), |h| h.matmul(&w).tanh().sigmoid());
     let costs = form.measure(net).unwrap();
     let leanest = costs.plan(costs.least_bytes(), Solver::Auto).unwrap();
     let gradient = |loss: &Tensor| Tensor::f_run_backward(&[loss], &[&w], true, false);

@@ -3,7 +3,7 @@
 use crate::ground;
 use tch::nn::VarStore;
 use tch::{Kind, Tensor};
-use toma_torch::checkpoint::With;
+use toma_torch::checkpoint::{self, Costs, Plan, Solver, With};
 
 pub(crate) use crate::alone::alone;
 
@@ -22,10 +22,7 @@ impl Net {
         variables: VarStore,
         forward: impl Fn() -> Tensor + 'static,
     ) -> Self {
-        // Gives each variable a gradient of zeros, because a step that makes gradients takes memory that stays.
-        for variable in variables.trainable_variables() {
-            (&variable * 0.0).sum(Kind::Float).backward();
-        }
+        give_gradients(&variables);
         let mut net = Self { name, variables, forward: Box::new(forward), before: Vec::new() };
         net.before = tch::no_grad(|| net.buffers().iter().map(Tensor::copy).collect());
         net
@@ -70,6 +67,34 @@ impl Net {
     pub(crate) fn plain(&self) -> Left {
         self.step(|forward| forward())
     }
+}
+
+/// Gives each variable a gradient of zeros, because a step that makes gradients takes memory that stays.
+pub(crate) fn give_gradients(variables: &VarStore) {
+    variables.trainable_variables().iter().for_each(|variable| drop(with_gradient(variable)));
+}
+
+/// A variable with a gradient of zeros.
+pub(crate) fn with_gradient(tensor: &Tensor) -> Tensor {
+    let variable = tensor.set_requires_grad(true);
+    (&variable * 0.0).sum(Kind::Float).backward();
+    variable
+}
+
+/// Applies a layer this many times, as a stage each.
+pub(crate) fn stages(count: usize, x: &Tensor, layer: impl Fn(&Tensor) -> Tensor) -> Tensor {
+    (0..count).fold(x.shallow_clone(), |x, _| {
+        checkpoint::cut();
+        layer(&x)
+    })
+}
+
+/// Plans of every solver, in budgets from the least bytes to those of keeping all, in this many equal parts.
+pub(crate) fn plans(costs: &Costs, parts: u64) -> Vec<Plan> {
+    let (least, most) = (costs.least_bytes(), costs.keep_all_bytes());
+    let budgets = (0..=parts).map(|part| least + (most - least) * part / parts);
+    let by_solver = |solver| budgets.clone().filter_map(move |budget| costs.plan(budget, solver).ok());
+    Solver::ALL.into_iter().flat_map(by_solver).collect()
 }
 
 /// The output, gradients, buffers and random state after a step, as bytes.

@@ -4,17 +4,14 @@ use crate::ground;
 use tch::{Kind, Tensor};
 use toma_torch::checkpoint::{self, Costs, Plan, Solver, With};
 
-use crate::kit::{alone, bytes};
+use crate::kit::{alone, bytes, stages};
 
 fn variable(rows: i64) -> Tensor {
     Tensor::ones([rows, 64], ground::floats()).set_requires_grad(true)
 }
 
 fn chain(x: &Tensor, length: usize) -> Tensor {
-    (0..length).fold(x.shallow_clone(), |value, _| {
-        checkpoint::cut();
-        value.tanh()
-    })
+    stages(length, x, Tensor::tanh)
 }
 
 #[test]
@@ -146,13 +143,7 @@ fn a_plan_of_another_structure_is_refused() {
 fn plans_of_two_regions_with_as_many_stages_hold_elsewhere() {
     let _alone = alone();
     let x = variable(8);
-    let other = |x: &Tensor| {
-        let x = x.tanh();
-        (0..7).fold(x, |value, _| {
-            checkpoint::cut();
-            value.sigmoid()
-        })
-    };
+    let other = |x: &Tensor| stages(7, &x.tanh(), Tensor::sigmoid);
     let plan = |costs: Costs| costs.plan(costs.least_bytes(), Solver::Auto).unwrap();
     let plans = [
         plan(checkpoint::with().measure(|| chain(&x, 8)).unwrap()),

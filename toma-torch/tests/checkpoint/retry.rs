@@ -11,7 +11,7 @@ use toma_core::execute;
 use toma_torch::checkpoint::{self, With};
 use toma_torch::{Backward as _, DryRun, Loss};
 
-use crate::kit::alone;
+use crate::kit::{alone, give_gradients};
 use crate::rounds::rounds;
 
 const ROWS: usize = 32;
@@ -50,9 +50,7 @@ fn steps() -> [Step; 3] {
         let mix = nn::linear(&p / "mix" / at, 24, 24, nn::LinearConfig::default());
         net.add_fn(move |x| x + x.apply(&norm).apply(&mix).silu())
     });
-    for variable in vs.trainable_variables() {
-        (&variable * 0.0).sum(Kind::Float).backward();
-    }
+    give_gradients(&vs);
     [
         Step { name: "perceptron", rows: randn(&[32, 16]), net: Box::new(move |x| perceptron.forward(x)) },
         Step {

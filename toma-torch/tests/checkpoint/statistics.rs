@@ -23,19 +23,28 @@ fn same(name: &str, step: Step<'_>) {
     }
 }
 
+fn norm() -> nn::BatchNorm {
+    tch::manual_seed(5);
+    nn::batch_norm1d(VarStore::new(ground::device()).root(), 4, nn::BatchNormConfig::default())
+}
+
+/// Two stages of a product and a norm.
+fn normed_twice(norm: &nn::BatchNorm, [x, w]: [&Tensor; 2], train: bool) -> Tensor {
+    let h = norm.forward_t(&x.matmul(w), train).tanh();
+    cut();
+    norm.forward_t(&h.matmul(w), train).tanh()
+}
+
+fn operands() -> [Tensor; 2] {
+    [numbers(2, &[8, 4]), numbers(1, &[4, 4]).set_requires_grad(true)]
+}
+
 #[test]
 fn a_region_in_eval_mode_then_training_then_backward() {
     let _alone = alone();
     same("eval, then train", &|region| {
-        tch::manual_seed(5);
-        let vs = VarStore::new(ground::device());
-        let norm = nn::batch_norm1d(vs.root(), 4, nn::BatchNormConfig::default());
-        let (w, x) = (numbers(1, &[4, 4]).set_requires_grad(true), numbers(2, &[8, 4]));
-        let output = region(&|| {
-            let h = norm.forward_t(&x.matmul(&w), false).tanh();
-            cut();
-            norm.forward_t(&h.matmul(&w), false).tanh()
-        });
+        let (norm, [x, w]) = (norm(), operands());
+        let output = region(&|| normed_twice(&norm, [&x, &w], false));
         let _ = norm.forward_t(&(&x * 3.0 + 1.0), true);
         output.sum(Kind::Float).backward();
         [&output, &w.grad()].map(bytes).into()
@@ -47,17 +56,8 @@ fn two_regions_in_one_step_of_which_one_is_in_eval_mode() {
     let _alone = alone();
     for trains in [[false, true], [true, false]] {
         same(&format!("train: {trains:?}"), &|region| {
-            tch::manual_seed(5);
-            let vs = VarStore::new(ground::device());
-            let norm = nn::batch_norm1d(vs.root(), 4, nn::BatchNormConfig::default());
-            let (w, x) = (numbers(1, &[4, 4]).set_requires_grad(true), numbers(2, &[8, 4]));
-            let outputs = trains.map(|train| {
-                region(&|| {
-                    let h = norm.forward_t(&x.matmul(&w), train).tanh();
-                    cut();
-                    norm.forward_t(&h.matmul(&w), train).tanh()
-                })
-            });
+            let (norm, [x, w]) = (norm(), operands());
+            let outputs = trains.map(|train| region(&|| normed_twice(&norm, [&x, &w], train)));
             (&outputs[0] * 2.0 + &outputs[1]).sum(Kind::Float).backward();
             [&outputs[0], &outputs[1], &w.grad()].map(bytes).into()
         });
@@ -113,7 +113,7 @@ fn operators_that_read_statistics_that_change_before_backward() {
     let _alone = alone();
     for (name, read) in READERS {
         same(name, &|region| {
-            let (w, x) = (numbers(1, &[4, 4]).set_requires_grad(true), numbers(2, &[8, 4]));
+            let [x, w] = operands();
             let (mean, variance) = (numbers(3, &[4]), numbers(4, &[4]).exp());
             let output = region(&|| {
                 let h = read(&x.matmul(&w), &mean, &variance).tanh();

@@ -23,6 +23,15 @@ fn same(name: &str, step: Step<'_>) {
     kit::same(name, checkpoint::with(), step);
 }
 
+/// Compares a program that trains its argument.
+fn same_of_one(name: &str, program: impl Fn(&Tensor) -> Tensor) {
+    same(name, &|w, region| {
+        let output = region(&|| program(w));
+        output.sum(Kind::Float).backward();
+        vec![output]
+    });
+}
+
 /// On the CPU, because a paper card has no values for sparse and nested tensors.
 const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
 
@@ -71,17 +80,13 @@ fn values_of_a_sparse_tensor_are_written() {
 #[test]
 fn a_nested_tensor_is_saved() {
     let _alone = alone();
-    same("nested", &|w, region| {
-        let output = region(&|| {
-            let shapes = Tensor::from_slice(&[4_i64, 4]).view([1, 2]);
-            let nested =
-                Tensor::internal_nested_from_padded(&w.to_device(Device::Cpu).unsqueeze(0), &shapes, false)
-                    .relu();
-            cut();
-            nested.nested_to_padded_tensor(0.0, None::<&[i64]>).tanh()
-        });
-        output.sum(Kind::Float).backward();
-        vec![output]
+    same_of_one("nested", |w| {
+        let shapes = Tensor::from_slice(&[4_i64, 4]).view([1, 2]);
+        let nested =
+            Tensor::internal_nested_from_padded(&w.to_device(Device::Cpu).unsqueeze(0), &shapes, false)
+                .relu();
+        cut();
+        nested.nested_to_padded_tensor(0.0, None::<&[i64]>).tanh()
     });
 }
 
@@ -125,40 +130,27 @@ fn one_added_elsewhere(tensor: Tensor) -> Tensor {
 #[test]
 fn another_thread_writes_to_a_tensor_of_the_region() {
     let _alone = alone();
-    same("another handle comes back", &|w, region| {
-        let x = numbers(2, &[4, 4]);
-        let output = region(&|| {
-            let b = one_added_elsewhere(&x + 1.0);
-            let d = (&b + w).tanh();
-            cut();
-            d.matmul(w).sigmoid()
-        });
-        output.sum(Kind::Float).backward();
-        vec![output]
+    let x = numbers(2, &[4, 4]);
+    same_of_one("another handle comes back", |w| {
+        let b = one_added_elsewhere(&x + 1.0);
+        let d = (&b + w).tanh();
+        cut();
+        d.matmul(w).sigmoid()
     });
-    same("a view is taken afterwards", &|w, region| {
-        let x = numbers(2, &[4, 4]);
-        let output = region(&|| {
-            let a = &x + 1.0;
-            drop(one_added_elsewhere(a.shallow_clone()));
-            let flat = a.view([16]);
-            let d = (&a + w).tanh() * flat.view([4, 4]);
-            cut();
-            (d.matmul(w) * &a).sigmoid()
-        });
-        output.sum(Kind::Float).backward();
-        vec![output]
+    same_of_one("a view is taken afterwards", |w| {
+        let a = &x + 1.0;
+        drop(one_added_elsewhere(a.shallow_clone()));
+        let flat = a.view([16]);
+        let d = (&a + w).tanh() * flat.view([4, 4]);
+        cut();
+        (d.matmul(w) * &a).sigmoid()
     });
-    same("zeros are filled", &|w, region| {
-        let output = region(&|| {
-            let zeros = Tensor::zeros([4, 4], ground::floats());
-            drop(one_added_elsewhere(zeros.shallow_clone()));
-            let d = (&zeros + w).tanh();
-            cut();
-            d.matmul(w).sigmoid()
-        });
-        output.sum(Kind::Float).backward();
-        vec![output]
+    same_of_one("zeros are filled", |w| {
+        let zeros = Tensor::zeros([4, 4], ground::floats());
+        drop(one_added_elsewhere(zeros.shallow_clone()));
+        let d = (&zeros + w).tanh();
+        cut();
+        d.matmul(w).sigmoid()
     });
 }
 
