@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::ground;
 use tch::{Kind, Tensor, nn};
+use tempfile::TempDir;
 use toma_torch::ErrorKind;
 use toma_torch::offload::{Lru, Residency};
 
@@ -26,10 +27,12 @@ fn some() -> Vec<(&'static str, Tensor)> {
     ]
 }
 
-fn written(folder: &Path) -> PathBuf {
-    let path = folder.join("some.safetensors");
+/// Writes the tensors to a file, which ends with its folder.
+fn written() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("some.safetensors");
     Tensor::write_safetensors(&some(), &path).unwrap();
-    path
+    (folder, path)
 }
 
 /// Returns the bits of the sum, in the tensor's own kind, because a conversion takes memory.
@@ -40,8 +43,7 @@ fn sum(tensor: &Tensor) -> u64 {
 #[test]
 fn weights_are_read_when_they_are_used_in_less_memory_than_the_file_has() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let path = written(folder.path());
+    let (_folder, path) = written();
     let expected = some().into_iter().map(|(name, right)| (name, right.size(), right.kind(), sum(&right)));
     let expected: Vec<_> = expected.collect();
     let before = ground::allocated_bytes();
@@ -67,8 +69,7 @@ fn weights_are_read_when_they_are_used_in_less_memory_than_the_file_has() {
 #[test]
 fn weights_have_the_bits_of_the_file_and_are_written_apart_from_it() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let path = written(folder.path());
+    let (_folder, path) = written();
     let (manager, _entered) = entered(u64::MAX, Lru);
     for ((name, weight), (_, right)) in manager.read_safetensors(&path).unwrap().iter().zip(in_order(&path)) {
         assert_eq!(bits(weight), bits(&right), "{name}");
@@ -110,10 +111,9 @@ fn a_net_whose_variables_are_in_a_file_learns_the_same() {
 #[test]
 fn a_file_that_changes_is_an_error_until_the_tensor_is_gone() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
     let (manager, _entered) = entered(u64::MAX, Lru);
     let changed = |change: fn(&Path), text: &str| {
-        let path = written(folder.path());
+        let (_folder, path) = written();
         let weights = manager.read_safetensors(&path).unwrap();
         let (_, wide) = weights.iter().find(|(name, _)| name == "wide").unwrap();
         change(&path);
@@ -146,8 +146,7 @@ fn write_into(path: &Path) {
 #[test]
 fn another_file_in_its_place_changes_nothing() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let path = written(folder.path());
+    let (_folder, path) = written();
     let (manager, _entered) = entered(u64::MAX, Lru);
     let weights = manager.read_safetensors(&path).unwrap();
     fs::remove_file(&path).unwrap();

@@ -56,6 +56,16 @@ impl Rule {
     }
 }
 
+/// A step of training, which returns its loss.
+pub(crate) fn step_of(net: &Net, rule: Rule) -> impl FnMut() -> Vec<u32> {
+    let mut optimizer = rule.build(&net.variables);
+    move || {
+        let loss = net.loss();
+        optimizer.backward_step(&loss);
+        bits(&loss)
+    }
+}
+
 /// Returns this percentage of the peak bytes of two steps.
 pub(crate) fn budget_of(net: fn() -> Net, percent: u64) -> u64 {
     let peak = ground::peak_of(|| {

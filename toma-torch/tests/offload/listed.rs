@@ -35,11 +35,8 @@ fn evicted_tensors_are_on_the_host_and_in_no_sum() {
     assert_eq!(taken.outside_bytes(&ground::place()), manager.status().evicted_bytes);
     assert_eq!((handle.residency(), manager.report().fetches), (Residency::Offloaded, 0), "it was looked at");
     let text = taken.to_string();
-    assert!(
-        text.starts_with(
-            "Element type                                            Size  Used MEM   Outside\n"
-        )
-    );
+    let header = "Element type                                            Size  Used MEM   Outside\n";
+    assert!(text.starts_with(header), "{text}");
     assert!(text.contains("(512, 1024)     0.00B     2.00M\n"), "{text}");
     assert!(text.contains("\nOutside of host: 2.00M\n"), "{text}");
     // The row remains after the last guard and without its manager.

@@ -10,7 +10,7 @@ use tch::nn::OptimizerConfig as _;
 use toma_plan::residency::{MoveKind, Plan, Situation, Step, Terms, simulate};
 use toma_torch::offload::{Event, Eviction, Flow, Genoa, Lru, Manager, NextEvent, Report};
 
-use crate::kit::{Rule, alone, bits, budget_of, caught, entered, manager};
+use crate::kit::{Rule, alone, bits, budget_of, caught, entered, manager, step_of};
 use crate::nets::{self, NETS, Net};
 use crate::rounds::rounds;
 
@@ -28,14 +28,9 @@ pub(crate) fn moved(
     rule: Rule,
     is_marked: bool,
 ) -> impl Iterator<Item = Trained> {
-    let mut optimizer = rule.build(&net.variables);
+    let mut train = step_of(net, rule);
     tch::manual_seed(3);
     let figures = |report: Report| [report.fetches, report.bytes_in, report.bytes_out];
-    let mut train = move || {
-        let loss = net.loss();
-        optimizer.backward_step(&loss);
-        bits(&loss)
-    };
     std::iter::repeat_with(move || {
         let before = figures(manager.report());
         let loss = if is_marked { manager.step(&mut train) } else { train() };
@@ -85,13 +80,8 @@ fn a_step_is_noticed_and_its_plan_moves_less_than_the_least_recently_used_would(
     let bytes = budget_of(nets::transformer, 40);
     let expected: Vec<_> = {
         let net = nets::transformer();
-        let mut optimizer = Rule::Sgd.build(&net.variables);
+        let learn = step_of(&net, Rule::Sgd);
         tch::manual_seed(3);
-        let learn = || {
-            let loss = net.loss();
-            optimizer.backward_step(&loss);
-            bits(&loss)
-        };
         std::iter::repeat_with(learn).take(STEPS).collect()
     };
     for is_marked in [true, false] {

@@ -5,7 +5,7 @@ use tch::nn::OptimizerConfig as _;
 use tch::{TchError, Tensor, nn};
 use toma_torch::offload::{Flow, Manager, Residency};
 
-use crate::kit::{Rule, alone, bits, budget_of, caught, entered, manager};
+use crate::kit::{Rule, alone, bits, budget_of, caught, entered, manager, step_of};
 use crate::nets;
 
 #[test]
@@ -80,22 +80,11 @@ fn a_step_that_fails_is_another_or_is_of_another_thread_leaves_no_wrong_plan() {
     let bytes = budget_of(nets::perceptron, 50);
     let expected: Vec<_> = {
         let net = nets::perceptron();
-        let mut optimizer = Rule::Plain.build(&net.variables);
-        let learn = || {
-            let loss = net.loss();
-            optimizer.backward_step(&loss);
-            bits(&loss)
-        };
-        std::iter::repeat_with(learn).take(10).collect()
+        std::iter::repeat_with(step_of(&net, Rule::Plain)).take(10).collect()
     };
     let (manager, _entered) = entered(ground::allocated_bytes() + bytes, Flow::default());
     let net = nets::perceptron();
-    let mut optimizer = Rule::Plain.build(&net.variables);
-    let mut learn = || {
-        let loss = net.loss();
-        optimizer.backward_step(&loss);
-        bits(&loss)
-    };
+    let mut learn = step_of(&net, Rule::Plain);
     let failing =
         || -> Result<Tensor, TchError> { net.loss().f_matmul(&Tensor::ones([3, 3], ground::floats())) };
     manager.predict(failing).unwrap();

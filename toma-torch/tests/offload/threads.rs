@@ -61,6 +61,16 @@ fn beside(times: usize, work: impl FnMut() -> bool + Send, act: impl Fn()) {
     assert!(found > times / 10, "only {found} runs found their tensors");
 }
 
+/// Multiplies a tensor by itself, and returns true if it was found. Then the product is right.
+fn multiplies<'e>(weights: &Tensor, expected: &'e [f32]) -> impl FnMut() -> bool + Send + use<'e> {
+    let theirs = weights.shallow_clone();
+    move || {
+        let product = found(theirs.f_matmul(&theirs)).map(|product| elements(&product).unwrap());
+        assert!(product.as_ref().is_none_or(|product| product == expected));
+        product.is_some()
+    }
+}
+
 fn goes_and_comes(handle: &TensorRef) {
     // A tensor that the other thread is using is not evicted.
     let _stays = handle.offload();
@@ -77,14 +87,7 @@ fn an_operator_that_began_before_there_was_a_manager_finds_its_arguments() {
         let weights = weights();
         let expected = elements(&weights.matmul(&weights)).unwrap();
         for _ in 0..rounds(50, 1000) {
-            let theirs = weights.shallow_clone();
-            let expected = &expected;
-            let computes = move || {
-                let product = found(theirs.f_matmul(&theirs)).map(|product| elements(&product).unwrap());
-                assert!(product.as_ref().is_none_or(|product| product == expected));
-                product.is_some()
-            };
-            beside(1, computes, || {
+            beside(1, multiplies(&weights, &expected), || {
                 let manager = manager(Lru);
                 let _entered = manager.enter().unwrap();
                 goes_and_comes(&manager.adopt(&weights));
@@ -100,14 +103,7 @@ fn an_operator_finds_what_a_handle_evicts_while_no_thread_has_entered() {
         let weights = weights();
         let expected = elements(&weights.matmul(&weights)).unwrap();
         let handle = manager(Lru).adopt(&weights);
-        let theirs = weights.shallow_clone();
-        let expected = &expected;
-        let computes = move || {
-            let product = found(theirs.f_matmul(&theirs)).map(|product| elements(&product).unwrap());
-            assert!(product.as_ref().is_none_or(|product| product == expected));
-            product.is_some()
-        };
-        beside(rounds(300, 3000), computes, || goes_and_comes(&handle));
+        beside(rounds(300, 3000), multiplies(&weights, &expected), || goes_and_comes(&handle));
     });
 }
 
