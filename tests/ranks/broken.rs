@@ -16,7 +16,7 @@ use toma::ranks::{self, Group, Member, MemoryStore, Store, StoreError};
 use toma::testing::{FakeDevice, StoppedClock, inject};
 use toma::{NoCache, execute, report};
 
-use crate::kit::{on_each, on_each_within};
+use crate::kit::{form, on_each, on_each_within};
 
 type Boxed = Box<dyn std::error::Error + Send + Sync>;
 
@@ -45,7 +45,7 @@ fn keys_do_not_pile_up_where_calls_end_in_errors() {
     on_each(3, |rank| {
         let mut most = 0;
         for _ in 0..100 {
-            let with = execute::with::<NoCache>().name("step").ranks(&rank);
+            let with = form("step", &rank);
             let fails = rank.rank() == 0;
             with.batch(4, |size| if fails { Err(io::Error::other("no")) } else { Ok(size) }).unwrap_err();
             most = most.max(rank.store().keys());
@@ -58,9 +58,7 @@ fn keys_do_not_pile_up_where_calls_end_in_errors() {
 fn a_call_that_was_never_begun_is_reported_to_all() {
     let dropped = Barrier::new(2);
     let results = on_each(2, |rank| {
-        let rows = || {
-            execute::with::<NoCache>().name("rows").ranks(&rank).iter(0..4, 2, |_, _| Ok::<_, io::Error>(()))
-        };
+        let rows = || form("rows", &rank).iter(0..4, 2, |_, _| Ok::<_, io::Error>(()));
         if rank.rank() == 0 {
             (0..4).for_each(|_| drop(rows()));
             dropped.wait();
@@ -82,7 +80,7 @@ fn bytes_are_shared_in_step_after_a_share_that_was_refused() {
     let shared = on_each(2, |rank| {
         let mine = |byte: u8| vec![byte, u8::try_from(rank.rank()).unwrap()];
         rank.share(mine(1)).unwrap();
-        let mut rows = execute::with::<NoCache>().name("rows").ranks(&rank).iter(0..4, 2, |_, _| ());
+        let mut rows = form("rows", &rank).iter(0..4, 2, |_, _| ());
         rows.next().unwrap();
         if rank.rank() == 0 {
             rank.share(mine(2)).unwrap_err();
@@ -171,7 +169,7 @@ fn a_rank_that_waits_for_votes_keeps_no_other_from_a_device_that_they_share() {
         let per_item = if rank.rank() == 0 { 15 } else { 5 };
         let ladder = Ladder::default().wait(Duration::from_secs(60));
         let mut first = true;
-        execute::with::<NoCache>().name("step").ranks(&rank).device(&device).ladder(ladder).batch(8, |size| {
+        form("step", &rank).device(&device).ladder(ladder).batch(8, |size| {
             if std::mem::take(&mut first) {
                 meet.wait();
             }
@@ -245,9 +243,7 @@ fn doubts_of_all_ranks_come_together() {
     let largest = on_each(2, |rank| {
         let clock = StoppedClock::new();
         let (mut attempts, mut largest) = (0, 0);
-        execute::with::<NoCache>()
-            .name("step")
-            .ranks(&rank)
+        form("step", &rank)
             .range(0..16 * 400, 64, |start, end| {
                 attempts += 1;
                 let is_late = start > 16 * 100;
@@ -303,7 +299,7 @@ fn an_injected_failure_is_remembered_on_no_rank() {
 fn a_body_that_would_wait_for_other_ranks_is_refused() {
     let results = on_each_within(2, Duration::from_secs(5), |rank| {
         let other = rank.named("other", rank.store().clone());
-        let done = execute::with::<NoCache>().name("step").ranks(&rank).batch(4, |size| {
+        let done = form("step", &rank).batch(4, |size| {
             if rank.rank() == 1 && size > 2 {
                 return Err(Boxed::from(OutOfMemory::new(None)));
             }
@@ -319,8 +315,7 @@ fn a_body_that_would_wait_for_other_ranks_is_refused() {
 fn an_item_that_ends_the_call_elsewhere_ends_it_here() {
     let seen = on_each(2, |rank| {
         let seen = Mutex::new(Vec::new());
-        let with = execute::with::<NoCache>().name("step").ranks(&rank).by_cost(|item| [1, 9, 1, 1][item]);
-        let done = with.range(0..4, 2, |start, end| {
+        let done = form("step", &rank).by_cost(|item| [1, 9, 1, 1][item]).range(0..4, 2, |start, end| {
             seen.lock().unwrap().extend(start..end);
             let fails = rank.rank() == 1 && start == 1;
             if fails { Err(Boxed::from(OutOfMemory::new(None))) } else { Ok(()) }

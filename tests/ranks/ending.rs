@@ -11,23 +11,16 @@ use toma::observe::{Answer, Event, EventKind, Reason};
 use toma::ranks::{self, Error, Group, Member, MemoryStore, RankState, Store, StoreError, Subject, Vote};
 use toma::{NoCache, execute, report};
 
-use crate::kit::{on_each, on_each_within};
+use crate::common::panic_of;
+use crate::kit::{form, on_each, on_each_within};
 
 type Boxed = Box<dyn std::error::Error + Send + Sync>;
-
-fn panics<R>(run: impl FnOnce() -> R) -> String {
-    let payload = catch_unwind(AssertUnwindSafe(run)).err().expect("it panics");
-    match payload.downcast::<String>() {
-        Ok(text) => *text,
-        Err(other) => (*other.downcast::<&str>().expect("a panic with words")).to_owned(),
-    }
-}
 
 #[test]
 fn an_error_is_returned_where_it_happened_and_named_elsewhere() {
     let errors = on_each(3, |rank| {
         let mut attempts = 0;
-        let done = execute::with::<NoCache>().name("step").ranks(&rank).range(0..8, 4, |start, _| {
+        let done = form("step", &rank).range(0..8, 4, |start, _| {
             attempts += 1;
             if rank.rank() == 2 && start == 4 { Err(Boxed::from("disk is full")) } else { Ok(()) }
         });
@@ -61,11 +54,9 @@ fn a_failure_whose_call_another_rank_ends_has_one_answer_at_its_size() {
 #[test]
 fn the_next_call_runs_as_if_nothing_had_happened() {
     let done = on_each(2, |rank| {
-        let once = execute::with::<NoCache>()
-            .name("one")
-            .ranks(&rank)
+        let once = form("one", &rank)
             .batch(4, |size| if rank.rank() == 0 { Err(io::Error::other("no")) } else { Ok(size) });
-        let again = execute::with::<NoCache>().name("other").ranks(&rank).batch(4, |size| size);
+        let again = form("other", &rank).batch(4, |size| size);
         (once.is_err(), again)
     });
     assert_eq!(done, [(true, 4), (true, 4)]);
@@ -74,8 +65,8 @@ fn the_next_call_runs_as_if_nothing_had_happened() {
 #[test]
 fn a_panic_goes_on_where_it_happened() {
     let results = on_each(2, |rank| {
-        panics(|| {
-            execute::with::<NoCache>().name("step").ranks(&rank).batch(4, |size| {
+        panic_of(|| {
+            form("step", &rank).batch(4, |size| {
                 assert!(rank.rank() == 1, "rank 0 is tired");
                 size
             })
@@ -90,7 +81,7 @@ fn a_panic_goes_on_where_it_happened() {
 #[test]
 fn out_of_memory_at_the_smallest_size_ends_the_call() {
     let results = on_each(2, |rank| {
-        let done = execute::with::<NoCache>().name("step").ranks(&rank).batch(4, |size| {
+        let done = form("step", &rank).batch(4, |size| {
             if rank.rank() == 0 { Err(Boxed::from(OutOfMemory::new(None))) } else { Ok(size) }
         });
         let report = report::last().unwrap();
@@ -120,8 +111,8 @@ impl std::error::Error for Own {}
 fn errors_of_ones_own_are_made_by_what_was_added() {
     ranks::add_error(|error| Own(format!("converted: {error}")));
     let results = on_each(2, |rank| {
-        let with = execute::with::<NoCache>().name("step").ranks(&rank);
-        with.batch(4, |size| if rank.rank() == 0 { Err(Own("mine".to_owned())) } else { Ok(size) })
+        form("step", &rank)
+            .batch(4, |size| if rank.rank() == 0 { Err(Own("mine".to_owned())) } else { Ok(size) })
     });
     assert_eq!(results[0], Err(Own("mine".to_owned())));
     let converted = "converted: rank 0 of 2 ended batch `step` after 1 attempts: mine";
@@ -136,7 +127,7 @@ fn other<E>(_: &E) -> Class {
 #[test]
 fn an_error_that_cannot_be_made_is_a_panic() {
     let results = on_each(2, |rank| {
-        let with = execute::with::<NoCache>().name("step").ranks(&rank).classify(other);
+        let with = form("step", &rank).classify(other);
         catch_unwind(AssertUnwindSafe(|| {
             with.batch(4, |size| if rank.rank() == 0 { Err(()) } else { Ok(size) })
         }))
@@ -153,10 +144,8 @@ fn an_error_that_cannot_be_made_is_a_panic() {
 fn a_rank_that_does_not_come_is_named_in_time() {
     let begun = Instant::now();
     let results = on_each_within(3, Duration::from_millis(200), |rank| {
-        let results = (rank.rank() != 1).then(|| {
-            let with = execute::with::<NoCache>().name("step").ranks(&rank);
-            with.batch(4, Ok::<_, io::Error>).unwrap_err().to_string()
-        });
+        let results = (rank.rank() != 1)
+            .then(|| form("step", &rank).batch(4, Ok::<_, io::Error>).unwrap_err().to_string());
         (results, rank)
     });
     let missing = Some("batch `step`: no vote of rank 1 of 3 within 200ms".to_owned());
@@ -170,10 +159,7 @@ fn a_rank_that_does_not_come_is_named_in_time() {
 #[test]
 fn a_rank_that_leaves_is_named_at_once() {
     let results = on_each(3, |rank| {
-        (rank.rank() != 1).then(|| {
-            let with = execute::with::<NoCache>().name("step").ranks(&rank);
-            with.batch(4, Ok::<_, io::Error>).unwrap_err().to_string()
-        })
+        (rank.rank() != 1).then(|| form("step", &rank).batch(4, Ok::<_, io::Error>).unwrap_err().to_string())
     });
     let left = Some("rank 1 of 3 ended its work: its ranks were dropped".to_owned());
     assert_eq!(results, [left.clone(), None, left]);
@@ -186,7 +172,7 @@ fn a_rank_that_comes_too_late_receives_the_same() {
         if rank.rank() == 1 {
             late.wait();
         }
-        let done = execute::with::<NoCache>().name("step").ranks(&rank).batch(4, Ok::<_, io::Error>);
+        let done = form("step", &rank).batch(4, Ok::<_, io::Error>);
         if rank.rank() == 0 {
             late.wait();
         }
@@ -199,8 +185,7 @@ fn a_rank_that_comes_too_late_receives_the_same() {
 fn different_calls_name_each_other() {
     let results = on_each(3, |rank| {
         let name = if rank.rank() == 2 { "evaluate" } else { "train" };
-        let with = execute::with::<NoCache>().name(name).ranks(&rank);
-        with.batch(4, Ok::<_, io::Error>).unwrap_err().to_string()
+        form(name, &rank).batch(4, Ok::<_, io::Error>).unwrap_err().to_string()
     });
     assert_eq!(results, ["ranks differ: rank 0 is at batch `train`, rank 2 at batch `evaluate`"; 3]);
 }
@@ -208,7 +193,7 @@ fn different_calls_name_each_other() {
 #[test]
 fn a_call_and_a_barrier_differ() {
     let results = on_each(2, |rank| {
-        let with = execute::with::<NoCache>().name("train").ranks(&rank);
+        let with = form("train", &rank);
         if rank.rank() == 0 {
             with.range(0..4, 4, |_, _| Ok::<_, Error>(())).unwrap_err()
         } else {
@@ -224,11 +209,9 @@ fn a_call_inside_of_an_attempt_is_refused() {
     let results = on_each(2, |rank| {
         let evaluation = rank.named("evaluation", rank.store().clone());
         let inner = |over: &Member| {
-            execute::with::<NoCache>().name("inner").ranks(over).batch(4, |size| size);
+            form("inner", over).batch(4, |size| size);
         };
-        [&rank, &evaluation].map(|over| {
-            panics(|| execute::with::<NoCache>().name("outer").ranks(&rank).batch(4, |_| inner(over)))
-        })
+        [&rank, &evaluation].map(|over| panic_of(|| form("outer", &rank).batch(4, |_| inner(over))))
     });
     let refused =
         "inner: ranks inside of an attempt on which ranks agree: must be on the outermost call alone";
@@ -241,11 +224,11 @@ fn a_second_thread_of_a_rank_needs_a_name_of_its_own() {
         let evaluation = rank.named("evaluation", rank.store().clone());
         let other = |over: &Member| {
             std::thread::scope(|scope| {
-                let run = || execute::with::<NoCache>().name("evaluate").ranks(over).batch(4, |size| size);
+                let run = || form("evaluate", over).batch(4, |size| size);
                 scope.spawn(move || catch_unwind(AssertUnwindSafe(run)).ok()).join().unwrap()
             })
         };
-        let mut pieces = execute::with::<NoCache>().name("train").ranks(&rank).iter(0..4, 2, |_, _| ());
+        let mut pieces = form("train", &rank).iter(0..4, 2, |_, _| ());
         pieces.next().unwrap();
         let beside = (other(&rank), other(&evaluation));
         (pieces.count(), beside)
@@ -256,8 +239,7 @@ fn a_second_thread_of_a_rank_needs_a_name_of_its_own() {
 #[test]
 fn an_iterator_that_is_dropped_ends_the_call_elsewhere() {
     let results = on_each(2, |rank| {
-        let with = execute::with::<NoCache>().name("rows").ranks(&rank);
-        let mut rows = with.iter(0..8, 2, |start, _| Ok::<_, io::Error>(start));
+        let mut rows = form("rows", &rank).iter(0..8, 2, |start, _| Ok::<_, io::Error>(start));
         let first = rows.next().unwrap().unwrap();
         if rank.rank() == 0 {
             drop(rows);
@@ -273,7 +255,7 @@ fn an_iterator_that_is_dropped_ends_the_call_elsewhere() {
 #[test]
 fn the_size_hint_includes_an_error_from_elsewhere() {
     let hints = on_each(2, |rank| {
-        let with = execute::with::<NoCache>().name("rows").ranks(&rank);
+        let with = form("rows", &rank);
         let items = 2 + 2 * rank.rank();
         let mut rows =
             with.iter(0..items, 2, |start, _| if start == 2 { Err(io::Error::other("no")) } else { Ok(()) });
@@ -295,7 +277,7 @@ fn the_size_hint_includes_an_error_from_elsewhere() {
 fn an_action_that_panics_ends_the_call_elsewhere() {
     let results = on_each(2, |rank| {
         let done = catch_unwind(AssertUnwindSafe(|| {
-            execute::with::<NoCache>().name("step").ranks(&rank).range(0..4, 2, |start, _| {
+            form("step", &rank).range(0..4, 2, |start, _| {
                 let fails = rank.rank() == 0 && start == 0;
                 ranks::when_agreed(move || assert!(!fails, "no"));
                 Ok::<_, io::Error>(())

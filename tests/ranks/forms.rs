@@ -12,7 +12,7 @@ use toma::ranks::{Group, Member, when_agreed};
 use toma::{NoCache, execute, report};
 
 use crate::executor::{Unpark, block_on_wakes as block_on};
-use crate::kit::on_each;
+use crate::kit::{form, on_each};
 
 /// Makes an attempt. Rank 1 has room for `room` items only.
 fn attempt(rank: &Member, items: usize, room: usize) -> Result<usize, OutOfMemory> {
@@ -23,10 +23,7 @@ fn attempt(rank: &Member, items: usize, room: usize) -> Result<usize, OutOfMemor
 fn an_iterator_goes_on_voting_until_all_are_done() {
     let pieces = on_each(2, |rank| {
         let items = if rank.rank() == 0 { 2 } else { 6 };
-        let pieces = execute::with::<NoCache>()
-            .name("rows")
-            .ranks(&rank)
-            .iter(0..items, 4, |start, end| attempt(&rank, end - start, 2));
+        let pieces = form("rows", &rank).iter(0..items, 4, |start, end| attempt(&rank, end - start, 2));
         pieces.map(Result::unwrap).collect::<Vec<_>>()
     });
     assert_eq!(pieces, [vec![2], vec![2, 2, 2]]);
@@ -65,12 +62,7 @@ fn the_first_size_is_the_smallest_that_any_rank_knows() {
 #[test]
 fn reports_name_the_rank_that_failed() {
     let shown = on_each(3, |rank| {
-        let name = "step";
-        execute::with::<NoCache>()
-            .name(name)
-            .ranks(&rank)
-            .batch(64, |size| attempt(&rank, size, 32))
-            .unwrap();
+        form("step", &rank).batch(64, |size| attempt(&rank, size, 32)).unwrap();
         report::last().unwrap().to_string()
     });
     assert!(shown[0].contains("64 -> 32 (out of memory on rank 1 of 3), worked once"), "{}", shown[0]);
@@ -162,7 +154,7 @@ fn streams_agree() {
         block_on(async {
             let items = 4 + 2 * rank.rank();
             let body = async |start: usize, end: usize| attempt(&rank, end - start, 2);
-            let mut rows = execute::with::<NoCache>().name("rows").ranks(&rank).stream(0..items, 4, body);
+            let mut rows = form("rows", &rank).stream(0..items, 4, body);
             let mut seen = Vec::new();
             while let Some(row) = rows.next().await {
                 seen.push(row.unwrap());
@@ -214,7 +206,7 @@ fn keys_do_not_pile_up() {
     on_each(2, |rank| {
         let mut most = 0;
         for _ in 0..200 {
-            execute::with::<NoCache>().name("step").ranks(&rank).range(0..8, 2, |_, _| ());
+            form("step", &rank).range(0..8, 2, |_, _| ());
             most = most.max(rank.store().keys());
         }
         assert!(most <= 16, "{most}");

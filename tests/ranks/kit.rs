@@ -3,7 +3,15 @@
 use std::thread;
 use std::time::Duration;
 
+use toma::execute::{self, With};
 use toma::ranks::{self, Member};
+use toma::{Halve, NoCache};
+use toma_core::Auto;
+
+/// A form of this name, without a cache, whose ranks agree.
+pub(crate) fn form<'r>(name: &'static str, rank: &'r Member) -> With<'r, Halve, Auto, ()> {
+    execute::with::<NoCache>().name(name).ranks(rank)
+}
 
 /// Runs `run` on so many ranks, and returns the results in order.
 pub(crate) fn on_each<R: Send>(size: usize, run: impl Fn(Member) -> R + Sync) -> Vec<R> {

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "testing")]
 mod broken;
+#[path = "../common/kit.rs"]
+mod common;
 mod ending;
 mod every_order;
 #[path = "../common/executor.rs"]
