@@ -46,7 +46,7 @@ fn same_line(sizes: &GlobalCache, depth: usize, tried: &Cell<usize>) -> Result<(
     with.range(0..4, 4, |start, end| {
         tried.set(tried.get() + 1);
         if depth == 0 {
-            return if end - start > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+            return fits(end - start, 1);
         }
         same_line(sizes, depth - 1, tried)
     })
@@ -63,9 +63,7 @@ fn a_line_that_calls_itself_keeps_its_steps_apart() {
 
 #[toma::batch(initial = 8, cache = &*sizes)]
 async fn waits(size: usize, sizes: &GlobalCache) -> Result<()> {
-    if size > 2 {
-        return Err(OutOfMemory::new(None));
-    }
+    fits(size, 2)?;
     std::future::pending().await
 }
 

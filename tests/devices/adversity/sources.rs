@@ -14,13 +14,7 @@ use crate::kit::{Memory, fits};
 /// Runs a range of 16 items of which 4 fit at a time.
 fn range(cache: &dyn SizeCache, device: &Memory, done: &mut Vec<usize>) -> Result<(), OutOfMemory> {
     let with = execute::with::<NoCache>().cache(cache).device(device);
-    with.range(0..16, 16, |start, end| {
-        if end - start > 4 {
-            return Err(OutOfMemory::new(None));
-        }
-        done.extend(start..end);
-        Ok(())
-    })
+    with.range(0..16, 16, |start, end| fits(end - start, 4).map(|()| done.extend(start..end)))
 }
 
 fn completes(cache: &dyn SizeCache, device: &Memory) {

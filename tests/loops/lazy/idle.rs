@@ -9,12 +9,12 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use toma::classify::OutOfMemory;
 use toma::device::{Ladder, falls_back};
 use toma::execute::{self, Stream};
 use toma::testing::FakeDevice;
 use toma::{GlobalCache, NoCache};
 
+use crate::kit::fits;
 use crate::lazy::{block_on, pause, poll_once};
 
 /// Sizes tried where no other attempt runs: a size that fails is tried once.
@@ -32,7 +32,7 @@ fn tried(device: &FakeDevice) -> Vec<usize> {
             let ladder = Ladder::default().wait(Duration::ZERO);
             execute::with::<NoCache>().device(device).ladder(ladder).batch(4, |size| {
                 tried.lock().unwrap().push(size);
-                if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+                fits(size, 2)
             })
         });
     });
@@ -86,13 +86,7 @@ fn beside_one_that_tries_again() {
     let (device, seen) = (FakeDevice::new(100), RefCell::new(Vec::new()));
     let form = execute::with::<NoCache>().device(&device);
     let form = form.before_retry(|_| seen.borrow_mut().push(tried(&device)));
-    let mut rows = form.stream(
-        0..2,
-        2,
-        async |start, end| {
-            if end - start > 1 { Err(OutOfMemory::new(None)) } else { Ok(()) }
-        },
-    );
+    let mut rows = form.stream(0..2, 2, async |start, end| fits(end - start, 1));
     assert!(poll_once(rows.next()).is_pending(), "others run before each retry");
     assert_eq!(seen.take(), [CONTENDED]);
     assert_eq!(tried(&device), BY_ITSELF);
@@ -146,7 +140,7 @@ fn a_loop_over_the_values() {
         let sizes = RefCell::new(Vec::new());
         let result = execute::with::<NoCache>().device(&device).batch(4, |size| {
             sizes.borrow_mut().push(size);
-            if size > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+            fits(size, 2)
         });
         assert_eq!((result, sizes.take()), (Ok(()), BY_ITSELF.to_vec()));
     }
@@ -157,17 +151,14 @@ fn a_loop_over_the_values() {
 fn asked_in_a_fallback_it_learns_nothing() {
     for with_ladder in [false, true] {
         let (device, cache) = (FakeDevice::new(100), GlobalCache::new());
-        let body =
-            |start: usize, end: usize| if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+        let body = |start: usize, end: usize| fits(end - start, 2);
         let form = execute::with::<NoCache>().cache(&cache);
         let form = if with_ladder { form.device(&device) } else { form };
         let (mut rows, mut others) =
             (form.clone().iter(0..16, 8, body), form.stream(0..16, 8, async |start, end| body(start, end)));
         let ladder = Ladder::default().fallback(true);
         let in_fallback = execute::with::<NoCache>().ladder(ladder).batch(1, |_| {
-            if !falls_back() {
-                return Err(OutOfMemory::new(None));
-            }
+            fits(1, usize::from(falls_back()))?;
             rows.next().unwrap()?;
             block_on(others.next()).unwrap()
         });

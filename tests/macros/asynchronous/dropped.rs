@@ -7,6 +7,7 @@ use toma::classify::OutOfMemory;
 use toma::{GlobalCache, report};
 
 use crate::asynchronous::{block_on, pause, poll};
+use crate::kit::fits;
 
 const ITEMS: usize = 24;
 
@@ -29,9 +30,7 @@ impl World {
     async fn attempt(&self, start: usize, end: usize) -> Result<(), OutOfMemory> {
         let _value = Value::new(&self.alive);
         pause().await;
-        if end - start > self.limit {
-            return Err(OutOfMemory::new(None));
-        }
+        fits(end - start, self.limit)?;
         pause().await;
         assert_eq!(self.done.get(), start, "items in order, each once");
         self.done.set(end);

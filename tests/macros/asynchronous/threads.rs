@@ -5,15 +5,15 @@ use tokio::task::yield_now;
 use toma::NoCache;
 use toma::classify::OutOfMemory;
 
+use crate::kit::fits;
+
 const ITEMS: usize = 200;
 
 /// Each task has its own limit; attempts move from thread to thread.
 #[toma::chunked(initial = 64, cache = NoCache)]
 async fn fill(data: &mut [usize], start: usize, _end: usize, limit: usize) -> Result<(), OutOfMemory> {
     yield_now().await;
-    if data.len() > limit {
-        return Err(OutOfMemory::new(None));
-    }
+    fits(data.len(), limit)?;
     for (i, value) in data.iter_mut().enumerate() {
         *value += start + i;
         yield_now().await;

@@ -2,10 +2,10 @@
 //! nothing else. [`crate::caches::model`] and `tests/loops/rules` test this for calls that succeed, give up or end
 //! otherwise, `tests/macros/asynchronous` for dropped futures.
 
-use toma::classify::OutOfMemory;
 use toma::{GlobalCache, StacktraceMemoryCache, execute, report};
 
 use crate::caches::kit::{AnyStack, GIB, batch, memory};
+use crate::kit::fits;
 
 #[cfg(feature = "testing")]
 #[test]
@@ -21,7 +21,7 @@ fn a_size_that_fails_too_late_is_not_remembered() {
         if start >= 16 {
             clock.advance(Duration::from_secs(10));
         }
-        if start >= 16 || end - start > 16 { Err(OutOfMemory::new(None)) } else { Ok(()) }
+        fits(end - start, if start < 16 { 16 } else { 0 })
     });
     assert!(ended.is_err());
     assert_eq!(toma::report::last().unwrap().gave_up, Some(toma::observe::Reason::Deadline));
@@ -70,11 +70,7 @@ fn even_pieces_settle_at_the_largest_that_ran() {
         let mut largest = 0;
         let with = execute::with::<GlobalCache>().cache(&cache).name("even").evenly();
         with.range(0..225, 225, |start, end| {
-            if end - start > 100 {
-                return Err(OutOfMemory::new(None));
-            }
-            largest = largest.max(end - start);
-            Ok(())
+            fits(end - start, 100).map(|()| largest = largest.max(end - start))
         })
         .unwrap();
         let report = report::last().unwrap();

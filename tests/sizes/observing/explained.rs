@@ -28,15 +28,20 @@ fn embed(start: usize, end: usize) -> Result<(), OutOfMemory> {
     if TOKENS[start..end].iter().sum::<u64>() > room { Err(OutOfMemory::new(None)) } else { Ok(()) }
 }
 
+/// An observer that acts when the call waits.
+fn on_wait(act: impl Fn()) -> impl Fn(&Event<'_>) {
+    move |event: &Event<'_>| {
+        if matches!(event.kind, EventKind::Waits { .. }) {
+            act();
+        }
+    }
+}
+
 #[test]
 fn a_wait_for_the_device() {
     let device = FakeDevice::new(100);
     beside_another(&device, |other| {
-        let observer = |event: &Event<'_>| {
-            if matches!(event.kind, EventKind::Waits { .. }) {
-                drop(other.lock().unwrap().take());
-            }
-        };
+        let observer = on_wait(|| drop(other.lock().unwrap().take()));
         let with = execute::with::<NoCache>().device(&device).observer(&observer).name("embed");
         with.range(0..16, 8, |start, end| device.alloc(10 * (end - start) as u64).map(drop)).unwrap();
     });
@@ -99,13 +104,11 @@ fn a_wait_that_the_deadline_ends() {
     let device = FakeDevice::new(100);
     beside_another(&device, |_| {
         CLOCK.set(Some(StoppedClock::new()));
-        let observer = |event: &Event<'_>| {
-            if matches!(event.kind, EventKind::Waits { .. }) {
-                let clock = CLOCK.take().expect("stopped above");
-                clock.advance(DEADLINE);
-                CLOCK.set(Some(clock));
-            }
-        };
+        let observer = on_wait(|| {
+            let clock = CLOCK.take().expect("stopped above");
+            clock.advance(DEADLINE);
+            CLOCK.set(Some(clock));
+        });
         let with = execute::with::<NoCache>().device(&device).observer(&observer).name("embed");
         let with = with.deadline(DEADLINE);
         with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap_err();
@@ -127,12 +130,10 @@ fn a_wait_that_is_cancelled() {
     let (device, cancel) = (FakeDevice::new(100), Cancel::new());
     beside_another(&device, |_| {
         let ladder = Ladder::default().cancelled_by(&cancel);
-        let observer = |event: &Event<'_>| {
-            if matches!(event.kind, EventKind::Waits { .. }) {
-                thread::sleep(Duration::from_millis(2));
-                cancel.cancel();
-            }
-        };
+        let observer = on_wait(|| {
+            thread::sleep(Duration::from_millis(2));
+            cancel.cancel();
+        });
         let with = execute::with::<NoCache>().device(&device).ladder(ladder).observer(&observer);
         let with = with.name("embed");
         with.range(0..4, 8, |start, end| device.alloc(20 * (end - start) as u64).map(drop)).unwrap_err();

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use toma::classify::{Class, OutOfMemory};
+use toma::classify::Class;
 use toma::report::{Report, Tried};
 use toma::{GlobalCache, NoCache, execute, report};
 
+use crate::kit::fits;
 use crate::observing::world::{FINE, FORMS, OUT_OF_MEMORY, TRANSIENT_LARGE, World};
 
 fn last() -> Report {
@@ -21,7 +22,7 @@ fn tried(report: &Report) -> Vec<(usize, usize, Option<Class>)> {
 #[test]
 fn of_even_pieces() {
     let run = |items, limit| {
-        let body = |start, end| if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) };
+        let body = |start: usize, end: usize| fits(end - start, limit);
         execute::with::<NoCache>().evenly().range(0..items, 220, body).unwrap();
         last()
     };
@@ -53,7 +54,7 @@ fn of_shrinks() {
 
 #[test]
 fn names_a_cache_that_remembers_nothing_and_the_one_behind_the_default() {
-    let body = |start, end| if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
+    let body = |start: usize, end: usize| fits(end - start, 4);
     let settled = || (last().settled, last().is_remembered, last().cache);
     execute::with::<NoCache>().range(0..8, 8, body).unwrap();
     assert_eq!(settled(), (Some(4), false, Some("NoCache")));
@@ -84,7 +85,7 @@ fn unobserved_counts_the_time_of_all_failures_but_the_first() {
         let with = execute::with::<GlobalCache>().cache(&cache);
         let body = |start: usize, end: usize| {
             std::thread::sleep(pause);
-            if end - start > limit { Err(OutOfMemory::new(None)) } else { Ok(()) }
+            fits(end - start, limit)
         };
         with.range(0..8, 8, body).unwrap();
         last()

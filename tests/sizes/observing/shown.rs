@@ -1,9 +1,9 @@
 //! The printed form of reports.
 
 use expect_test::{Expect, expect};
-use toma::classify::OutOfMemory;
 use toma::{Bisect, GlobalCache, NoCache, execute, report};
 
+use crate::kit::fits;
 use crate::observing::world::{
     FINE, OTHER, OUT_OF_MEMORY, POISONED, Restless, TRANSIENT_SMALL, World, inline,
 };
@@ -165,8 +165,7 @@ fn gave_up_what_is_settled_already() {
 
 #[test]
 fn left_early() {
-    let body =
-        |start: usize, end: usize| if end - start > 2 { Err(OutOfMemory::new(None)) } else { Ok(start) };
+    let body = |start: usize, end: usize| fits(end - start, 2).map(|()| start);
     let mut values = execute::with::<NoCache>().name("work").iter(0..20, 8, body);
     assert_eq!(values.next().unwrap().unwrap(), 0);
     drop(values);
@@ -184,9 +183,8 @@ fn left_early() {
 #[test]
 fn bisects_to_the_limit() {
     let cache = GlobalCache::new();
-    let body = |start, end| if end - start > 5 { Err(OutOfMemory::new(None)) } else { Ok(()) };
     let with = execute::with::<GlobalCache>().cache(&cache).policy(Bisect::within(0.0)).name("work");
-    with.range(0..100, 8, body).unwrap();
+    with.range(0..100, 8, |start, end| fits(end - start, 5)).unwrap();
     shows(&expect![[r#"
         work: 100 items in 23 attempts, 2 out of memory
           started  at 8, nothing was remembered

@@ -1,11 +1,11 @@
 //! Every event as a `tracing` event with its fields. Without a subscriber no event is built.
 
 use expect_test::expect;
-use toma::classify::OutOfMemory;
 use toma::{Bisect, NoCache, execute, report};
 use tracing::level_filters::LevelFilter;
 
 use crate::child::alone;
+use crate::kit::fits;
 use crate::observing::subscriber::Collect;
 use crate::observing::world::{FINE, OTHER, OUT_OF_MEMORY, TRANSIENT_LARGE, World, inline};
 
@@ -80,8 +80,7 @@ fn nothing_is_built_for_a_level_below_all_events() {
                 let built = allocation_counter::measure(call);
                 assert_eq!(built.count_total, 0, "{level}");
                 // The clock was not read for the failure either.
-                let body = |start, end| if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
-                execute::with::<NoCache>().range(0..8, 8, body).unwrap();
+                execute::with::<NoCache>().range(0..8, 8, |start, end| fits(end - start, 4)).unwrap();
                 assert!(!report::last().unwrap().time_lost_is_exact, "{level}");
             });
             assert_eq!(received, "", "{level}");
@@ -93,8 +92,7 @@ fn nothing_is_built_for_a_level_below_all_events() {
 fn a_listener_makes_the_engine_read_the_clock() {
     alone("observing::traced::a_listener_makes_the_engine_read_the_clock", || {
         let received = Collect::up_to(LevelFilter::WARN).during(|| {
-            let body = |start, end| if end - start > 4 { Err(OutOfMemory::new(None)) } else { Ok(()) };
-            execute::with::<NoCache>().range(0..8, 8, body).unwrap();
+            execute::with::<NoCache>().range(0..8, 8, |start, end| fits(end - start, 4)).unwrap();
             assert!(report::last().unwrap().time_lost_is_exact);
         });
         assert_eq!(received.lines().count(), 1, "{received}");
