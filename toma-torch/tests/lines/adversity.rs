@@ -136,14 +136,8 @@ fn recursion_through_attempts_counts_once() {
     let recording = record(|| drop(recursive(3)));
     let line = figures(&recording, "recursive", "let ones = kib(4);");
     assert_eq!((line.allocated, line.kept), (4 * 4096, 0));
-    let number = recording
-        .lines()
-        .number(
-            "recursive",
-            "toma::execute::with::<NoCache>().name(\"deeper\").batch(2, |_| drop(recursive(depth - 1)));",
-        )
-        .unwrap();
-    let deeper = recording.lines().figures("recursive", number, &ground::place()).unwrap();
+    let text = "toma::execute::with::<NoCache>().name(\"deeper\").batch(2, |_| drop(recursive(depth - 1)));";
+    let deeper = figures(&recording, "recursive", text);
     assert_eq!((deeper.allocated, deeper.freed), (3 * 4096, 3 * 4096));
 }
 
@@ -279,11 +273,8 @@ fn a_recording_that_begins_in_the_middle_of_functions_knows_those_that_are_calle
         let recording = outer(depth).finish();
         let table = recording.lines().columns([Column::Hits]).to_string();
         assert!(table.contains("## ") && table.contains("loops") && !table.contains("outer"), "{table}");
-        assert_eq!(
-            recording.peak().bytes,
-            ground::allocated_bytes() + (16 << 10),
-            "kept, and two in the loop"
-        );
+        let held = ground::allocated_bytes() + (16 << 10);
+        assert_eq!(recording.peak().bytes, held, "kept, and two in the loop");
         if depth == Depth::Events {
             assert_counted(&recording);
         }

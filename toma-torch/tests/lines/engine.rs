@@ -2,8 +2,7 @@
 
 use std::cell::Cell;
 use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::{panic, thread};
 
 use crate::ground::{self, Budget};
@@ -18,6 +17,7 @@ use toma::{Adaptive, Bisect, Halve, Throughput};
 use toma_torch::Device;
 use toma_torch::profile::{Column, Depth, Profiler};
 
+use crate::executor::{pause, poll};
 use crate::{alone, assert_counted, figures, record_at};
 
 /// Random choices of a program, and the log of its loops.
@@ -135,25 +135,14 @@ fn policies_measure_the_same_with_a_profiler() {
     }
 }
 
-/// A future that is pending once and ready at the second poll.
-struct Wait(bool);
-
-impl Future for Wait {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.0, true) { Poll::Ready(()) } else { Poll::Pending }
-    }
-}
-
 #[toma::profile]
 async fn waits(rows: usize) -> Result<i64, TchError> {
     let ones = tensor(rows)?;
-    Wait(false).await;
+    pause().await;
     let sum = (&ones + 1).sum(tch::Kind::Float);
     let inner = async {
         let more = tensor(1)?;
-        Wait(false).await;
+        pause().await;
         Ok::<_, TchError>(more.size()[0])
     };
     let more = inner.await?;
@@ -165,10 +154,7 @@ async fn waits(rows: usize) -> Result<i64, TchError> {
 fn moved<T: Send>(between: usize, future: impl Future<Output = T> + Send) -> T {
     let mut future = Box::pin(future);
     loop {
-        let polled = thread::scope(|scope| {
-            let poll = || future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            scope.spawn(poll).join().unwrap()
-        });
+        let polled = thread::scope(|scope| scope.spawn(|| poll(future.as_mut())).join().unwrap());
         if let Poll::Ready(value) = polled {
             return value;
         }
@@ -187,7 +173,7 @@ fn tasks_that_move_between_threads_keep_their_lines() {
     let sum = of("let sum = (&ones + 1).sum(tch::Kind::Float);");
     assert_eq!((sum.allocated, sum.kept), ((4 << 10) + 16, 0), "with scalars");
     assert_eq!(of("let more = tensor(1)?;").allocated, 1 << 10);
-    assert_eq!(of("Wait(false).await;").allocated, 0);
+    assert_eq!(of("pause().await;").allocated, 0);
 }
 
 #[test]
@@ -224,7 +210,7 @@ fn tasks_that_are_dropped_while_they_wait_leave_nothing() {
     let _alone = alone();
     let recording = record_at(Depth::Events, || {
         let mut task = Box::pin(waits(4));
-        assert!(task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(poll(task.as_mut()).is_pending());
         thread::spawn(|| drop(task)).join().unwrap();
     });
     assert_counted(&recording);

@@ -13,20 +13,20 @@ use toma_trace::{Place, ScopeKind};
 use crate::{alone, figures, record, record_at};
 
 #[toma::profile]
-fn step(net: &nn::Sequential, images: &Tensor, labels: &Tensor) -> Tensor {
+pub(crate) fn step(net: &nn::Sequential, images: &Tensor, labels: &Tensor) -> Tensor {
     let loss = net.forward(images).cross_entropy_for_logits(labels);
     loss.backward();
     loss
 }
 
-fn net(variables: &nn::VarStore) -> nn::Sequential {
+pub(crate) fn net(variables: &nn::VarStore) -> nn::Sequential {
     nn::seq()
         .add(nn::linear(variables.root() / "first", 64, 128, nn::LinearConfig::default()))
         .add_fn(Tensor::relu)
         .add(nn::linear(variables.root() / "last", 128, 10, nn::LinearConfig::default()))
 }
 
-fn batch() -> (Tensor, Tensor) {
+pub(crate) fn batch() -> (Tensor, Tensor) {
     (Tensor::randn([32, 64], ground::floats()), Tensor::zeros([32], (Kind::Int64, ground::device())))
 }
 
@@ -139,12 +139,8 @@ fn a_backward_belongs_to_the_lines_of_its_operators() {
         let recording = record_at(depth, || products(&weight, &input));
         let backward = |text| figures(&recording, "products", text).backward;
         // The first product has a gradient for its weight only, the second one for both factors.
-        assert_eq!(
-            backward("let first = input.mm(weight);"),
-            64 * 64 * 4,
-            "{}",
-            recording.lines().columns(Column::ALL)
-        );
+        let table = recording.lines().columns(Column::ALL);
+        assert_eq!(backward("let first = input.mm(weight);"), 64 * 64 * 4, "{table}");
         assert!(backward("let second = first.mm(weight);") >= 2 * 64 * 64 * 4);
         assert_eq!(backward("loss.backward();"), 0);
     }

@@ -7,6 +7,8 @@ mod adversity;
 mod alone;
 mod engine;
 mod events;
+#[path = "../../../tests/common/executor.rs"]
+mod executor;
 mod filled;
 #[path = "../common/ground.rs"]
 mod ground;

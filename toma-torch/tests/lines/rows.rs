@@ -3,11 +3,12 @@
 use std::thread;
 
 use crate::ground;
-use tch::nn::{self, Module as _, OptimizerConfig as _};
+use tch::nn::{self, OptimizerConfig as _};
 use tch::{Kind, Tensor};
 use toma::NoCache;
 use toma_torch::profile::{Column, Depth};
 
+use crate::events::{batch, net, step};
 use crate::{alone, figures, record, record_at};
 
 fn linear() -> (Tensor, Tensor) {
@@ -43,24 +44,12 @@ fn a_table_has_the_peak_of_each_line() {
     assert_eq!((of_inner.peak, of_inner.rise, of_inner.kept), (121_200, 40_400, 0));
 }
 
-#[toma::profile]
-fn step(net: &nn::Sequential, images: &Tensor, labels: &Tensor) -> Tensor {
-    let loss = net.forward(images).cross_entropy_for_logits(labels);
-    loss.backward();
-    loss
-}
-
 #[test]
 fn every_byte_of_a_step_has_a_line_and_the_living_ones_are_the_allocators() {
     let _alone = alone();
     let variables = nn::VarStore::new(ground::device());
-    let net = nn::seq()
-        .add(nn::linear(variables.root(), 64, 128, nn::LinearConfig::default()))
-        .add_fn(Tensor::relu)
-        .add(nn::linear(variables.root(), 128, 10, nn::LinearConfig::default()));
+    let (net, (images, labels)) = (net(&variables), batch());
     let mut optimizer = nn::Adam::default().build(&variables, 1e-3).unwrap();
-    let (images, labels) =
-        (Tensor::randn([32, 64], ground::floats()), Tensor::zeros([32], (Kind::Int64, ground::device())));
     for _ in 0..2 {
         let before = ground::allocated_bytes();
         ground::reset_peak_allocated_bytes();
@@ -117,8 +106,6 @@ fn hands_over() {
 fn blocks_freed_by_another_thread_are_freed() {
     let _alone = alone();
     let recording = record(hands_over);
-    assert_eq!(
-        figures(&recording, "hands_over", "let ones = Tensor::ones([1 << 10], ground::floats());").kept,
-        0
-    );
+    let text = "let ones = Tensor::ones([1 << 10], ground::floats());";
+    assert_eq!(figures(&recording, "hands_over", text).kept, 0);
 }
