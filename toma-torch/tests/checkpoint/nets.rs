@@ -96,13 +96,13 @@ pub(crate) fn recurrent() -> Net {
 /// Attention with dropout and layer norm; a weight that is used twice, and a value used by a later stage.
 pub(crate) fn transformer() -> Net {
     let vs = store();
-    let p = vs.root();
-    let table = nn::embedding(&p / "table", 20, 16, nn::EmbeddingConfig::default());
+    let root = vs.root();
+    let table = nn::embedding(&root / "table", 20, 16, nn::EmbeddingConfig::default());
     let blocks: Vec<_> = (0..3)
         .map(|at| {
-            let p = &p / at;
-            let norm = nn::layer_norm(&p / "norm", vec![16], nn::LayerNormConfig::default());
-            (norm, linear(&p / "qkv", 16, 48), linear(&p / "out", 16, 16))
+            let block = &root / at;
+            let norm = nn::layer_norm(&block / "norm", vec![16], nn::LayerNormConfig::default());
+            (norm, linear(&block / "qkv", 16, 48), linear(&block / "out", 16, 16))
         })
         .collect();
     let tokens = Tensor::randint(20, [2, 9], (Kind::Int64, ground::device()));

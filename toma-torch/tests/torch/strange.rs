@@ -131,11 +131,9 @@ fn a_sum_of_the_user_that_gets_a_gradient_in_place_is_counted_once() {
 #[test]
 fn a_body_that_clears_gradients_is_not_split() {
     let _alone = alone();
-    let (weight, data, device) =
-        (weight(), Tensor::ones([8, 8], ground::floats()), Device::new(ground::device()));
+    let (weight, data) = (weight(), Tensor::ones([8, 8], ground::floats()));
     let run = |most| {
-        let form = execute::with::<NoCache>().device(&device).predict(&DryRun).max(most);
-        form.backward(Loss::Sum, &weight, &data, |rows| {
+        predicted().max(most).backward(Loss::Sum, &weight, &data, |rows| {
             weight.shallow_clone().zero_grad();
             (rows * &weight).sum(None)
         })
