@@ -85,14 +85,10 @@ impl<'a> Checks<'a> {
         programs: impl IntoIterator<Item = Cmd<'c>>,
     ) -> Result<Vec<String>> {
         let named = programs.into_iter().map(|program| (program.to_string(), program.into()));
-        let (mut printed, mut failures) = (Vec::new(), Vec::new());
-        for ended in in_pairs(named.collect(), self.how.fail_fast) {
-            match ended.result {
-                Ok(text) => printed.push(text),
-                Err(error) => failures.push(format!("{error:#}")),
-            }
-        }
-        all_clear(&failures).map(|()| printed)
+        let ended = in_pairs(named.collect(), self.how.fail_fast);
+        let failures = ended.iter().filter_map(|ended| Some(format!("{:#}", ended.result.as_ref().err()?)));
+        all_clear(&failures.collect::<Vec<_>>())?;
+        ended.into_iter().map(|ended| ended.result).collect()
     }
 
     /// Runs every command, and returns an empty note.

@@ -46,7 +46,8 @@ impl<'a> Provision<'a> {
     /// steps would wait for them.
     pub(crate) fn begin(&self) -> Result<Background> {
         let mut install = Command::new(std::env::current_exe()?);
-        install.args(self.build.map(Build::flag)).arg("torch").current_dir(&self.project.workspace.root);
+        let build = self.build.map(|build| format!("--{}", build.name()));
+        install.args(build).arg("torch").current_dir(&self.project.workspace.root);
         Ok(Background(install.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
     }
 

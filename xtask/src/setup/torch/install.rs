@@ -31,13 +31,9 @@ pub(crate) enum Build {
 }
 
 impl Build {
-    fn name(self) -> &'static str {
+    /// The name of the option that requests it.
+    pub(crate) fn name(self) -> &'static str {
         if self == Self::Cuda { "cuda" } else { "cpu" }
-    }
-
-    /// The option of `cargo xtask` that requests it.
-    pub(crate) fn flag(self) -> String {
-        format!("--{}", self.name())
     }
 
     /// The package `torch` is a CUDA build. Its CPU part needs only the two libraries that its profiler is linked
