@@ -166,7 +166,7 @@ fn what_another_thread_reads_is_resumed_evicted_and_fetched_all_the_same() {
         });
         // Ends the thread also if something fails.
         let _end = End(ended);
-        (0..100).any(|_| {
+        (0..25).any(|_| {
             manager.park().unwrap().resume().unwrap();
             let is_parked = handle.residency() == Residency::Parked;
             let offloads = manager.report().offloads;
