@@ -26,6 +26,8 @@ pub(crate) enum Act {
     Call(Place, Bytes, Bytes),
     /// A block that is made outside of all operators.
     Make(Place, Bytes),
+    /// Frees a block, and makes another one of the same storage, as an eviction and a fetch do.
+    Fetch(Index, Place, Bytes),
     Free(Index),
     /// Frees a block that existed before the step.
     FreeExisting(Index),
@@ -57,6 +59,7 @@ fn act(frees_existing: bool) -> impl Strategy<Value = Act> {
     prop_oneof![
         3 => (place(), bytes(), bytes()).prop_map(|(place, made, scratch)| Act::Call(place, made, scratch)),
         2 => (place(), bytes()).prop_map(|(place, bytes)| Act::Make(place, bytes)),
+        1 => (any::<Index>(), place(), bytes()).prop_map(|(at, place, bytes)| Act::Fetch(at, place, bytes)),
         3 => any::<Index>().prop_map(Act::Free),
         u32::from(frees_existing) => any::<Index>().prop_map(Act::FreeExisting),
     ]
@@ -133,13 +136,18 @@ impl Act {
                 recorder.end_operator(operator).unwrap();
             }
             Self::Make(place, bytes) => living.push(recorder.birth(MAIN, place, bytes.at(size)).unwrap()),
+            Self::Fetch(index, place, bytes) if !living.is_empty() => {
+                let storage = *index.get(living);
+                recorder.death(MAIN, storage).unwrap();
+                recorder.rebirth(MAIN, storage, place, bytes.at(size)).unwrap();
+            }
             Self::Free(index) if !living.is_empty() => {
                 recorder.death(MAIN, living.remove(index.index(living.len()))).unwrap();
             }
             Self::FreeExisting(index) if !existing.is_empty() => {
                 recorder.death(MAIN, existing.remove(index.index(existing.len()))).unwrap();
             }
-            Self::Free(_) | Self::FreeExisting(_) => {}
+            Self::Fetch(..) | Self::Free(_) | Self::FreeExisting(_) => {}
         }
     }
 }
