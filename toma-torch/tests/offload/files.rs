@@ -111,9 +111,10 @@ fn a_net_whose_variables_are_in_a_file_learns_the_same() {
 #[test]
 fn a_file_that_changes_is_an_error_until_the_tensor_is_gone() {
     let _alone = alone();
+    let (_folder, path) = written();
     let (manager, _entered) = entered(u64::MAX, Lru);
     let changed = |change: fn(&Path), text: &str| {
-        let (_folder, path) = written();
+        Tensor::write_safetensors(&some(), &path).unwrap();
         let weights = manager.read_safetensors(&path).unwrap();
         let (_, wide) = weights.iter().find(|(name, _)| name == "wide").unwrap();
         change(&path);

@@ -363,9 +363,9 @@ fn small_ones_of_an_earlier_manager() {
 #[test]
 fn printing_and_files_of_single_tensors() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
     is_the_same(|manager| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
         let tensor = ramp(300).view([30, 10]);
         let evict = || manager.map(|manager| manager.adopt(&tensor).offload().unwrap());
         evict();

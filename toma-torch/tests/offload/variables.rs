@@ -101,4 +101,5 @@ fn variables_that_exceed_the_budget_are_saved_and_loaded() {
     saved.save(file.with_extension("safetensors")).unwrap();
     loaded.load(file.with_extension("safetensors")).unwrap();
     assert_eq!(contents(&loaded), expected);
+    assert!(file.is_file());
 }
