@@ -297,11 +297,11 @@ fn variables_stand_as_they_were_made_frozen_or_not_and_buffers_by_name() {
     }
     assert_eq!(norm.running_mean.size(), [4]);
     let expected = ["norm.bias", "norm.weight", "z", "a", "m", "norm.running_mean", "norm.running_var"];
-    for _frozen in [false, true] {
+    for is_frozen in [false, true] {
         let taken = inventory().variables(&variables).take().unwrap();
         let mut names = names(&taken);
         names[..2].sort_unstable();
-        assert_eq!(names, expected);
+        assert_eq!(names, expected, "frozen: {is_frozen}");
         variables.freeze();
     }
 }
