@@ -69,6 +69,8 @@ fn the_innermost_attempt_asks() {
     let size = execute::with::<NoCache>().batch(20, |size| {
         outer.run(size)?;
         execute::with::<NoCache>().range(0..size, 10, |start, end| inner.run(end - start).map(drop))?;
+        leaner::offer(outer.clone());
+        assert_eq!(Arc::strong_count(&outer), 3, "the outer attempt takes offers again");
         Ok::<_, OutOfMemory>(size)
     });
     assert_eq!((size, outer.asked.load(SeqCst)), (Ok(20), 0));
