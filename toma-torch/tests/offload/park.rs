@@ -13,6 +13,7 @@ use toma_torch::offload::{self, Flow, Lru, Manager, Parked, Residency};
 
 use crate::kit::{Rule, alone, bits, cpu_device, entered, manager, train, train_with};
 use crate::nets::{convolutions, perceptron};
+use crate::rounds::rounds;
 
 const MIB: i64 = 1 << 18;
 
@@ -166,7 +167,7 @@ fn what_another_thread_reads_is_resumed_evicted_and_fetched_all_the_same() {
         });
         // Ends the thread also if something fails.
         let _end = End(ended);
-        (0..25).any(|_| {
+        (0..rounds(25, 100)).any(|_| {
             manager.park().unwrap().resume().unwrap();
             let is_parked = handle.residency() == Residency::Parked;
             let offloads = manager.report().offloads;

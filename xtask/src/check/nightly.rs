@@ -48,7 +48,7 @@ pub(super) fn rounds(checks: &Checks<'_>) -> Result<String> {
     let with_libtorch = torch::cargo(checks)?;
     let of_torch = [
         ("offload", "storm::"),
-        ("offload", "exact:: failures:: noticed:: plans:: rare:: threads::"),
+        ("offload", "exact:: failures:: noticed:: plans:: rare:: threads:: what_another_thread_reads"),
         (
             "torch",
             "dry_failures:: every_allocation:: any_budget_is_used many_runs_of_two_threads sweeps:: vision::",
